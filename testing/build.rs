@@ -1,15 +1,15 @@
-//! Builds the hostile guests and the example `weather`, and generates a macro over their names, so that a guest without a test does not
-//! compile.
+//! Builds the hostile guests and the example `weather`, and generates a macro over the hostile guests' names. A hostile
+//! guest without a test therefore does not compile.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 use portcullis_guest_build as nested;
 
-/// Name prefix of hostile guests.
+/// The prefix of the hostile guests' names.
 const PREFIX: &str = "hostile_";
 
 fn main() {
-    if std::env::var_os("CARGO_FEATURE_WORLDS").is_none() {
+    if std::env::var_os("CARGO_FEATURE_FIXTURES").is_none() {
         return;
     }
     println!("cargo::rerun-if-changed=../guest-tools/src/bin");

@@ -1,6 +1,7 @@
-//! Builds the core tools for WASI, and passes the paths of their modules and of their digests to the crate.
+//! Builds the WASI modules of the embedded tools, and passes the paths of the modules and of their digests to the
+//! crate.
 //!
-//! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
+//! Packagers can set `PORTCULLIS_GUESTS_DIR` to a folder of prebuilt modules. Then nothing is built here.
 
 use std::{
     env, fs,
@@ -10,7 +11,7 @@ use std::{
 use portcullis_guest_build as nested;
 use sha2::{Digest as _, Sha256};
 
-/// The modules that are embedded, and the variables that name them.
+/// The embedded modules, and the environment variable that passes the path of each to the crate.
 const MODULES: [(&str, &str); 5] = [
     ("core_tools", "PORTCULLIS_CORE_TOOLS"),
     ("pdf_tools", "PORTCULLIS_PDF_TOOLS"),
@@ -38,21 +39,21 @@ fn main() {
             continue;
         }
         nested::rerun_if_sources_change(&module);
-        // Copy the module into `OUT_DIR`: a module newer than the start of this script would make cargo run
-        // the script, and compile this crate, once more.
-        let own = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.wasm"));
-        if let Err(error) = fs::copy(&module, &own) {
+        // Copy the module into `OUT_DIR`. Cargo reruns this script for an input newer than the script's start, and
+        // would then compile the crate a second time.
+        let copied_module = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.wasm"));
+        if let Err(error) = fs::copy(&module, &copied_module) {
             nested::fail(&format!("cannot copy `{}`: {error}", module.display()));
         }
-        println!("cargo::rustc-env={variable}={}", own.display());
+        println!("cargo::rustc-env={variable}={}", copied_module.display());
     }
 }
 
-/// Takes the module's SHA-256 now, so that no start of the program has to.
+/// Writes the module's SHA-256 at build time, so that the program does not compute it at each start.
 fn write_digest(name: &str, variable: &str, module: &Path) {
     let path = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.sha256"));
-    let written = fs::read(module).and_then(|wasm| fs::write(&path, Sha256::digest(wasm)));
-    if let Err(error) = written {
+    let result = fs::read(module).and_then(|wasm| fs::write(&path, Sha256::digest(wasm)));
+    if let Err(error) = result {
         nested::fail(&format!("cannot take the digest of `{}`: {error}", module.display()));
     }
     println!("cargo::rustc-env={variable}_DIGEST={}", path.display());

@@ -1,9 +1,9 @@
-// Loaded before the conformance suite, which has no option for a token: gives every request to the server under
-// test the token, and leaves all else of it as the suite made it.
+// Loaded before the conformance suite, which has no option for a token. Adds the token to every request to the server
+// under test, and changes nothing else of the request.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
-// The suite's own copy: its requests and Node's `fetch` share one dispatcher.
+// The suite's own copy of undici: its requests and Node's `fetch` share one dispatcher.
 const { Agent, setGlobalDispatcher } = createRequire(process.argv[1])('undici');
 
 const token = readFileSync(process.env.MCP_TOKEN_FILE, 'utf8').trim();

@@ -1,15 +1,15 @@
-//! [`IntoTool`]: converts a tool of any interface into one for the registry.
+//! [`IntoTool`]: converts a tool of any supported interface into a tool for the registry.
 
 use std::sync::Arc;
 
 use portcullis_types::Tool;
 
-/// A tool of one of the supported interfaces, our own among them.
+/// A tool of one of the supported interfaces, including that of Portcullis.
 ///
-/// The parameter names the interface. Without it the blanket implementations, one for all tools of each
-/// interface, would overlap.
+/// The parameter names the interface. Each interface has a blanket implementation for all its tools, and these would
+/// overlap without the parameter (coherence).
 ///
-/// The trait is here and not in `portcullis-tools`, because a blanket implementation must be in the crate of
+/// The trait is in this crate instead of `portcullis-tools`, because a blanket implementation must be in the crate of
 /// its trait (Rust reference, "Orphan rules").
 pub trait IntoTool<Interface> {
     /// Converts the tool for
@@ -17,7 +17,7 @@ pub trait IntoTool<Interface> {
     fn into_tool(self) -> Arc<dyn Tool>;
 }
 
-/// The interface of specification 004, which is our own.
+/// The interface of Portcullis itself.
 #[derive(Debug, Clone, Copy)]
 pub enum Portcullis {}
 

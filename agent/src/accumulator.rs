@@ -12,26 +12,26 @@ use thiserror::Error;
 use super::{
     OfferedTool, StopReason, ToolCallDelta,
     call_ids::CallIds,
-    concatenated::{is_whole_object, objects},
+    concatenated::{is_whole_object, split_objects},
 };
 
-/// Limit of calls that run in one turn. Each further one gets a `resource_limit` result. Without the limit
-/// one answer could occupy the machine indefinitely.
+/// Limit of calls that run in one turn. Each further call gets the error `resource_limit` as its result. Without the
+/// limit one answer could occupy the machine indefinitely.
 pub const MAX_CALLS_PER_TURN: usize = 128;
 
-/// Limit of calls that are kept in one turn. An answer with more is refused as a whole. Without the limit one
-/// answer could fill the memory with calls that never run.
+/// Limit of calls that are kept in one turn. An answer with more calls is refused as a whole. Without the limit
+/// one answer could fill the memory with calls that never run.
 pub const MAX_LISTED_CALLS: usize = 16_384;
 
-/// Limit of one call's arguments, in bytes of their text: 1 MiB, as in a registry. Longer arguments are
+/// Limit of one call's arguments, in bytes of their text: 1 MiB, the registry's limit too. Longer arguments are
 /// dropped entirely.
 pub const MAX_CALL_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// Limit of the arguments of all calls of a turn together, in bytes: 16 MiB. Calls past it do not run, and
-/// their arguments are dropped.
+/// Limit of the arguments of all calls of a turn together, in bytes: 16 MiB. Calls past the limit do not run,
+/// and their arguments are dropped.
 pub const MAX_TURN_ARGUMENT_BYTES: usize = 16 << 20;
 
-/// Limit of the tool name in a call, in bytes; no tool has a longer one.
+/// Limit of the tool name in a call, in bytes. No tool has a longer name.
 pub const MAX_CALLED_NAME_BYTES: usize = 256;
 
 /// Rebuilds the calls of one turn from their pieces.
@@ -78,7 +78,7 @@ pub struct AssembledCall {
 pub struct ArgumentsPiece {
     /// The call's id.
     pub call_id: String,
-    /// The tool's name, as far as it has come.
+    /// The tool's name, as far as it has arrived.
     pub tool: String,
     /// The new part of the text.
     pub delta: String,
@@ -97,17 +97,17 @@ impl ToolCallAccumulator {
     }
 
     /// An accumulator for a conversation in which these ids are taken.
-    pub(super) fn after(ids: CallIds) -> Self {
+    pub(super) fn with_taken_ids(ids: CallIds) -> Self {
         Self { ids, ..Self::default() }
     }
 
     /// Takes a piece. Returns the new text of the arguments as soon as the call's id is known.
     ///
     /// # Errors
-    /// [`TooManyCalls`]; the caller must give the answer up.
+    /// [`TooManyCalls`]: the caller must give the answer up.
     pub fn push(&mut self, delta: ToolCallDelta) -> Result<Option<ArgumentsPiece>, TooManyCalls> {
-        let at = self.call_of(&delta)?;
-        let call = &mut self.calls[at];
+        let index = self.call_index(&delta)?;
+        let call = &mut self.calls[index];
         if let Some(id) = delta.id.filter(|id| !id.is_empty())
             && call.id.is_none()
         {
@@ -120,7 +120,7 @@ impl ToolCallAccumulator {
             let room = MAX_TURN_ARGUMENT_BYTES.saturating_sub(self.argument_bytes);
             self.argument_bytes += call.arguments.push(arguments, room);
         }
-        Ok(call.unreported())
+        Ok(call.take_unreported())
     }
 
     /// Whether no call has begun.
@@ -132,15 +132,15 @@ impl ToolCallAccumulator {
     /// Ends the answer and returns its calls, ordered by index.
     ///
     /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
-    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing
-    /// arguments mean `{}` if the provider says that the model was done. Several objects in one call's
-    /// arguments become one call each if the tool, one of `offers`, declares that it only reads.
+    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing arguments mean
+    /// `{}` if the provider says that the model was done. If one call's arguments have several objects, each becomes
+    /// a call of its own, but only for a tool in `offers` that declares to be read-only.
     #[must_use]
     pub fn finish(self, stop: &StopReason, offers: &[OfferedTool]) -> Vec<AssembledCall> {
         self.finish_with_ids(stop, offers).0
     }
 
-    /// As [`ToolCallAccumulator::finish`], and also returns the ids that are taken now.
+    /// Like [`ToolCallAccumulator::finish`], but also returns the ids that are now taken.
     pub(super) fn finish_with_ids(
         mut self,
         stop: &StopReason,
@@ -152,7 +152,7 @@ impl ToolCallAccumulator {
         for call in self.calls {
             assemble(call, stop, offers, &mut self.ids, &mut assembled);
         }
-        // The limit applies after objects were split into calls, so that these count too.
+        // The limit applies after the split of concatenated objects, so the calls from a split count too.
         for call in assembled.iter_mut().skip(MAX_CALLS_PER_TURN) {
             call.call.arguments = String::new();
             call.refused = Some(ToolError::resource_limit(format!(
@@ -162,19 +162,21 @@ impl ToolCallAccumulator {
         (assembled, self.ids)
     }
 
-    /// Finds the call that a piece belongs to. Some providers send every call under one index: there a new id
-    /// together with a name, after complete arguments, starts the next call. Others send a new id with every
-    /// piece, so a new id alone does not start one.
-    fn call_of(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {
-        if let Some(&at) = self.current.get(&delta.index) {
-            let call = &self.calls[at];
-            let other_id = match (&call.id, &delta.id) {
+    /// Finds the call that a piece belongs to, and starts a call if there is none.
+    ///
+    /// Some providers send every call under one index. Under a known index, a new id together with a name therefore
+    /// starts the next call, if the arguments so far are complete. A new id alone starts no call, because other
+    /// providers send a new id with every piece.
+    fn call_index(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {
+        if let Some(&index) = self.current.get(&delta.index) {
+            let call = &self.calls[index];
+            let has_other_id = match (&call.id, &delta.id) {
                 (Some((_, provider_id)), Some(id)) => !id.is_empty() && provider_id != id,
                 _ => false,
             };
-            let named = delta.name.as_ref().is_some_and(|name| !name.is_empty());
-            if !(other_id && named && call.arguments.may_be_whole()) {
-                return Ok(at);
+            let has_name = delta.name.as_ref().is_some_and(|name| !name.is_empty());
+            if !(has_other_id && has_name && call.arguments.may_be_whole()) {
+                return Ok(index);
             }
         }
         if self.calls.len() >= MAX_LISTED_CALLS {
@@ -190,17 +192,19 @@ impl ToolCallAccumulator {
 #[derive(Debug, Default)]
 struct PartialCall {
     index: u64,
-    /// The id in use, and the one that the provider sent.
+    /// The id in use, and the id that the provider sent.
     id: Option<(String, String)>,
     name: NamePieces,
     arguments: ArgumentsText,
-    /// How many bytes of the arguments observers have been given.
+    /// How many bytes of the arguments were reported to observers.
     reported_bytes: usize,
 }
 
 impl PartialCall {
-    fn unreported(&mut self) -> Option<ArgumentsPiece> {
+    /// The arguments' text that observers have not seen; `None` before the call's id is known.
+    fn take_unreported(&mut self) -> Option<ArgumentsPiece> {
         let (id, _) = self.id.as_ref()?;
+        // `get`: arguments that were dropped as too long are shorter than the reported bytes.
         let delta =
             self.arguments.text.get(self.reported_bytes..).filter(|text| !text.is_empty())?.to_owned();
         self.reported_bytes = self.arguments.text.len();
@@ -209,42 +213,47 @@ impl PartialCall {
     }
 }
 
-/// A name that comes in pieces, or whole several times.
+/// A name that arrives in pieces, or several times as a whole.
 #[derive(Debug, Default)]
 struct NamePieces {
     joined: String,
     /// Length of the first piece.
-    first: usize,
+    first_length: usize,
     /// Whether some piece differs from the first.
-    differ: bool,
-    too_long: bool,
+    has_differing_pieces: bool,
+    is_too_long: bool,
 }
 
 impl NamePieces {
     fn push(&mut self, piece: &str) {
-        if piece.is_empty() || self.too_long {
+        if piece.is_empty() || self.is_too_long {
             return;
         }
-        let differs = !self.joined.is_empty() && self.joined.get(..self.first) != Some(piece);
-        self.differ |= differs;
+        // Compare every piece with the first one, which `joined` starts with.
+        let differs = !self.joined.is_empty() && self.joined.get(..self.first_length) != Some(piece);
+        self.has_differing_pieces |= differs;
         if self.joined.len() + piece.len() <= MAX_CALLED_NAME_BYTES {
             if self.joined.is_empty() {
-                self.first = piece.len();
+                self.first_length = piece.len();
             }
             self.joined.push_str(piece);
-        } else if self.differ || self.joined.is_empty() {
-            self.too_long = true;
+        } else if self.has_differing_pieces || self.joined.is_empty() {
+            self.is_too_long = true;
         }
-        // Otherwise the piece repeats the whole name once more and can be dropped.
+        // Otherwise the piece is one more repetition of the whole name, and can be dropped.
     }
 
-    /// Returns the name. A name that only repeats the name of a tool means that tool, unless the repetition
-    /// is itself a tool's name.
+    /// Returns the name. A name that consists only of repetitions of a tool's name means that tool, unless the
+    /// whole is itself a tool's name.
     fn name(&self, offers: &[OfferedTool]) -> &str {
-        let offered = |name: &str| offers.iter().any(|offer| offer.decl.name == name);
-        let first = &self.joined[..self.first];
-        if !self.differ && first.len() < self.joined.len() && offered(first) && !offered(&self.joined) {
-            return first;
+        let is_offered = |name: &str| offers.iter().any(|offer| offer.decl.name == name);
+        let first_piece = &self.joined[..self.first_length];
+        if !self.has_differing_pieces
+            && first_piece.len() < self.joined.len()
+            && is_offered(first_piece)
+            && !is_offered(&self.joined)
+        {
+            return first_piece;
         }
         &self.joined
     }
@@ -254,36 +263,36 @@ impl NamePieces {
 #[derive(Debug, Default)]
 struct ArgumentsText {
     text: String,
-    too_long: bool,
+    is_too_long: bool,
 }
 
 impl ArgumentsText {
-    /// Takes a piece, and returns how many of its bytes were kept.
+    /// Appends a piece, and returns how many of its bytes were kept. `room` is what the turn's limit leaves.
     fn push(&mut self, piece: String, room: usize) -> usize {
-        if self.too_long || piece.is_empty() {
+        if self.is_too_long || piece.is_empty() {
             return 0;
         }
         if piece.len() > room || self.text.len() + piece.len() > MAX_CALL_ARGUMENT_BYTES {
-            self.too_long = true;
+            self.is_too_long = true;
             self.text = String::new();
             return 0;
         }
-        let kept = piece.len();
+        let added_bytes = piece.len();
         if self.text.is_empty() {
             self.text = piece;
         } else {
             self.text.push_str(&piece);
         }
-        kept
+        added_bytes
     }
 
     /// Whether the text is complete as it stands.
     fn may_be_whole(&self) -> bool {
-        self.too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
+        self.is_too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
     }
 }
 
-/// Turns the pieces of one call into a call, or into several.
+/// Turns the pieces of one call into one call or several.
 fn assemble(
     partial: PartialCall,
     stop: &StopReason,
@@ -293,7 +302,7 @@ fn assemble(
 ) {
     let tool = partial.name.name(offers).to_owned();
     let room = MAX_LISTED_CALLS.saturating_sub(assembled.len());
-    let id = partial.id.map_or_else(|| ids.fresh(), |(id, _)| id);
+    let id = partial.id.map_or_else(|| ids.claim_random_id(), |(id, _)| id);
     let mut add = |id: String, arguments: &str, refused: Option<ToolError>| {
         let call = ToolCall { id, tool: tool.clone(), arguments: arguments.to_owned() };
         assembled.push(AssembledCall { call, refused });
@@ -303,17 +312,17 @@ fn assemble(
         StopReason::Length => Some(cut_off("the answer reached the limit of tokens")),
         StopReason::ContentFilter => Some(cut_off("the provider withheld the rest of the answer")),
         StopReason::Stop | StopReason::ToolCalls => None,
-        // After an unknown stop reason, only the text itself can show that it is complete.
+        // After an unknown stop reason, only the text itself can show that it is complete. Empty text cannot.
         StopReason::Other(_) => {
             text.trim().is_empty().then(|| cut_off("the answer ended for a reason that is not known"))
         }
     };
     let refused = refused.or_else(|| {
-        if partial.name.too_long {
+        if partial.name.is_too_long {
             Some(ToolError::not_found(format!("no tool has a name of more than {MAX_CALLED_NAME_BYTES} bytes")))
         } else if tool.is_empty() {
             Some(ToolError::invalid_arguments("a call must name a tool"))
-        } else if partial.arguments.too_long {
+        } else if partial.arguments.is_too_long {
             Some(ToolError::resource_limit(format!(
                 "arguments may be {MAX_CALL_ARGUMENT_BYTES} bytes long, and {MAX_TURN_ARGUMENT_BYTES} in all calls of \
                  one answer"
@@ -328,20 +337,21 @@ fn assemble(
     if text.trim().is_empty() {
         return add(id, "{}", None);
     }
-    let Some(objects) = objects(text) else { return add(id, text, None) };
+    let Some(objects) = split_objects(text) else { return add(id, text, None) };
     let only_reads =
         offers.iter().any(|offer| offer.decl.name == tool && offer.tier == Some(SafetyTier::ReadOnly));
+    // A split must not exceed the limit of calls that are kept.
     if !only_reads || objects.len() > room {
-        let several = ToolError::invalid_arguments(format!(
+        let several_objects = ToolError::invalid_arguments(format!(
             "arguments must be one object, but these are {}; make one call for each",
             objects.len()
         ));
-        return add(id, text, Some(several));
+        return add(id, text, Some(several_objects));
     }
-    // The first keeps the id, since the provider may know the call by it.
+    // The first call keeps the id, because the provider may know the call by that id.
     let mut id = Some(id);
     for object in objects {
-        add(id.take().unwrap_or_else(|| ids.fresh()), object, None);
+        add(id.take().unwrap_or_else(|| ids.claim_random_id()), object, None);
     }
 }
 

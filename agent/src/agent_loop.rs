@@ -1,5 +1,5 @@
-//! [`AgentLoop`]: asks a model, runs the calls that it asks for, and asks again with their results: the driver
-//! that takes a run's steps in this process.
+//! [`AgentLoop`]: the driver that takes a run's steps in this process. It asks a model, runs the calls that
+//! the model asks for, and asks again with their results.
 
 use std::{fmt, sync::Arc};
 
@@ -9,12 +9,12 @@ use super::{
     AgentConfig, AgentEnd, AgentEvent, AgentHandle, EventEmitter, MessageStore, Provider, ToolExecutor,
     Usage,
     call_ids::random_id,
-    embedder::{self, GracePeriod},
+    embedder::{self, EmbedderGuard},
     state::{RunState, RunStep},
     steps::Steps,
 };
 
-/// An agent: one conversation, a model, and tools (specification 000, "ToolRegistry").
+/// An agent: one conversation, a model, and tools.
 pub struct AgentLoop {
     pub(super) config: AgentConfig,
     pub(super) emitter: Arc<dyn EventEmitter>,
@@ -29,7 +29,7 @@ pub struct AgentLoop {
 pub struct AgentRun {
     /// The run's id.
     pub run_id: String,
-    /// How it ended.
+    /// How the run ended.
     pub end: AgentEnd,
     /// How many times the model was asked.
     pub iterations: u32,
@@ -50,7 +50,7 @@ impl AgentRun {
 
 impl AgentLoop {
     /// Creates an agent that reports events to `emitter` (`()` drops them), keeps its conversation in
-    /// `store`, asks `llm`, and has `registry` run the calls. All of them may be shared by `Arc`.
+    /// `store`, asks `llm`, and has `registry` run the calls. Each of the four may be shared with an `Arc`.
     #[must_use]
     pub fn new(
         config: AgentConfig,
@@ -69,65 +69,73 @@ impl AgentLoop {
         }
     }
 
-    /// A handle to the loop: steer a run, queue a follow-up question, cancel.
+    /// Returns a handle that steers a run, queues a follow-up question, or cancels.
     #[must_use]
     pub fn handle(&self) -> AgentHandle {
         self.handle.clone()
     }
 
-    /// Asks the model a question, runs the calls that it asks for, and asks again with their results, until
-    /// it answers without calls or the run ends otherwise. Needs a tokio runtime with a timer.
+    /// Asks the model a question, runs the calls that the model asks for, and asks again with their results.
+    /// This repeats until the model answers without calls or the run ends otherwise. It needs a tokio runtime
+    /// with a timer.
     ///
     /// However the run ends, the stored conversation stays valid for providers: every call has exactly one
     /// result.
     ///
     /// # Cancellation
-    /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls, emits no
-    /// event, and leaves the answer that asked for them out of the conversation.
+    /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls and emits no
+    /// event. The answer that asked for those calls is then not in the conversation.
     pub async fn run(&mut self, question: impl Into<String>) -> AgentRun {
-        let question = Message::user(question);
-        // Renews the token when the run ends or its future is dropped, so that a cancellation ends only this
-        // run.
-        let _renews = TokenRenewal(&self.handle);
-        let grace_period = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
+        self.ask(Message::user(question)).await
+    }
+
+    /// Like [`AgentLoop::run`], with a question that may have other content than text, such as pictures.
+    ///
+    /// # Cancellation
+    /// As for [`AgentLoop::run`].
+    pub async fn ask(&mut self, question: Message) -> AgentRun {
+        // Renew the token when the run ends or its future is dropped, so that a cancellation ends only this run.
+        let _token_renewal = TokenRenewalGuard(&self.handle);
+        let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
-        let _ends = EndsRun { agent: self, run_id: run_id.clone() };
-        let mut steps = Steps::new(self, grace_period, run_id.clone());
+        let _run_end = RunEndGuard { agent: self, run_id: run_id.clone() };
+        let mut steps = Steps::new(self, guard, run_id.clone());
         let mut state = RunState::new(question);
         steps
             .report(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
             .await;
         let end = loop {
-            if let RunStep::Over { end } = state.next {
+            if let RunStep::Ended { end } = state.next {
                 break end;
             }
-            steps.take_one(&mut state).await;
+            steps.take_step(&mut state).await;
+            steps.keep(&mut state).await;
         };
         steps.report(AgentEvent::AgentEnd { end: end.clone() }).await;
         AgentRun { run_id, end, iterations: state.turns_total, usage: state.usage }
     }
 }
 
-/// Renews the handle's cancellation token on drop, for the next run.
-struct TokenRenewal<'a>(&'a AgentHandle);
+/// On drop, renews the handle's cancellation token for the next run.
+struct TokenRenewalGuard<'a>(&'a AgentHandle);
 
-impl Drop for TokenRenewal<'_> {
+impl Drop for TokenRenewalGuard<'_> {
     fn drop(&mut self) {
         self.0.renew();
     }
 }
 
-/// Tells the executor on drop that the run is over.
-struct EndsRun<'a> {
+/// On drop, tells the executor that the run is over.
+struct RunEndGuard<'a> {
     agent: &'a AgentLoop,
     run_id: String,
 }
 
-impl Drop for EndsRun<'_> {
+impl Drop for RunEndGuard<'_> {
     fn drop(&mut self) {
         let AgentLoop { executor, config, .. } = self.agent;
-        // The run has ended already; a panic of the executor must not change that.
-        let _ = embedder::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
+        // Ignore the error: the run has ended, and a panic of the executor must not change how.
+        let _ = embedder::catch_panic("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }
 

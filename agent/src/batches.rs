@@ -4,21 +4,22 @@ use std::ops::Range;
 
 use super::ExecutionStrategy;
 
-/// Splits a turn's calls into batches: batches run one after the other, calls of a batch concurrently.
-/// `beside_others` says for each call, in order, whether it may run concurrently with others.
-pub(super) fn batches(strategy: ExecutionStrategy, beside_others: &[bool]) -> Vec<Range<usize>> {
+/// Splits a turn's calls into batches. Batches run one after the other; the calls of a batch run concurrently.
+/// `concurrent` says for each call, in order, whether it may run concurrently with others.
+pub(super) fn batches(strategy: ExecutionStrategy, concurrent: &[bool]) -> Vec<Range<usize>> {
     let largest = match strategy {
         ExecutionStrategy::Sequential => 1,
         ExecutionStrategy::Parallel => usize::MAX,
         ExecutionStrategy::Batched { size } => size.get(),
     };
     let mut batches: Vec<Range<usize>> = Vec::new();
-    for (at, &beside) in beside_others.iter().enumerate() {
+    for (index, &is_concurrent) in concurrent.iter().enumerate() {
         match batches.last_mut() {
-            Some(batch) if beside && beside_others[batch.start] && batch.len() < largest => {
-                batch.end = at + 1;
+            // All calls of a batch are of one kind, so the first call stands for the batch.
+            Some(batch) if is_concurrent && concurrent[batch.start] && batch.len() < largest => {
+                batch.end = index + 1;
             }
-            _ => batches.push(at..at + 1),
+            _ => batches.push(index..index + 1),
         }
     }
     batches
@@ -30,12 +31,14 @@ mod tests {
 
     use super::*;
 
-    /// `r` is a call that may run concurrently, `W` one that may not; a bar separates batches.
+    /// In the texts, `r` is a call that may run concurrently, `W` is a call that may not, and a bar separates
+    /// batches.
     #[track_caller]
     fn check(strategy: ExecutionStrategy, calls: &str, expected: &str) {
-        let beside: Vec<bool> = calls.chars().map(|c| c == 'r').collect();
-        let found: Vec<&str> = batches(strategy, &beside).into_iter().map(|batch| &calls[batch]).collect();
-        assert_eq!(found.join("|"), expected);
+        let concurrent: Vec<bool> = calls.chars().map(|c| c == 'r').collect();
+        let batched_calls: Vec<&str> =
+            batches(strategy, &concurrent).into_iter().map(|batch| &calls[batch]).collect();
+        assert_eq!(batched_calls.join("|"), expected);
     }
 
     fn batched(size: usize) -> ExecutionStrategy {
@@ -52,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_no_larger_than_said_and_keep_the_barriers() {
+    fn batches_respect_their_size_and_the_barriers() {
         check(batched(2), "rrrrr", "rr|rr|r");
         check(batched(2), "rWrrrW", "r|W|rr|r|W");
         check(batched(1), "rrW", "r|r|W");

@@ -4,37 +4,36 @@ use std::collections::HashSet;
 
 use portcullis_types::Message;
 
-/// Limit of a call's id, in bytes. A longer one is replaced by a random id; nothing depends on the original.
+/// Limit of a call's id, in bytes. A random id replaces a longer one. Nothing depends on the original id.
 pub const MAX_CALL_ID_BYTES: usize = 1024;
 
 /// The ids of a conversation's calls. Providers refuse a conversation that repeats an id.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
-    taken: HashSet<String>,
+    taken_ids: HashSet<String>,
 }
 
 impl CallIds {
     /// Collects the ids of a conversation so far.
-    pub(super) fn of(messages: &[Message]) -> Self {
+    pub(super) fn from_messages(messages: &[Message]) -> Self {
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
-        Self { taken: calls.map(|call| call.id.clone()).collect() }
+        Self { taken_ids: calls.map(|call| call.id.clone()).collect() }
     }
 
-    /// Claims an id for a new call: the wanted one if it is usable and free, else a random one.
-    pub(super) fn claim(&mut self, wanted: &str) -> String {
-        let usable = (1..=MAX_CALL_ID_BYTES).contains(&wanted.len())
-            && !wanted.chars().any(|c| c.is_control() || c.is_whitespace());
-        if usable && self.taken.insert(wanted.to_owned()) {
-            return wanted.to_owned();
+    /// Claims an id for a new call: the wanted id if it is usable and free, else a random id.
+    pub(super) fn claim(&mut self, requested_id: &str) -> String {
+        let usable = (1..=MAX_CALL_ID_BYTES).contains(&requested_id.len())
+            && !requested_id.chars().any(|c| c.is_control() || c.is_whitespace());
+        if usable && self.taken_ids.insert(requested_id.to_owned()) {
+            return requested_id.to_owned();
         }
-        self.fresh()
+        self.claim_random_id()
     }
 
-    /// Claims a random id.
-    pub(super) fn fresh(&mut self) -> String {
+    pub(super) fn claim_random_id(&mut self) -> String {
         loop {
             let id = random_id("call");
-            if self.taken.insert(id.clone()) {
+            if self.taken_ids.insert(id.clone()) {
                 return id;
             }
         }
@@ -54,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_taken_as_it_is_once_and_replaced_after_that() {
+    fn the_first_use_of_an_id_keeps_it_and_later_uses_replace_it() {
         let call = ToolCall { id: "old".into(), tool: "t".into(), arguments: "{}".into() };
-        let mut ids = CallIds::of(&[Message::assistant("", vec![call])]);
+        let mut ids = CallIds::from_messages(&[Message::assistant("", vec![call])]);
         assert_eq!(ids.claim("new"), "new");
-        for taken in ["new", "old"] {
-            let id = ids.claim(taken);
-            assert_ne!(id, taken);
+        for taken_id in ["new", "old"] {
+            let id = ids.claim(taken_id);
+            assert_ne!(id, taken_id);
             assert!(id.starts_with("call_"), "{id}");
         }
     }

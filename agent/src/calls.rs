@@ -1,4 +1,4 @@
-//! Runs the calls of one turn. Each call has exactly one result at the end, also if it panics, hangs or is
+//! Runs the calls of one turn. At the end each call has exactly one result, even if it panicked, hung or was
 //! skipped.
 
 use std::{
@@ -17,20 +17,20 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     batches::batches,
-    embedder::{self, GracePeriod, GuardedEmitter, panicked},
+    embedder::{self, EmbedderGuard, GuardedEmitter, panicked},
 };
 
-/// The result that a model reads for a call skipped by steering (specification 002, "Steering").
+/// The result that a model reads for a call skipped by steering.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
 
-/// How long dropped calls are awaited. A call that blocks its thread is left behind after that.
+/// How long the loop waits for dropped calls to stop. A call that still blocks its thread is left behind.
 const DROP_TIME: Duration = Duration::from_millis(100);
 
 /// The error of a call whose task ended without a result.
-const LOST: &str = "the call's task ended without a result";
+const LOST_TASK: &str = "the call's task ended without a result";
 
-/// How long an executor may take to refuse a call. After a slower refusal the rest of the turn's refusals
-/// skip the executor: a log that cannot be written must not delay a run once for each of a hundred calls.
+/// How long an executor may take to refuse a call. After a slower refusal the loop itself makes the turn's other
+/// refusals. Otherwise a log that hangs would delay the run once for each call.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
@@ -39,7 +39,7 @@ pub(super) struct CallRunner<'a> {
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) emitter: &'a Arc<GuardedEmitter>,
     pub(super) handle: &'a AgentHandle,
-    pub(super) grace_period: &'a GracePeriod,
+    pub(super) guard: &'a EmbedderGuard,
     pub(super) run_id: &'a str,
 }
 
@@ -53,74 +53,75 @@ impl CallRunner<'_> {
         calls: Vec<AssembledCall>,
         offers: &[OfferedTool],
     ) -> Vec<Arc<ToolResult>> {
-        let live = LiveCalls::default();
-        let cancel = self.grace_period.cancel.child_token();
+        let live_calls = LiveCalls::default();
+        let cancel = self.guard.cancel.child_token();
         let timeout = self.config.turn_timeout;
         let terms = CallTerms {
             agent_id: self.config.agent_id.clone(),
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
             cancel: cancel.clone(),
-            // `std`'s `Instant`, as executors expect. `deadline` below is tokio's, which tests can pause.
+            // Executors expect the `Instant` of `std`. `deadline` below is tokio's, which tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
-            on_event: self.emitter.listens().then(|| listener(Arc::clone(self.emitter), live.clone())),
+            on_event: self.emitter.listens().then(|| listener(Arc::clone(self.emitter), live_calls.clone())),
         };
         let mut turn = TurnCalls {
-            calls: self,
+            runner: self,
             terms: Arc::new(terms),
-            live,
+            live_calls,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
-            never_blocks: embedder::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            never_blocks: embedder::catch_panic("executor", || self.executor.never_blocks()).unwrap_or(false),
             refuses_slowly: false,
             announced: vec![false; calls.len()],
             results: vec![None; calls.len()],
             requested: Vec::with_capacity(calls.len()),
         };
         let mut runnable = Vec::new();
-        for (at, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
+        for (index, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
             turn.requested.push(call);
             match refused {
-                Some(error) => turn.record_refused(at, &error).await,
-                None => runnable.push(at),
+                Some(error) => turn.record_refused(index, &error).await,
+                None => runnable.push(index),
             }
         }
-        let beside: Vec<bool> =
-            runnable.iter().map(|&at| may_run_concurrently(&turn.requested[at], offers)).collect();
-        let mut over = None;
-        for (nth, batch) in batches(self.config.strategy, &beside).into_iter().enumerate() {
-            if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
-                over = Some(skipped());
+        let concurrent: Vec<bool> =
+            runnable.iter().map(|&index| may_run_concurrently(&turn.requested[index], offers)).collect();
+        let mut skip_error = None;
+        for (batch_number, batch) in batches(self.config.strategy, &concurrent).into_iter().enumerate() {
+            // The first batch always begins. Steering skips only later batches.
+            if skip_error.is_none() && batch_number > 0 && self.handle.wants_to_steer() {
+                skip_error = Some(skipped_error());
             }
-            if self.grace_period.cancel.is_cancelled() {
-                over = Some(cancelled_before());
+            if self.guard.cancel.is_cancelled() {
+                skip_error = Some(cancelled_before_start());
             }
             let batch = &runnable[batch];
-            match &over {
+            match &skip_error {
                 Some(error) => {
-                    for &at in batch {
-                        turn.record_refused(at, error).await;
+                    for &index in batch {
+                        turn.record_refused(index, error).await;
                     }
                 }
-                None => over = turn.run_batch(batch).await,
+                None => skip_error = turn.run_batch(batch).await,
             }
         }
-        // A call that was left behind may still hold the terms: its token tells it to stop.
+        // A call that was left behind may still hold the terms, whose token now tells it to stop.
         cancel.cancel();
         turn.results.into_iter().flatten().collect()
     }
 }
 
-/// Whether a call may run concurrently with others. A name that is not among the offers may be an alias of
-/// any tool, so it may not.
+/// Whether a call may run concurrently with others. A call whose name is not among the offers may not, because
+/// the name may be an alias of any tool.
 fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
-    offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
+    offers.iter().any(|offer| offer.decl.name == call.tool && offer.may_run_concurrently())
 }
 
 struct TurnCalls<'a> {
-    calls: &'a CallRunner<'a>,
+    runner: &'a CallRunner<'a>,
     terms: Arc<CallTerms>,
-    live: LiveCalls,
+    live_calls: LiveCalls,
     /// When calls that outlast the turn's deadline are dropped.
     deadline: Option<Instant>,
     /// Whether the executor promises never to block its thread.
@@ -134,62 +135,65 @@ struct TurnCalls<'a> {
 }
 
 impl TurnCalls<'_> {
-    /// Runs a batch concurrently. Returns the error for the calls of later batches if these must not begin.
+    /// Runs a batch concurrently. If later batches must not begin, returns the error for their calls.
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
-        let grace_period = self.calls.grace_period.clone();
+        let guard = self.runner.guard.clone();
         let deadline = self.deadline;
         let give_up_reason = async move {
             tokio::select! {
-                () = grace_period.over() => GiveUpReason::Cancelled,
-                () = until(deadline) => GiveUpReason::TimedOut,
+                () = guard.wait_until_over() => GiveUpReason::Cancelled,
+                () = sleep_until_deadline(deadline) => GiveUpReason::TimedOut,
             }
         };
         tokio::pin!(give_up_reason);
         let reason = match *batch {
-            [at] if self.never_blocks => self.run_alone(at, give_up_reason).await,
+            [index] if self.never_blocks => self.run_alone(index, give_up_reason).await,
             _ => self.run_concurrently(batch, give_up_reason).await,
         };
-        // After a cancellation no further call begins. `running` is the result of calls that had begun, `before` that of
-        // calls that had not; after a person's message the latter are left out, and the former are waited for.
-        let is_cancelled = self.calls.grace_period.cancel.is_cancelled();
-        let (running, before) = match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
-            Some(GiveUpReason::TimedOut) => {
-                let error = ToolError::timeout("the turn's time is over");
-                (error.clone(), Some(error))
-            }
-            Some(GiveUpReason::Cancelled) => {
-                (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
-            }
-            Some(GiveUpReason::Steered) => (ToolError::internal(LOST), Some(skipped())),
-            None => (ToolError::internal(LOST), None),
-        };
-        for &at in batch {
-            if self.results[at].is_none() {
-                let begun = self.live.remove(&self.requested[at].id);
-                match (&before, begun) {
-                    (Some(before), false) => self.record_refused(at, before).await,
+        // `started_error` is the result of calls that began and have no result. `unstarted_error` is the result of
+        // calls that did not begin, here and in later batches. After a cancellation, a timeout or steering no call
+        // begins.
+        let is_cancelled = self.runner.guard.cancel.is_cancelled();
+        let (started_error, unstarted_error) =
+            match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
+                Some(GiveUpReason::TimedOut) => {
+                    let error = ToolError::timeout("the turn's time is over");
+                    (error.clone(), Some(error))
+                }
+                Some(GiveUpReason::Cancelled) => {
+                    (ToolError::cancelled("the run was cancelled"), Some(cancelled_before_start()))
+                }
+                Some(GiveUpReason::Steered) => (ToolError::internal(LOST_TASK), Some(skipped_error())),
+                None => (ToolError::internal(LOST_TASK), None),
+            };
+        for &index in batch {
+            if self.results[index].is_none() {
+                let has_begun = self.live_calls.remove(&self.requested[index].id);
+                match (&unstarted_error, has_begun) {
+                    (Some(unstarted_error), false) => self.record_refused(index, unstarted_error).await,
                     _ => {
-                        let result = ToolResult::without_run(self.requested[at].clone(), running.clone());
-                        self.record_result(at, result).await;
+                        let result =
+                            ToolResult::without_run(self.requested[index].clone(), started_error.clone());
+                        self.record_result(index, result).await;
                     }
                 }
             }
         }
-        before
+        unstarted_error
     }
 
     /// Runs a single call in this task, and returns why it was given up, if it was.
     async fn run_alone(
         &mut self,
-        at: usize,
+        index: usize,
         give_up_reason: Pin<&mut impl Future<Output = GiveUpReason>>,
     ) -> Option<GiveUpReason> {
-        if self.calls.grace_period.cancel.is_cancelled() {
+        if self.runner.guard.cancel.is_cancelled() {
             return None;
         }
-        let mut call = Box::pin(self.begin(at).await);
+        let mut call = Box::pin(self.begin(index).await);
         if self.terms.on_event.is_some() {
-            // Lets an observer in this same task read the request before the call runs.
+            // Yield, so that an observer in this same task reads the request before the call runs.
             tokio::task::yield_now().await;
         }
         let end = tokio::select! {
@@ -198,11 +202,11 @@ impl TurnCalls<'_> {
             result = &mut call => Ok(result),
             reason = give_up_reason => Err(reason),
         };
-        // A panic in its destructor is the executor's fault and must not end the run.
-        let _ = embedder::call("executor", || drop(call));
+        // A panic in the call's destructor is the executor's fault and must not end the run.
+        let _ = embedder::catch_panic("executor", || drop(call));
         match end {
-            Ok((at, result)) => {
-                self.record_result(at, result).await;
+            Ok((index, result)) => {
+                self.record_result(index, result).await;
                 None
             }
             Err(reason) => Some(reason),
@@ -219,23 +223,23 @@ impl TurnCalls<'_> {
         let mut waiting = batch.iter().copied().peekable();
         let mut reason = None;
         loop {
-            while tasks.len() < self.calls.config.concurrency.get()
-                && !self.calls.grace_period.cancel.is_cancelled()
+            while tasks.len() < self.runner.config.concurrency.get()
+                && !self.runner.guard.cancel.is_cancelled()
             {
                 // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
-                if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
+                if has_begun && waiting.peek().is_some() && self.runner.handle.wants_to_steer() {
                     reason = Some(GiveUpReason::Steered);
                     break;
                 }
-                let Some(at) = waiting.next() else { break };
-                tasks.spawn(self.begin(at).await);
+                let Some(index) = waiting.next() else { break };
+                tasks.spawn(self.begin(index).await);
             }
             tokio::select! {
                 // `biased`: results that are ready count, even if the calls are given up at the same time.
                 biased;
                 joined = tasks.join_next() => match joined {
-                    Some(Ok((at, result))) => self.record_result(at, result).await,
+                    Some(Ok((index, result))) => self.record_result(index, result).await,
                     // Tasks are aborted only below, and panics inside them are caught.
                     Some(Err(_)) => {}
                     None => break,
@@ -246,67 +250,70 @@ impl TurnCalls<'_> {
                 }
             }
         }
+        // A task that ended just before its abort still has a result, which counts.
         tasks.abort_all();
         let drop_by = Instant::now() + DROP_TIME;
         while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
-            if let Ok((at, result)) = joined {
-                self.record_result(at, result).await;
+            if let Ok((index, result)) = joined {
+                self.record_result(index, result).await;
             }
         }
         reason
     }
 
     /// Announces a call, and returns the future that runs it.
-    async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
-        self.announce(at).await;
-        let call = self.requested[at].clone();
-        let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
-        let live = self.live.clone();
+    async fn begin(&mut self, index: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
+        self.announce(index).await;
+        let call = self.requested[index].clone();
+        let (executor, terms) = (Arc::clone(self.runner.executor), Arc::clone(&self.terms));
+        let live_calls = self.live_calls.clone();
         async move {
-            live.insert(call.id.clone());
-            (at, run_tool(&*executor, call, &terms).await)
+            // A call has begun only when its future is polled: a task may be aborted before that.
+            live_calls.insert(call.id.clone());
+            (index, run_tool(&*executor, call, &terms).await)
         }
     }
 
-    /// Gives a call that never ran the refusal as its result.
-    async fn record_refused(&mut self, at: usize, error: &ToolError) {
-        self.announce(at).await;
-        let (call, begun) = (self.requested[at].clone(), Instant::now());
+    /// Records a refusal as the result of a call that never ran.
+    async fn record_refused(&mut self, index: usize, error: &ToolError) {
+        self.announce(index).await;
+        let (call, started_at) = (self.requested[index].clone(), Instant::now());
         let refused = match self.refuses_slowly {
             true => None,
             false => {
-                let refuse = || self.calls.executor.refuse(call.clone(), error.clone(), &self.terms);
-                embedder::call("executor", refuse).ok()
+                let refuse = || self.runner.executor.refuse(call.clone(), error.clone(), &self.terms);
+                embedder::catch_panic("executor", refuse).ok()
             }
         };
-        self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
+        self.refuses_slowly |= started_at.elapsed() > REFUSAL_TIME;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
-        self.record_result(at, result).await;
-        // Yield: a turn may have many refusals, and each may write a log.
+        self.record_result(index, result).await;
+        // Yield, because a turn may have many refusals and each may write a log.
         tokio::task::yield_now().await;
     }
 
     /// Records a call's result under the call's id, whatever id the executor put into it.
-    async fn record_result(&mut self, at: usize, mut result: ToolResult) {
-        self.live.remove(&self.requested[at].id);
-        result.call_id.clone_from(&self.requested[at].id);
+    async fn record_result(&mut self, index: usize, mut result: ToolResult) {
+        self.live_calls.remove(&self.requested[index].id);
+        result.call_id.clone_from(&self.requested[index].id);
         let result = Arc::new(result);
-        self.results[at] = Some(Arc::clone(&result));
-        self.calls.emitter.report(AgentEvent::ToolEnd { result }).await;
+        self.results[index] = Some(Arc::clone(&result));
+        self.runner.emitter.report(AgentEvent::ToolEnd { result }).await;
     }
 
-    async fn announce(&mut self, at: usize) {
+    /// Reports, once for each call, that the model asked for it.
+    async fn announce(&mut self, index: usize) {
         // Skip the copy when no emitter listens: arguments can be long.
-        if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[at], true) {
+        if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[index], true) {
             return;
         }
-        let ToolCall { id, tool, arguments } = self.requested[at].clone();
+        let ToolCall { id, tool, arguments } = self.requested[index].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
-        self.calls.emitter.report(AgentEvent::Tool(requested)).await;
+        self.runner.emitter.report(AgentEvent::Tool(requested)).await;
     }
 }
 
-/// Runs one call: the step of a run that has an effect. A panic of the executor is the call's error.
+/// Runs one call, the only step of a run with an effect. A panic of the executor becomes the call's error.
 async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms) -> ToolResult {
     let (id, tool) = (call.id.clone(), call.tool.clone());
     let caught = AssertUnwindSafe(async { executor.execute(call, terms).await }).catch_unwind().await;
@@ -325,22 +332,22 @@ enum GiveUpReason {
     Steered,
 }
 
-async fn until(deadline: Option<Instant>) {
+async fn sleep_until_deadline(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
 
-fn skipped() -> ToolError {
+fn skipped_error() -> ToolError {
     ToolError::cancelled(SKIPPED).with_code("skipped")
 }
 
-fn cancelled_before() -> ToolError {
+fn cancelled_before_start() -> ToolError {
     ToolError::cancelled("the run was cancelled before the call began")
 }
 
-/// Ids of the running calls. Events of other ids are dropped: they are late, or belong to no call of the
+/// Ids of the running calls. Events with other ids are dropped: they are late, or belong to no call of the
 /// turn.
 #[derive(Clone, Default)]
 struct LiveCalls(Arc<Mutex<HashSet<String>>>);
@@ -361,7 +368,7 @@ impl LiveCalls {
 
 /// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
 /// it ended, so those events are ignored here.
-fn listener(emitter: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
+fn listener(emitter: Arc<GuardedEmitter>, live_calls: LiveCalls) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }
@@ -373,9 +380,10 @@ fn listener(emitter: Arc<GuardedEmitter>, live: LiveCalls) -> EventFn {
         else {
             return;
         };
-        // The lock is held during the report, so that no event follows the call's end.
-        let live = live.lock();
-        if live.contains(call_id) {
+        // The lock is held during the report, so that no event follows the call's end: the end removes the id
+        // under the same lock.
+        let live_calls = live_calls.lock();
+        if live_calls.contains(call_id) {
             emitter.report_now(AgentEvent::Tool(event.clone()));
         }
     })

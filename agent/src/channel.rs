@@ -1,9 +1,10 @@
-//! Bounded stream of a run's events that never drops the end of anything.
+//! Bounded stream of a run's events. The events that start or end something are never lost, as long as only one run
+//! sends into the stream.
 //!
-//! A run waits for a reader that lags. A tool's callback cannot wait, so while the reader lags only the
-//! latest update and the latest progress of each call are kept, and dropped events are counted. A cancelled
-//! run does not wait forever: events that open or end something have reserved room, which one run cannot
-//! fill.
+//! Backpressure: a run waits for a reader that lags. A running tool's callback cannot wait. While the reader lags,
+//! only the latest update and the latest progress of each call are kept, and dropped events are counted. A cancelled
+//! run stops waiting after its grace period. The events that it still has to send have reserved room, which one run
+//! cannot fill.
 
 use std::{
     collections::VecDeque,
@@ -20,21 +21,21 @@ use super::{AgentEvent, EventEmitter, MAX_LISTED_CALLS};
 /// Default capacity: how many events may wait for the reader before the run waits for it.
 pub const DEFAULT_EVENT_CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 
-/// Room beyond the capacity for events of running calls, since a call cannot wait: the latest update and
-/// progress of each, and the few other events of a call. Events past it are dropped and counted.
+/// Room beyond the capacity for events of running calls, because a call cannot wait. It holds the latest
+/// update and progress of each call, and its few other events. Events past it are dropped and counted.
 pub const MAX_EVENTS_BEYOND_CAPACITY: usize = 1024;
 
-/// Room beyond all that for events that open or end something, in a cancelled run that no longer waits for
-/// its reader. It is more than one run can still have to report. Only several runs on one unread stream can
-/// fill it; events past it are dropped and counted.
+/// Room beyond [`MAX_EVENTS_BEYOND_CAPACITY`] for events that open or end something, in a cancelled run that no
+/// longer waits for its reader. One run cannot fill this room. Several runs on one unread stream can fill it, and
+/// events past it are dropped and counted.
 ///
 /// A run stops waiting only after it was cancelled, and then ends with its turn. A turn has fewer than 2 ×
-/// [`MAX_LISTED_CALLS`] calls (as many may be kept, and the first of them split into as many), and each call
-/// has two such events, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest is for events that a
-/// turn and a run have once: starts and ends, the answer, steering.
+/// [`MAX_LISTED_CALLS`] calls: that many may be kept, and the first of them may be split into that many again.
+/// Each call has two events that open or end it, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest
+/// is for events that a turn and a run have once: starts and ends, the answer, steering.
 pub const MAX_ENDS_BEYOND_CAPACITY: usize = 2 * 2 * MAX_LISTED_CALLS + 16;
 
-/// Limit of a text to which further pieces are joined while the reader lags, in bytes.
+/// Limit of the text that pieces are joined into while the reader lags, in bytes.
 pub const MAX_JOINED_BYTES: usize = 64 * 1024;
 
 /// Creates a stream of events, and returns its sending and its receiving end.
@@ -67,7 +68,7 @@ pub struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Returns the next event, or none when the stream is over.
+    /// Returns the next event, or `None` when the stream is over.
     ///
     /// # Cancellation
     /// Dropping the future loses no event.
@@ -77,9 +78,9 @@ impl EventReceiver {
             {
                 let mut state = self.shared.lock();
                 if let Some(event) = state.queue.pop_front() {
-                    let more = state.has_room();
+                    let has_room = state.has_room();
                     drop(state);
-                    if more {
+                    if has_room {
                         self.shared.drained.notify_one();
                     }
                     return Some(event);
@@ -101,8 +102,8 @@ impl EventReceiver {
         event
     }
 
-    /// How many events were dropped: updates and progress texts that a later one of the same call replaced,
-    /// and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
+    /// How many events were dropped: updates, progress texts and heartbeats that a later event of the same call
+    /// replaced, and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.shared.lock().coalesced
@@ -122,7 +123,8 @@ impl Drop for EventReceiver {
         state.queue.clear();
         drop(state);
         self.shared.drained.notify_waiters();
-        // `notify_waiters` misses a sender that is about to wait; this stored permit wakes it.
+        // `notify_waiters` stores no permit for a sender that does not wait yet. One permit more costs at most one
+        // needless wake-up.
         self.shared.drained.notify_one();
     }
 }
@@ -132,21 +134,22 @@ impl EventEmitter for EventSender {
     async fn emit(&self, event: AgentEvent) {
         let mut event = event;
         loop {
+            // Before the queue is checked: `notify_waiters` wakes only futures that exist already.
             let drained = self.shared.drained.notified();
             {
                 let mut state = self.shared.lock();
-                match state.take(event) {
+                match state.try_enqueue(event) {
                     Ok(()) => {
-                        let room = state.has_room() || !state.has_receiver;
+                        let has_room = state.has_room() || !state.has_receiver;
                         drop(state);
                         self.shared.filled.notify_one();
-                        // Pass the wake-up on: the reader wakes one waiting sender at a time.
-                        if room {
+                        // Wake the next sender: the reader wakes only one at a time.
+                        if has_room {
                             self.shared.drained.notify_one();
                         }
                         return;
                     }
-                    Err(back) => event = back,
+                    Err(returned_event) => event = returned_event,
                 }
             }
             drained.await;
@@ -154,7 +157,7 @@ impl EventEmitter for EventSender {
     }
 
     fn emit_now(&self, event: AgentEvent) {
-        self.shared.lock().take_now(event);
+        self.shared.lock().enqueue_now(event);
         self.shared.filled.notify_one();
     }
 
@@ -208,17 +211,17 @@ impl ChannelState {
     }
 
     /// Whether the reader lags: at least half of the capacity is filled.
-    fn lags(&self) -> bool {
+    fn is_lagging(&self) -> bool {
         self.queue.len() >= self.capacity.div_ceil(2)
     }
 
     /// Enqueues an event, or returns it if there is no room.
-    fn take(&mut self, event: AgentEvent) -> Result<(), AgentEvent> {
+    fn try_enqueue(&mut self, event: AgentEvent) -> Result<(), AgentEvent> {
         if !self.has_receiver {
             return Ok(());
         }
-        let event = match self.lags() {
-            true => match join(self.queue.back_mut(), event) {
+        let event = match self.is_lagging() {
+            true => match join_delta(self.queue.back_mut(), event) {
                 Some(event) => event,
                 None => return Ok(()),
             },
@@ -231,23 +234,23 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Enqueues an event that cannot wait: of a running call, or of a run that no longer waits.
-    fn take_now(&mut self, event: AgentEvent) {
+    /// Enqueues an event that cannot wait: an event of a running call, or of a run that no longer waits.
+    fn enqueue_now(&mut self, event: AgentEvent) {
         if !self.has_receiver {
             return;
         }
-        if self.lags()
+        if self.is_lagging()
             && let Some(key) = coalescing_key(&event)
         {
-            let earlier = self.queue.iter().rposition(|queued| coalescing_key(queued) == Some(key));
-            if let Some(at) = earlier {
+            let earlier_position = self.queue.iter().rposition(|queued| coalescing_key(queued) == Some(key));
+            if let Some(position) = earlier_position {
                 self.coalesced += 1;
-                self.queue[at] = event;
+                self.queue[position] = event;
                 return;
             }
         }
-        let room_of_its_own = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
-        let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + room_of_its_own);
+        let reserve = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
+        let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + reserve);
         if self.queue.len() >= limit {
             self.coalesced += 1;
             return;
@@ -257,7 +260,7 @@ impl ChannelState {
 }
 
 /// Joins a piece of text to the last queued event of the same kind; returns the event if it cannot be joined.
-fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> {
+fn join_delta(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> {
     let (text, piece) = match (last, &event) {
         (Some(AgentEvent::TextDelta { delta }), AgentEvent::TextDelta { delta: piece })
         | (Some(AgentEvent::ThinkingDelta { delta }), AgentEvent::ThinkingDelta { delta: piece }) => {
@@ -265,8 +268,8 @@ fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> 
         }
         (
             Some(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, delta, .. })),
-            AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id: other, delta: piece, .. }),
-        ) if call_id == other => (delta, piece),
+            AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id: piece_call_id, delta: piece, .. }),
+        ) if call_id == piece_call_id => (delta, piece),
         _ => return Some(event),
     };
     if text.len() + piece.len() > MAX_JOINED_BYTES {
@@ -276,7 +279,7 @@ fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> 
     None
 }
 
-/// The call and kind of an event of which the latest suffices; none for all other events.
+/// The call and kind of an event that a later one of the same call and kind replaces; `None` for other events.
 fn coalescing_key(event: &AgentEvent) -> Option<(&str, Discriminant<ToolEvent>)> {
     match event {
         AgentEvent::Tool(

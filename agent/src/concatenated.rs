@@ -5,19 +5,18 @@ use serde_json::Deserializer;
 
 /// Returns the objects that a text consists of, if there are at least two and only white space between them.
 /// Their content is not checked.
-pub(super) fn objects(text: &str) -> Option<Vec<&str>> {
-    let mut found = Vec::new();
+pub(super) fn split_objects(text: &str) -> Option<Vec<&str>> {
+    let mut found_objects = Vec::new();
     let mut rest = text.trim_start_matches(WHITE_SPACE);
     while !rest.is_empty() {
         let length = first_object(rest)?;
-        let (object, after) = rest.split_at_checked(length)?;
-        found.push(object);
-        rest = after.trim_start_matches(WHITE_SPACE);
+        let (object, remainder) = rest.split_at_checked(length)?;
+        found_objects.push(object);
+        rest = remainder.trim_start_matches(WHITE_SPACE);
     }
-    (found.len() > 1).then_some(found)
+    (found_objects.len() > 1).then_some(found_objects)
 }
 
-/// Whether a text is one whole object.
 pub(super) fn is_whole_object(text: &str) -> bool {
     let text = text.trim_matches(WHITE_SPACE);
     first_object(text) == Some(text.len())
@@ -28,7 +27,7 @@ fn first_object(text: &str) -> Option<usize> {
     if !text.starts_with('{') {
         return None;
     }
-    // Values are skipped rather than built, so size and depth cost no memory.
+    // Skip values instead of building them, so that size and depth cost no memory.
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     Some(values.byte_offset())
@@ -43,7 +42,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&[&str]>) {
-        assert_eq!(objects(text).as_deref(), expected, "{text}");
+        assert_eq!(split_objects(text).as_deref(), expected, "{text}");
     }
 
     #[test]
@@ -54,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_left_as_it_is() {
+    fn other_texts_are_not_split() {
         for text in
             ["", "{}", r#"{"a":"}{"}"#, "{}x", "{}{", "{}[]", "[]{}", "{},{}", r#"{"a":1}{"b":"#, "{}null"]
         {

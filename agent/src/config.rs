@@ -5,16 +5,16 @@ use std::{
     time::Duration,
 };
 
-/// Default number of turns that a model gets for one question (specification 000, "Execution Flow").
+/// Default number of turns that a model gets for one question.
 pub const DEFAULT_MAX_ITERATIONS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not 0");
 
-/// Default number of calls that run at once. Without a limit a model could start as many as it can name.
+/// Default limit of calls that run at once. Without a limit a model could start any number of calls.
 pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 
 /// Default grace period: how long calls may take to end by themselves when a run is cancelled.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
-/// Default limit of a model's silence. Without it a connection that hangs would hold a run forever.
+/// Default limit of a model's silence. Without a limit, a connection that hangs would hold a run forever.
 pub const DEFAULT_MODEL_SILENCE: Duration = Duration::from_secs(600);
 
 /// The settings of an agent loop. [`AgentConfig::new`] lists the defaults.
@@ -22,7 +22,7 @@ pub const DEFAULT_MODEL_SILENCE: Duration = Duration::from_secs(600);
 pub struct AgentConfig {
     /// The agent's id; rate limits and stored outputs are separate for each agent.
     pub agent_id: String,
-    /// The run's id; stored outputs are separate for each run. None means a random id for each run.
+    /// The run's id; stored outputs are separate for each run. `None` means a random id for each run.
     pub run_id: Option<String>,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,
@@ -30,9 +30,9 @@ pub struct AgentConfig {
     pub system: Option<String>,
     /// The model's name, as the provider knows it; empty means the provider's own default.
     pub model: String,
-    /// Limit of one answer, in tokens. None means the provider's default.
+    /// Limit of one answer, in tokens. `None` means the provider's default.
     pub max_tokens: Option<u32>,
-    /// Sampling temperature, 0 to 2. None means the provider's default.
+    /// Sampling temperature, 0 to 2. `None` means the provider's default.
     pub temperature: Option<f64>,
     /// How many turns a model gets for one question. A message that a person adds after an answer is a new
     /// question.
@@ -45,8 +45,8 @@ pub struct AgentConfig {
     /// cancelled.
     pub grace: Duration,
     /// Deadline of the calls of one turn together, counted from the end of the model's answer. The executor
-    /// gets it; calls that outlast it by [`AgentConfig::grace`] are dropped. None means that only each
-    /// call's own deadline applies.
+    /// gets the deadline; calls that outlast it by [`AgentConfig::grace`] are dropped. `None` means that only
+    /// each call's own deadline applies.
     pub turn_timeout: Option<Duration>,
     /// How long the model may be silent before its answer counts as broken off.
     pub model_silence: Duration,
@@ -75,14 +75,14 @@ impl AgentConfig {
     }
 }
 
-/// Which calls of a turn run concurrently (specification 002, "Tool Execution"). In every strategy a call of
-/// a tool that declares a tier other than read-only runs alone: after all calls before it, and before all
-/// after it. Between batches the loop checks for steering messages.
+/// Which calls of a turn run concurrently. In every strategy a call of
+/// a tool that declares a tier other than read-only runs alone: earlier calls end before it starts, and later
+/// calls start after it ends. Between batches the loop checks for steering messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExecutionStrategy {
     /// One call after the other.
     Sequential,
-    /// All calls that may.
+    /// All calls that may run concurrently.
     #[default]
     Parallel,
     /// Batches of limited size.

@@ -1,4 +1,4 @@
-//! Guards an embedder's parts within a run: they may panic, and must not hold up a cancelled run.
+//! Guards a run against the embedder's parts: a part may panic, and must not hold up a cancelled run.
 
 use std::{
     any::Any,
@@ -23,17 +23,17 @@ pub(super) enum EmbedderFault {
     Stuck { part: &'static str },
 }
 
-/// How long to wait for an embedder's part: until it ends, or until the grace period of a cancelled run is
-/// over.
+/// Bounds each wait for an embedder's part. A cancelled run waits for a part no longer than the grace period, which
+/// begins with the cancellation.
 #[derive(Debug, Clone)]
-pub(super) struct GracePeriod {
+pub(super) struct EmbedderGuard {
     pub(super) cancel: CancellationToken,
     pub(super) grace: Duration,
 }
 
-impl GracePeriod {
+impl EmbedderGuard {
     /// Awaits a part, and catches its panic.
-    pub(super) async fn with<T>(
+    pub(super) async fn run<T>(
         &self,
         part: &'static str,
         future: impl Future<Output = T>,
@@ -42,19 +42,19 @@ impl GracePeriod {
             // `biased`: a part that is done counts, even if the grace period ends at the same time.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
-            () = self.over() => Err(EmbedderFault::Stuck { part }),
+            () = self.wait_until_over() => Err(EmbedderFault::Stuck { part }),
         }
     }
 
     /// Completes when the grace period of a cancelled run is over.
-    pub(super) async fn over(&self) {
+    pub(super) async fn wait_until_over(&self) {
         self.cancel.cancelled().await;
         tokio::time::sleep(self.grace).await;
     }
 }
 
 /// Calls a synchronous part, and catches its panic.
-pub(super) fn call<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, EmbedderFault> {
+pub(super) fn catch_panic<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, EmbedderFault> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panicked(part, &*panic))
 }
 
@@ -67,17 +67,17 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Embedder
     EmbedderFault::Panicked { part, message: message.to_owned() }
 }
 
-/// Guard around a run's emitter, which must not affect the calls. After a panic it gets no more events. After
-/// it took longer than the grace period of a cancelled run, the run no longer waits for it.
+/// Guards a run's calls against a faulty emitter. After a panic the emitter gets no more events. If the emitter
+/// outlasts the grace period of a cancelled run, the run no longer waits for it.
 pub(super) struct GuardedEmitter {
     emitter: Arc<dyn EventEmitter>,
-    grace_period: GracePeriod,
+    guard: EmbedderGuard,
     fault: Mutex<Option<EmbedderFault>>,
 }
 
 impl GuardedEmitter {
-    pub(super) fn new(emitter: Arc<dyn EventEmitter>, grace_period: GracePeriod) -> Self {
-        Self { emitter, grace_period, fault: Mutex::new(None) }
+    pub(super) fn new(emitter: Arc<dyn EventEmitter>, guard: EmbedderGuard) -> Self {
+        Self { emitter, guard, fault: Mutex::new(None) }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -86,12 +86,12 @@ impl GuardedEmitter {
             self.report_now(event);
             return;
         }
-        // Keep a copy: dropping the emitter's future drops its event too.
-        let kept = event.must_arrive().then(|| event.clone());
-        let reported = self.grace_period.with("emitter", async { self.emitter.emit(event).await }).await;
+        // Keep a copy of an event that must arrive: dropping the emitter's future drops its event too.
+        let event_copy = event.must_arrive().then(|| event.clone());
+        let reported = self.guard.run("emitter", async { self.emitter.emit(event).await }).await;
         let is_stuck = matches!(reported, Err(EmbedderFault::Stuck { .. }));
         self.note(reported);
-        if let Some(event) = kept.filter(|_| is_stuck) {
+        if let Some(event) = event_copy.filter(|_| is_stuck) {
             self.report_now(event);
         }
     }
@@ -99,13 +99,13 @@ impl GuardedEmitter {
     /// Reports an event without waiting.
     pub(super) fn report_now(&self, event: AgentEvent) {
         if !matches!(self.fault(), Some(EmbedderFault::Panicked { .. })) {
-            self.note(call("emitter", || self.emitter.emit_now(event)));
+            self.note(catch_panic("emitter", || self.emitter.emit_now(event)));
         }
     }
 
     /// Whether the emitter takes events.
     pub(super) fn listens(&self) -> bool {
-        call("emitter", || self.emitter.listens()).unwrap_or(false)
+        catch_panic("emitter", || self.emitter.listens()).unwrap_or(false)
     }
 
     /// The emitter's failure, if it had one.
@@ -116,6 +116,7 @@ impl GuardedEmitter {
     fn note(&self, reported: Result<(), EmbedderFault>) {
         let Err(fault) = reported else { return };
         let mut noted = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        // A panic is final: no later fault replaces it.
         if !matches!(*noted, Some(EmbedderFault::Panicked { .. })) {
             *noted = Some(fault);
         }

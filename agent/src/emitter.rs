@@ -6,7 +6,8 @@ use portcullis_types::async_trait;
 
 use super::AgentEvent;
 
-/// An observer of runs. [`EventSender`](super::EventSender) is the one that ships; `()` drops all events.
+/// An observer of runs. This crate has two: [`EventSender`](super::EventSender), and `()`, which drops all
+/// events.
 #[async_trait]
 pub trait EventEmitter: Send + Sync {
     /// Takes an event. The run waits for it, so a slow emitter slows the run down. A panic ends the run as
@@ -14,17 +15,16 @@ pub trait EventEmitter: Send + Sync {
     ///
     /// # Cancellation
     /// The future is dropped if it does not end within the grace period of a cancelled run. From then on the
-    /// run does not wait: [`EventEmitter::emit_now`] gets the remaining events. The event whose future was
-    /// dropped comes first, again, if it opens or ends something.
+    /// run does not wait: [`EventEmitter::emit_now`] gets the remaining events. If the event of the dropped
+    /// future opens or ends something, it is the first of them.
     async fn emit(&self, event: AgentEvent);
 
-    /// Takes an event of a running call, or of a cancelled run whose `emit` was given up. Called
+    /// Takes an event of a running call, or of a cancelled run whose `emit` was given up. It is called
     /// synchronously from within the call, on any thread. It must not block, and may drop an update when it
-    /// cannot keep up. It should not drop an end, which comes only once.
+    /// cannot keep up. It should not drop an end, which is sent only once.
     fn emit_now(&self, event: AgentEvent);
 
-    /// Whether the emitter takes events at all; without a listener the loop skips the cost of them. Default:
-    /// yes.
+    /// Whether the emitter takes events at all. If not, the loop skips the cost of them. Default: yes.
     fn listens(&self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use super::{ProviderErrorKind, StopReason, Usage};
 
 /// One event of a run. Events are for information; the history and the audit log are the record.
 ///
-/// Exhaustive, so that a new event does not compile until each event format maps it.
+/// The enum is exhaustive on purpose: a new event does not compile until each event format maps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum AgentEvent {
@@ -35,7 +35,7 @@ pub enum AgentEvent {
         /// The new part of the text.
         delta: String,
     },
-    /// The model's answer is whole. An answer with calls enters the history together with their results.
+    /// The model's answer is whole. An answer with calls enters the history together with the calls' results.
     MessageEnd {
         /// The model's whole answer.
         message: Arc<Message>,
@@ -71,8 +71,8 @@ pub enum AgentEvent {
 
 impl AgentEvent {
     /// Whether the event opens or ends something. The loop sends such an event once, and no later event makes
-    /// up for a lost one. A reader may miss any other: pieces of an answer, which comes whole as well, and
-    /// reports of a running call.
+    /// up for its loss. A reader may miss other events: pieces of an answer, because the whole answer follows,
+    /// and reports of a running call.
     #[must_use]
     pub fn must_arrive(&self) -> bool {
         match self {
@@ -100,7 +100,7 @@ pub enum AgentEnd {
     },
     /// The model still asked for calls in its last turn.
     MaxIterations {
-        /// How many turns it had.
+        /// How many turns the model had.
         limit: u32,
     },
     /// The token limit cut the final answer off.
@@ -122,7 +122,7 @@ pub enum AgentEnd {
         /// Message for the operator.
         message: String,
     },
-    /// An internal fault, or one of an embedder's part.
+    /// An internal fault, or a fault of an embedder's part.
     Internal {
         /// Message for the operator.
         message: String,

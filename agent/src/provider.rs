@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The stream of a model's answer. It ends with [`Delta::End`] or with an error. A stream that ends without
-/// either was cut off, and its reader must treat it so.
+/// either was cut off, and its reader must treat the answer as incomplete.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
 /// A provider: answers requests for a model.
@@ -64,13 +64,13 @@ pub enum Delta {
     Thinking(String),
     /// More of a call.
     ToolCall(ToolCallDelta),
-    /// Tokens of the turn so far; the last one counts.
+    /// Tokens of the turn so far. Each count replaces the one before.
     Usage(Usage),
     /// The answer is whole. Nothing follows.
     End(StopReason),
 }
 
-/// A piece of a call. Providers send them in any order: the id late or repeated, the name in pieces, the
+/// A piece of a call. Providers send the pieces in any order: the id late or repeated, the name in pieces, the
 /// pieces of several calls interleaved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolCallDelta {
@@ -116,7 +116,7 @@ pub struct Usage {
 pub enum ProviderErrorKind {
     /// The provider cannot be asked with these settings: no key, no such model, an invalid address.
     Configuration,
-    /// No connection, or it broke before or within the answer.
+    /// There was no connection, or the connection broke before or within the answer.
     Transport,
     /// The provider refused: wrong key or no permission.
     Unauthorized,

@@ -13,7 +13,7 @@ use super::{
     embedder::{GuardedEmitter, panicked},
 };
 
-/// Limit of an answer's text: 8 MiB. Without it a model that never ends could fill the memory.
+/// Limit of an answer's text: 8 MiB. Without the limit a model that never ends could fill the memory.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A whole answer.
@@ -34,8 +34,8 @@ pub(super) struct BrokenAnswer {
     pub(super) usage: Option<Usage>,
 }
 
-/// Sends a request, reports the answer's pieces as they come, and returns the whole answer. `ids` has the ids of
-/// its calls then, too.
+/// Sends a request, reports the answer's pieces as they arrive, and returns the whole answer. Adds the ids of the
+/// answer's calls to `ids`.
 pub(super) async fn ask(
     provider: &dyn Provider,
     request: ModelRequest,
@@ -45,15 +45,15 @@ pub(super) async fn ask(
     emitter: &GuardedEmitter,
 ) -> Result<CompleteAnswer, BrokenAnswer> {
     let cancel = request.cancel.clone();
-    let mut reading = PartialAnswer { text: String::new(), usage: None, begun: false };
-    let mut stream = open(provider, request, silence, &mut reading).await?;
-    let mut calls = ToolCallAccumulator::after(std::mem::take(ids));
+    let mut partial = PartialAnswer { text: String::new(), usage: None, begun: false };
+    let mut stream = open_stream(provider, request, silence, &mut partial).await?;
+    let mut calls = ToolCallAccumulator::with_taken_ids(std::mem::take(ids));
     loop {
-        let delta = next(&mut stream, &cancel, silence, &mut reading).await?;
-        reading.begun = true;
+        let delta = next_delta(&mut stream, &cancel, silence, &mut partial).await?;
+        partial.begun = true;
         match delta {
             Delta::Text(delta) => {
-                reading.add(&delta)?;
+                partial.add(&delta)?;
                 emitter.report(AgentEvent::TextDelta { delta }).await;
             }
             Delta::Thinking(delta) => emitter.report(AgentEvent::ThinkingDelta { delta }).await,
@@ -65,62 +65,62 @@ pub(super) async fn ask(
                         .report(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta }))
                         .await;
                 }
-                Err(error) => return Err(reading.malformed(error.to_string())),
+                Err(error) => return Err(partial.malformed(error.to_string())),
             },
-            Delta::Usage(usage) => reading.usage = Some(usage),
+            Delta::Usage(usage) => partial.usage = Some(usage),
             Delta::End(stop) => {
                 drop_stream(stream);
-                let (calls, taken) = calls.finish_with_ids(&stop, offers);
-                *ids = taken;
-                return Ok(CompleteAnswer { text: reading.text, calls, stop, usage: reading.usage });
+                let (calls, taken_ids) = calls.finish_with_ids(&stop, offers);
+                *ids = taken_ids;
+                return Ok(CompleteAnswer { text: partial.text, calls, stop, usage: partial.usage });
             }
         }
     }
 }
 
 /// Sends the request and waits for the answer's stream.
-async fn open(
+async fn open_stream(
     provider: &dyn Provider,
     request: ModelRequest,
     silence: Duration,
-    reading: &mut PartialAnswer,
+    partial: &mut PartialAnswer,
 ) -> Result<DeltaStream, BrokenAnswer> {
     let cancel = request.cancel.clone();
     let opening = async { provider.stream(request).await };
-    within(opening, &cancel, silence, reading).await?.map_err(|error| reading.failed(&error))
+    wait_for_provider(opening, &cancel, silence, partial).await?.map_err(|error| partial.failed(&error))
 }
 
 /// Waits for the next piece of an answer that has not ended.
-async fn next(
+async fn next_delta(
     stream: &mut DeltaStream,
     cancel: &CancellationToken,
     silence: Duration,
-    reading: &mut PartialAnswer,
+    partial: &mut PartialAnswer,
 ) -> Result<Delta, BrokenAnswer> {
-    match within(stream.next(), cancel, silence, reading).await? {
+    match wait_for_provider(stream.next(), cancel, silence, partial).await? {
         Some(Ok(delta)) => Ok(delta),
-        Some(Err(error)) => Err(reading.failed(&error)),
-        None => Err(reading.incomplete("the answer broke off before its end")),
+        Some(Err(error)) => Err(partial.failed(&error)),
+        None => Err(partial.incomplete("the answer broke off before its end")),
     }
 }
 
-/// Waits for a provider: until it has answered, panicked or been silent for too long, or until the run is cancelled.
-async fn within<T>(
+/// Waits until a provider has answered, panicked or been silent for too long, or until the run is cancelled.
+async fn wait_for_provider<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
     silence: Duration,
-    reading: &mut PartialAnswer,
+    partial: &mut PartialAnswer,
 ) -> Result<T, BrokenAnswer> {
     let answered = tokio::select! {
         // `biased`: a cancelled run sends no request and takes no further piece, even if one is ready.
         biased;
-        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
+        () = cancel.cancelled() => return Err(partial.broken(AgentEnd::Cancelled)),
         answered = tokio::time::timeout(silence, AssertUnwindSafe(work).catch_unwind()) => answered,
     };
     match answered {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(panic)) => Err(reading.panicked(&*panic)),
-        Err(_elapsed) => Err(reading.silent(silence)),
+        Ok(Err(panic)) => Err(partial.panicked(&*panic)),
+        Err(_elapsed) => Err(partial.silent(silence)),
     }
 }
 
@@ -132,7 +132,7 @@ fn drop_stream(stream: DeltaStream) {
 struct PartialAnswer {
     text: String,
     usage: Option<Usage>,
-    /// Whether any piece of the answer has come.
+    /// Whether any piece of the answer has arrived.
     begun: bool,
 }
 

@@ -4,14 +4,14 @@ use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How many identical calls in a row (same tool, same arguments) until the model gets a hint that it repeats
+/// After how many identical calls in a row (same tool, same arguments) the model gets a hint that it repeats
 /// itself.
 pub const REPEATS_UNTIL_HINT: u32 = 3;
 
-/// How many until the run ends.
+/// After how many identical calls in a row the run ends.
 pub const REPEATS_UNTIL_END: u32 = 5;
 
-/// Action of the loop on a call.
+/// The loop's reaction to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Repeat {
     /// None: the call is no repetition.
@@ -32,7 +32,7 @@ pub(super) struct RepeatGuard {
     count: u32,
 }
 
-/// Arguments, compared without white space and the order of keys.
+/// Arguments in a form whose comparison ignores white space and the order of keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum ComparedArguments {
     Object(Map<String, Value>),
@@ -41,19 +41,20 @@ enum ComparedArguments {
 
 impl RepeatGuard {
     /// Counts the calls of a turn, in order.
-    pub(super) fn see_all<'a>(&mut self, calls: impl Iterator<Item = &'a ToolCall>) -> Repeat {
+    pub(super) fn count_calls<'a>(&mut self, calls: impl Iterator<Item = &'a ToolCall>) -> Repeat {
         let mut repeat = Repeat::No;
         for call in calls {
-            match (self.see(call), &repeat) {
+            match (self.count_call(call), &repeat) {
+                // An end outweighs a later hint of the same turn.
                 (Repeat::No, _) | (Repeat::Hint(_), Repeat::End { .. }) => {}
-                (found, _) => repeat = found,
+                (call_repeat, _) => repeat = call_repeat,
             }
         }
         repeat
     }
 
     /// Counts the next call.
-    fn see(&mut self, call: &ToolCall) -> Repeat {
+    fn count_call(&mut self, call: &ToolCall) -> Repeat {
         let arguments = match serde_json::from_str(&call.arguments) {
             Ok(object) => ComparedArguments::Object(object),
             Err(_) => ComparedArguments::Text(call.arguments.clone()),
@@ -90,27 +91,28 @@ mod tests {
     #[test]
     fn the_third_equal_call_gives_a_hint_and_the_fifth_ends_the_run() {
         let mut guard = RepeatGuard::default();
-        let same = [
+        let equal_calls = [
             r#"{"a":1,"b":2}"#,
             r#"{"b":2,"a":1}"#,
             r#" { "a" : 1, "b":2}"#,
             r#"{"a":1,"b":2}"#,
             r#"{"a":1,"b":2}"#,
         ];
-        let seen: Vec<Repeat> = same.iter().map(|text| guard.see(&call("t", text))).collect();
+        let repeats: Vec<Repeat> =
+            equal_calls.iter().map(|text| guard.count_call(&call("t", text))).collect();
         assert!(
-            matches!(&seen[..], [Repeat::No, Repeat::No, Repeat::Hint(_), Repeat::No, Repeat::End { tool }] if tool == "t"),
-            "{seen:?}"
+            matches!(&repeats[..], [Repeat::No, Repeat::No, Repeat::Hint(_), Repeat::No, Repeat::End { tool }] if tool == "t"),
+            "{repeats:?}"
         );
     }
 
     #[test]
-    fn another_tool_or_other_arguments_begin_anew() {
+    fn another_tool_or_other_arguments_restart_the_count() {
         let mut guard = RepeatGuard::default();
         for _ in 0..10 {
             for (tool, text) in [("t", "{}"), ("t", "{}"), ("u", "{}"), ("u", "nonsense"), ("u", "nonsense")]
             {
-                assert_eq!(guard.see(&call(tool, text)), Repeat::No);
+                assert_eq!(guard.count_call(&call(tool, text)), Repeat::No);
             }
         }
     }

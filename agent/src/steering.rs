@@ -8,12 +8,12 @@ use std::{
 use portcullis_types::{CancellationToken, Message};
 use thiserror::Error;
 
-/// Limit of the messages that may wait for a run, of each kind. Without it a front end could fill the memory
-/// while no run reads its messages.
+/// Limit of the messages that may wait for a run, for each kind: steering and follow-ups. Without the limit a
+/// front end could fill the memory while no run reads its messages.
 pub const MAX_QUEUED_MESSAGES: usize = 64;
 
-/// A handle to a loop: steers it, adds a follow-up question, cancels the run. Clones control the same loop,
-/// also while it runs.
+/// A handle to a loop: steers it, adds a follow-up question, cancels the run. Clones control the same loop, even
+/// while it runs.
 #[derive(Debug, Clone, Default)]
 pub struct AgentHandle {
     state: Arc<Mutex<QueueState>>,
@@ -32,9 +32,9 @@ struct QueueState {
 pub struct QueueFull;
 
 impl AgentHandle {
-    /// Sends a message to the model as soon as possible. Calls of the turn that have not begun are skipped,
-    /// each with a result that says so, and the model reads the message next. Without a run the message waits
-    /// for the next one.
+    /// Sends a message to the model as soon as possible. Calls of the turn that have not begun are skipped, each
+    /// with a result that says so. The model reads the message next. If no run is active, the message waits for
+    /// the next run.
     ///
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
@@ -42,7 +42,7 @@ impl AgentHandle {
         push(&mut self.lock().steering, text.into())
     }
 
-    /// Queues a message for after the model's answer; the run continues with it.
+    /// Queues a message for after the model's answer. The run then continues with this message.
     ///
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
@@ -50,14 +50,14 @@ impl AgentHandle {
         push(&mut self.lock().follow_ups, text.into())
     }
 
-    /// Cancels the run, or, without one, the next run. Running calls get the grace period to end, and every
-    /// call has a result in the history afterwards.
+    /// Cancels the current run, or the next run if none is active. Running calls get the grace period to end.
+    /// Afterwards every call has a result in the history.
     pub fn cancel(&self) {
         self.token().cancel();
     }
 
-    /// The token that fires when the current run, or without one the next, is cancelled. The end of a run
-    /// replaces it.
+    /// The token that fires when the current run, or the next run if none is active, is cancelled. At the end of a
+    /// run a new token replaces it.
     pub(super) fn token(&self) -> CancellationToken {
         self.lock().cancel.clone()
     }

@@ -1,5 +1,5 @@
-//! The steps of a run. Each goes from one state that can be stored to the next; [`RunState::next`] says which
-//! one follows. The driver is [`AgentLoop::run`].
+//! The steps of a run. Each step leads from one storable state to the next, and [`RunState::next`] names the
+//! step that follows. The driver is [`AgentLoop::run`].
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
     calls::CallRunner,
-    embedder::{self, EmbedderFault, GracePeriod, GuardedEmitter},
+    embedder::{self, EmbedderFault, EmbedderGuard, GuardedEmitter},
     read_answer::{BrokenAnswer, CompleteAnswer, ask},
     repeat_guard::Repeat,
     state::{RunState, RunStep},
@@ -19,12 +19,12 @@ use super::{
 /// Takes the steps of one run.
 pub(super) struct Steps<'a> {
     agent: &'a AgentLoop,
-    grace_period: GracePeriod,
+    guard: EmbedderGuard,
     emitter: Arc<GuardedEmitter>,
     run_id: String,
     /// The stored conversation, once a step has read it.
     conversation: Option<Conversation>,
-    /// The tools that the model was offered last, once a step has asked for them.
+    /// The tools of the last offer to the model, once a step has asked for them.
     offers: Option<Vec<OfferedTool>>,
 }
 
@@ -35,9 +35,9 @@ struct Conversation {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn new(agent: &'a AgentLoop, grace_period: GracePeriod, run_id: String) -> Self {
-        let emitter = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), grace_period.clone()));
-        Self { agent, grace_period, emitter, run_id, conversation: None, offers: None }
+    pub(super) fn new(agent: &'a AgentLoop, guard: EmbedderGuard, run_id: String) -> Self {
+        let emitter = Arc::new(GuardedEmitter::new(Arc::clone(&agent.emitter), guard.clone()));
+        Self { agent, guard, emitter, run_id, conversation: None, offers: None }
     }
 
     /// Reports an event, and waits until the emitter took it.
@@ -45,16 +45,29 @@ impl<'a> Steps<'a> {
         self.emitter.report(event).await;
     }
 
-    /// Takes the next step. After the last one this does nothing.
-    pub(super) async fn take_one(&mut self, state: &mut RunState) {
-        let after = match std::mem::replace(&mut state.next, RunStep::CallModel) {
+    /// Takes the next step. After the last step this does nothing.
+    pub(super) async fn take_step(&mut self, state: &mut RunState) {
+        // `CallModel` is only a placeholder: `next` is set again below.
+        let next_step = match std::mem::replace(&mut state.next, RunStep::CallModel) {
             RunStep::Setup { question } => self.setup(question).await,
             RunStep::CallModel => self.call_model(state).await,
             RunStep::RunTools { answer } => self.run_tools(state, answer).await,
             RunStep::Finalize { answer } => self.finalize(state, answer).await,
-            over @ RunStep::Over { .. } => Ok(over),
+            ended @ RunStep::Ended { .. } => Ok(ended),
         };
-        state.next = after.unwrap_or_else(|end| RunStep::Over { end });
+        state.next = next_step.unwrap_or_else(|end| RunStep::Ended { end });
+    }
+
+    /// Has the store keep the state after a step. If the store cannot keep it, the run ends.
+    pub(super) async fn keep(&self, state: &mut RunState) {
+        let keeping = self.guard.run("store", async { self.agent.store.keep(state).await });
+        let kept = keeping
+            .await
+            .map_err(internal)
+            .and_then(|kept| kept.map_err(|error| internal_text(chain(&error))));
+        if let Err(end) = kept {
+            state.next = RunStep::Ended { end };
+        }
     }
 
     /// Stores the question.
@@ -63,7 +76,7 @@ impl<'a> Steps<'a> {
         Ok(RunStep::CallModel)
     }
 
-    /// Asks the model, after the messages that a person queued meanwhile.
+    /// Appends the messages that a person queued meanwhile, then asks the model.
     async fn call_model(&mut self, state: &mut RunState) -> Result<RunStep, AgentEnd> {
         self.steer().await?;
         self.ensure_running()?;
@@ -80,21 +93,22 @@ impl<'a> Steps<'a> {
     async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, calls, stop, usage } = answer;
         let sent_calls = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
-        // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
+        // Skip refused calls: they have no result that could repeat, and their arguments may be cut off.
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
-        let repeat = state.guard.see_all(runs);
+        let repeat = state.guard.count_calls(runs);
         let message = Arc::new(Message::assistant(text, sent_calls));
         self.report(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
+        // A driver that resumes at this step has made no offer yet.
         let offers = match self.offers.take() {
             Some(offers) => offers,
-            None => self.offer()?,
+            None => self.list_offers()?,
         };
         let runner = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
             emitter: &self.emitter,
             handle: &self.agent.handle,
-            grace_period: &self.grace_period,
+            guard: &self.guard,
             run_id: &self.run_id,
         };
         let results = runner.run(calls, &offers).await;
@@ -113,8 +127,8 @@ impl<'a> Steps<'a> {
         Ok(RunStep::CallModel)
     }
 
-    /// Stores an answer without calls, and ends the run unless a person has written meanwhile: each such
-    /// message is a new question, for which the model gets its full number of turns.
+    /// Stores an answer without calls, and ends the run unless a person has written meanwhile. Each message of a
+    /// person is a new question, for which the model gets its full number of turns.
     async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
@@ -127,7 +141,7 @@ impl<'a> Steps<'a> {
         let follow_ups = self.agent.handle.take_follow_ups();
         if follow_ups.is_empty() {
             self.ensure_running()?;
-            return Ok(RunStep::Over { end: end(text, stop) });
+            return Ok(RunStep::Ended { end: run_end(text, stop) });
         }
         state.turns_for_question = 0;
         self.append(follow_ups).await?;
@@ -136,30 +150,30 @@ impl<'a> Steps<'a> {
 
     /// Ends the run if it was cancelled, or if the emitter failed.
     fn ensure_running(&self) -> Result<(), AgentEnd> {
-        if self.grace_period.cancel.is_cancelled() {
+        if self.guard.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
         }
         self.emitter.fault().map_or(Ok(()), |fault| Err(internal(fault)))
     }
 
-    /// The stored conversation, which is read once.
+    /// The stored conversation. The store is read only at the first call.
     async fn conversation(&mut self) -> Result<&mut Conversation, AgentEnd> {
-        let read = match self.conversation.take() {
-            Some(read) => read,
+        let loaded = match self.conversation.take() {
+            Some(loaded) => loaded,
             None => {
-                let loading = self.grace_period.with("store", async { self.agent.store.load().await });
+                let loading = self.guard.run("store", async { self.agent.store.load().await });
                 let messages =
                     loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
-                let messages = transcript::repaired(messages);
-                Conversation { ids: CallIds::of(&messages), messages }
+                let messages = transcript::repair(messages);
+                Conversation { ids: CallIds::from_messages(&messages), messages }
             }
         };
-        Ok(self.conversation.insert(read))
+        Ok(self.conversation.insert(loaded))
     }
 
     async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
         self.conversation().await?.messages.extend_from_slice(&messages);
-        let appending = self.grace_period.with("store", async { self.agent.store.append(messages).await });
+        let appending = self.guard.run("store", async { self.agent.store.append(messages).await });
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
@@ -175,18 +189,18 @@ impl<'a> Steps<'a> {
     }
 
     /// Asks the executor which tools the model may call.
-    fn offer(&self) -> Result<Vec<OfferedTool>, AgentEnd> {
-        embedder::call("executor", || self.agent.executor.offers()).map_err(internal)
+    fn list_offers(&self) -> Result<Vec<OfferedTool>, AgentEnd> {
+        embedder::catch_panic("executor", || self.agent.executor.offers()).map_err(internal)
     }
 
     async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
-        let offers = self.offer()?;
+        let offers = self.list_offers()?;
         state.turns_total += 1;
         self.report(AgentEvent::TurnStart { iteration: state.turns_total }).await;
         let config = &self.agent.config;
         let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
         let system = config.system.iter().map(Message::system);
-        let (cancel, emitter) = (self.grace_period.cancel.child_token(), Arc::clone(&self.emitter));
+        let (cancel, emitter) = (self.guard.cancel.child_token(), Arc::clone(&self.emitter));
         let conversation = self.conversation().await?;
         let request = ModelRequest {
             model: config.model.clone(),
@@ -196,9 +210,9 @@ impl<'a> Steps<'a> {
             temperature: config.temperature,
             cancel,
         };
-        let asked = ask(&*provider, request, &offers, &mut conversation.ids, silence, &emitter).await;
+        let outcome = ask(&*provider, request, &offers, &mut conversation.ids, silence, &emitter).await;
         self.offers = Some(offers);
-        match asked {
+        match outcome {
             Ok(answer) => {
                 state.count(answer.usage);
                 Ok(answer)
@@ -223,8 +237,8 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The end that an answer without calls means for the run.
-fn end(text: String, stop: StopReason) -> AgentEnd {
+/// The run's end after an answer without calls.
+fn run_end(text: String, stop: StopReason) -> AgentEnd {
     let failed = |kind, message: &str| AgentEnd::Provider { kind, message: message.to_owned() };
     match stop {
         StopReason::Length => AgentEnd::Length { text },
@@ -234,7 +248,7 @@ fn end(text: String, stop: StopReason) -> AgentEnd {
         StopReason::ToolCalls if text.is_empty() => {
             failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
         }
-        // Whether the answer is complete is not known.
+        // The reason does not tell whether the answer is complete.
         StopReason::Other(reason) => failed(
             ProviderErrorKind::Incomplete,
             &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),

@@ -8,24 +8,38 @@ use std::{
 use portcullis_types::{Message, async_trait};
 use thiserror::Error;
 
+use super::RunState;
+
 /// A store of one conversation, without the operator's instructions.
 #[async_trait]
 pub trait MessageStore: Send + Sync {
-    /// The conversation so far. Read once, at the start of a run.
+    /// The conversation so far. A run reads it once, at its start.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read; the run ends.
+    /// [`StoreError`] if the conversation cannot be read. The run then ends.
     async fn load(&self) -> Result<Vec<Message>, StoreError>;
 
-    /// Adds messages, all or none of them: a model's calls come in one batch with their results, so that no
-    /// interruption leaves a call without one.
+    /// Adds messages, all or none of them. A model's calls and their results are in one batch, so that no
+    /// interruption leaves a call without a result.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be kept; the run ends.
+    /// [`StoreError`] if the messages cannot be kept. The run then ends.
     ///
     /// # Cancellation
     /// The future is dropped if it does not end within the grace period of a cancelled run.
     async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError>;
+
+    /// Keeps the state of the run. Called after each step, when all messages of that step were appended. A store
+    /// that outlives the process writes state and messages together. Default: the state is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the state cannot be kept. The run then ends.
+    ///
+    /// # Cancellation
+    /// As for [`MessageStore::append`].
+    async fn keep(&self, _state: &RunState) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -36,6 +50,10 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
 
     async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
         (**self).append(messages).await
+    }
+
+    async fn keep(&self, state: &RunState) -> Result<(), StoreError> {
+        (**self).keep(state).await
     }
 }
 
@@ -63,7 +81,7 @@ impl StoreError {
     }
 }
 
-/// A conversation in memory. Clones share it. It has no limit and drops no message.
+/// A conversation in memory. Clones share the conversation. It has no limit and drops no message.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryMessageStore {
     messages: Arc<Mutex<Vec<Message>>>,

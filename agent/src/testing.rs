@@ -1,4 +1,4 @@
-//! Test doubles for the loop: a model that follows a script, tools that behave as their names say, and an
+//! Test doubles for the loop: a model that follows a script, tools whose names say how they behave, and an
 //! emitter that records all events.
 
 use std::{
@@ -26,7 +26,7 @@ pub(super) enum Step {
     Fail(ProviderErrorKind),
     Wait(Duration),
     Panic,
-    /// No item comes any more, and the stream does not end.
+    /// The stream neither yields another item nor ends.
     Hang,
 }
 
@@ -42,7 +42,7 @@ impl Script {
         Self { turns: Arc::new(Mutex::new(turns.into_iter().collect())), requests: Arc::default() }
     }
 
-    pub(super) fn asked(&self) -> usize {
+    pub(super) fn request_count(&self) -> usize {
         self.requests.lock().expect("not poisoned").len()
     }
 }
@@ -50,7 +50,7 @@ impl Script {
 #[async_trait]
 impl Provider for Script {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
-        assert_eq!(transcript::fault(&request.messages), None, "{:#?}", request.messages);
+        assert_eq!(transcript::find_fault(&request.messages), None, "{:#?}", request.messages);
         self.requests.lock().expect("not poisoned").push(request);
         let turn = self.turns.lock().expect("not poisoned").pop_front();
         let mut steps = turn.unwrap_or_else(|| text_answer("done"));
@@ -96,23 +96,23 @@ pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<Step> {
     calls.iter().enumerate().map(delta).chain([end]).collect()
 }
 
-/// Tools that behave as their names and arguments say. Names with `r` are read-only, names with `u` declare
-/// no tier, all others have side effects.
+/// Tools whose names and arguments say how they behave. Tools with the prefix `r` are read-only, tools with the
+/// prefix `u` declare no tier, and tools with the prefix `w` have side effects.
 ///
-/// - `…_sleep` takes as many milliseconds as its argument `ms` says and stops when it is cancelled,
-/// - `…_deaf` takes 100 s whether it is cancelled or not, `…_panic` panics, `…_fail` fails,
-/// - `…_echo` gives its arguments back, `…_liar` another call's result, `…_loud` 1000 updates and its result.
+/// - `…_sleep` waits as many milliseconds as its argument `ms` says, and stops when it is cancelled.
+/// - `…_deaf` runs for 100 s whether it is cancelled or not, `…_panic` panics, `…_fail` fails.
+/// - `…_echo` returns its arguments, `…_liar` another call's result, `…_loud` its result after 1000 updates.
 #[derive(Clone, Default)]
 pub(super) struct Tools {
-    /// Begins and ends of calls, in order.
+    /// The starts and ends of calls, in order.
     pub(super) log: Arc<Mutex<Vec<String>>>,
     running: Arc<AtomicUsize>,
-    pub(super) most: Arc<AtomicUsize>,
+    pub(super) max_running: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     /// Whether the tools promise never to block.
     pub(super) never_blocks: Arc<AtomicBool>,
     /// The runs whose end was reported.
-    pub(super) ended: Arc<Mutex<Vec<String>>>,
+    pub(super) ended_runs: Arc<Mutex<Vec<String>>>,
 }
 
 pub(super) const KINDS: [&str; 7] = ["sleep", "deaf", "panic", "fail", "echo", "liar", "loud"];
@@ -123,7 +123,7 @@ impl Tools {
     }
 
     /// How many calls began.
-    pub(super) fn begun(&self) -> usize {
+    pub(super) fn begun_count(&self) -> usize {
         self.log().iter().filter(|line| line.starts_with("begin")).count()
     }
 
@@ -161,19 +161,23 @@ impl ToolExecutor for Tools {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        let running_count = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         let _running = Running(Arc::clone(&self.running));
-        self.most.fetch_max(now, Ordering::SeqCst);
+        self.max_running.fetch_max(running_count, Ordering::SeqCst);
         self.note("begin", &call.id);
-        let tell = |event: ToolEvent| {
+        let report_event = |event: ToolEvent| {
             if let Some(listener) = &terms.on_event {
                 listener(&event);
             }
         };
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
         // The registry also sends this event; the loop must not report it twice.
-        tell(ToolEvent::Requested { call_id: call_id.clone(), tool: tool.clone(), arguments: String::new() });
-        tell(ToolEvent::Started { call_id: call_id.clone(), tool: tool.clone() });
+        report_event(ToolEvent::Requested {
+            call_id: call_id.clone(),
+            tool: tool.clone(),
+            arguments: String::new(),
+        });
+        report_event(ToolEvent::Started { call_id: call_id.clone(), tool: tool.clone() });
         let outcome = match call.tool.split_once('_').map(|(_, kind)| kind) {
             Some("sleep") => {
                 let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
@@ -192,8 +196,11 @@ impl ToolExecutor for Tools {
             Some("loud") => {
                 for nth in 0..1000 {
                     let partial = ToolOutput::text(nth.to_string());
-                    tell(ToolEvent::Update { call_id: call_id.clone(), partial });
-                    tell(ToolEvent::Update { call_id: "forged".into(), partial: ToolOutput::text("x") });
+                    report_event(ToolEvent::Update { call_id: call_id.clone(), partial });
+                    report_event(ToolEvent::Update {
+                        call_id: "forged".into(),
+                        partial: ToolOutput::text("x"),
+                    });
                 }
                 Ok(ToolOutput::text("loud"))
             }
@@ -224,11 +231,11 @@ impl ToolExecutor for Tools {
     }
 
     fn run_ended(&self, agent_id: &str, run_id: &str) {
-        self.ended.lock().expect("not poisoned").push(format!("{agent_id} {run_id}"));
+        self.ended_runs.lock().expect("not poisoned").push(format!("{agent_id} {run_id}"));
     }
 }
 
-/// Notes every event.
+/// Records every event.
 #[derive(Clone, Default)]
 pub(super) struct Notes(pub(super) Arc<Mutex<Vec<AgentEvent>>>);
 
@@ -260,17 +267,17 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
-        Self::with(AgentConfig::new("agent"), turns)
+        Self::with_config(AgentConfig::new("agent"), turns)
     }
 
-    pub(super) fn with(config: AgentConfig, turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(super) fn with_config(config: AgentConfig, turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
         let (script, tools) = (Script::new(turns), Tools::default());
         let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
         let agent = AgentLoop::new(config, notes.clone(), store.clone(), script.clone(), tools.clone());
         Self { agent, script, tools, store, notes }
     }
 
-    /// Uses a stream of events; the test fills the notes with the events that it reads.
+    /// Uses a stream of events. The test itself adds the events that it reads to the notes.
     pub(super) fn with_channel(
         capacity: usize,
         config: AgentConfig,
@@ -293,37 +300,37 @@ impl Stage {
 
     pub(super) fn check(&self, run: &AgentRun) {
         let messages = self.store.messages();
-        assert_eq!(transcript::fault(&messages), None, "{messages:#?}");
+        assert_eq!(transcript::find_fault(&messages), None, "{messages:#?}");
         let events = self.notes.events();
         assert_eq!(events.last(), Some(&AgentEvent::AgentEnd { end: run.end.clone() }));
-        let mut open: Vec<&str> = Vec::new();
+        let mut open_calls: Vec<&str> = Vec::new();
         for event in &events {
             match event {
                 AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) => {
-                    assert!(!open.contains(&call_id.as_str()), "asked for twice: {call_id}");
-                    open.push(call_id);
+                    assert!(!open_calls.contains(&call_id.as_str()), "asked for twice: {call_id}");
+                    open_calls.push(call_id);
                 }
                 AgentEvent::Tool(ToolEvent::ArgumentsDelta { .. }) => {}
                 AgentEvent::Tool(
                     ToolEvent::Started { call_id, .. }
                     | ToolEvent::Update { call_id, .. }
                     | ToolEvent::Progress { call_id, .. },
-                ) => assert!(open.contains(&call_id.as_str()), "{call_id} is not open"),
+                ) => assert!(open_calls.contains(&call_id.as_str()), "{call_id} is not open"),
                 AgentEvent::ToolEnd { result } => {
-                    let at = open.iter().position(|id| *id == result.call_id).expect("asked for");
-                    open.remove(at);
+                    let position = open_calls.iter().position(|id| *id == result.call_id).expect("asked for");
+                    open_calls.remove(position);
                 }
                 AgentEvent::TurnEnd { .. } | AgentEvent::AgentEnd { .. } => {
-                    assert!(open.is_empty(), "without end: {open:?}");
+                    assert!(open_calls.is_empty(), "without end: {open_calls:?}");
                 }
                 _ => {}
             }
         }
-        let asked = messages.iter().flat_map(|message| &message.tool_calls).count();
+        let requested_calls = messages.iter().flat_map(|message| &message.tool_calls).count();
         let ends = events.iter().filter(|event| matches!(event, AgentEvent::ToolEnd { .. })).count();
-        assert_eq!(asked, ends);
+        assert_eq!(requested_calls, ends);
         // The executor hears of each call exactly once.
-        assert_eq!(asked, self.tools.begun() + self.tools.refused.load(Ordering::SeqCst));
+        assert_eq!(requested_calls, self.tools.begun_count() + self.tools.refused.load(Ordering::SeqCst));
     }
 
     /// The results in the conversation, as the model reads them.

@@ -1,12 +1,12 @@
-//! Makes a conversation acceptable to every provider: each call of a model has exactly one result, right
-//! after it, and a name and arguments that can be sent back.
+//! Makes a conversation acceptable to every provider: each call of a model has exactly one result, which follows
+//! the call directly, and a name and arguments that can be sent back.
 
 use std::collections::HashSet;
 
 use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
 use serde_json::{Map, Value, json};
 
-/// Limit of a tool's name in a conversation, in characters: the strictest provider's.
+/// Limit of a tool's name in a conversation, in characters: the strictest provider's limit.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Limit of unreadable arguments that are sent back to the model, in bytes.
@@ -15,8 +15,8 @@ pub const MAX_UNREADABLE_BYTES: usize = 4096;
 /// The key of unreadable arguments in a conversation.
 pub const UNREADABLE_KEY: &str = "INVALID_JSON";
 
-/// A call as it is stored in the conversation. Providers refuse names beyond `[A-Za-z0-9_-]{1,64}` and
-/// arguments that are not an object. The executor still gets the call as it was made.
+/// Converts a call into the form that is stored in the conversation. Providers refuse names beyond
+/// `[A-Za-z0-9_-]{1,64}` and arguments that are not an object. The executor still gets the original call.
 pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     ToolCall {
         id: call.id.clone(),
@@ -25,13 +25,13 @@ pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     }
 }
 
-/// A tool's name, in characters and length that every provider accepts.
+/// A tool's name, with characters and a length that every provider accepts.
 pub(super) fn sendable_name(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
     }
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-    name.chars().take(MAX_NAME_CHARS).map(plain).collect()
+    let to_name_char = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    name.chars().take(MAX_NAME_CHARS).map(to_name_char).collect()
 }
 
 fn sendable_arguments(text: &str) -> String {
@@ -41,81 +41,85 @@ fn sendable_arguments(text: &str) -> String {
     if serde_json::from_str::<Map<String, Value>>(text).is_ok() {
         return text.to_owned();
     }
-    let shown = &text[..text.floor_char_boundary(MAX_UNREADABLE_BYTES)];
-    json!({ UNREADABLE_KEY: shown }).to_string()
+    let excerpt = &text[..text.floor_char_boundary(MAX_UNREADABLE_BYTES)];
+    json!({ UNREADABLE_KEY: excerpt }).to_string()
 }
 
-/// Repairs a conversation so that providers accept it. A run writes only valid conversations, but a store may
-/// have been written by another program, or have lost its end.
-pub(super) fn repaired(messages: Vec<Message>) -> Vec<Message> {
-    let mut sound = Vec::with_capacity(messages.len());
-    let mut open: Vec<String> = Vec::new();
-    let mut seen = HashSet::new();
+/// Repairs a conversation so that providers accept it. A run writes only valid conversations, but another program may
+/// have written to the store, or the store may have lost its last messages.
+pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
+    let mut repaired_messages = Vec::with_capacity(messages.len());
+    let mut open_ids: Vec<String> = Vec::new();
+    let mut seen_ids = HashSet::new();
     for mut message in messages {
         if message.role == MessageRole::Tool {
-            let answered = open.iter().position(|id| Some(id) == message.tool_call_id.as_ref());
-            // A result without an open call, or a second one, is left out.
-            if let Some(at) = answered {
-                open.remove(at);
-                sound.push(message);
+            let answered = open_ids.iter().position(|id| Some(id) == message.tool_call_id.as_ref());
+            // Leave out a result without an open call, and any second result of a call.
+            if let Some(position) = answered {
+                open_ids.remove(position);
+                repaired_messages.push(message);
             }
             continue;
         }
-        close(&mut open, &mut sound);
-        message.tool_calls.retain(|call| seen.insert(call.id.clone()));
+        answer_open_calls(&mut open_ids, &mut repaired_messages);
+        message.tool_calls.retain(|call| seen_ids.insert(call.id.clone()));
         if message.content.is_empty() && message.tool_calls.is_empty() {
             continue;
         }
-        open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
-        sound.push(message);
+        open_ids.extend(message.tool_calls.iter().map(|call| call.id.clone()));
+        repaired_messages.push(message);
     }
-    close(&mut open, &mut sound);
-    sound
+    answer_open_calls(&mut open_ids, &mut repaired_messages);
+    repaired_messages
 }
 
 /// Gives each call without a result one that says so.
-fn close(open: &mut Vec<String>, messages: &mut Vec<Message>) {
-    for id in open.drain(..) {
-        let lost = ToolError::cancelled("the run was interrupted; whether the call took effect is not known");
-        messages.push(Message::tool_failure(id, &lost));
+fn answer_open_calls(open_ids: &mut Vec<String>, messages: &mut Vec<Message>) {
+    for id in open_ids.drain(..) {
+        let interrupted =
+            ToolError::cancelled("the run was interrupted; whether the call took effect is not known");
+        messages.push(Message::tool_failure(id, &interrupted));
     }
 }
 
-/// The fault of a conversation, for tests; none if every provider accepts it.
+/// The fault of a conversation, for tests; `None` if every provider accepts it.
 #[cfg(test)]
-pub(super) fn fault(messages: &[Message]) -> Option<String> {
-    let mut open: Vec<&str> = Vec::new();
-    let mut seen = HashSet::new();
-    for (at, message) in messages.iter().enumerate() {
+pub(super) fn find_fault(messages: &[Message]) -> Option<String> {
+    let mut open_ids: Vec<&str> = Vec::new();
+    let mut seen_ids = HashSet::new();
+    for (index, message) in messages.iter().enumerate() {
         if message.role == MessageRole::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
-            match open.iter().position(|open| *open == id) {
-                Some(0) => drop(open.remove(0)),
-                _ => return Some(format!("message {at} answers `{id}`, open are {open:?}")),
+            match open_ids.iter().position(|open_id| *open_id == id) {
+                Some(0) => drop(open_ids.remove(0)),
+                _ => return Some(format!("message {index} answers `{id}`, open are {open_ids:?}")),
             }
             continue;
         }
-        if !open.is_empty() {
-            return Some(format!("message {at} comes before the results of {open:?}"));
+        if !open_ids.is_empty() {
+            return Some(format!("message {index} comes before the results of {open_ids:?}"));
         }
         if message.content.is_empty() && message.tool_calls.is_empty() {
-            return Some(format!("message {at} is empty"));
+            return Some(format!("message {index} is empty"));
         }
         for call in &message.tool_calls {
-            if !seen.insert(call.id.as_str()) {
-                return Some(format!("message {at} has the id `{}` again", call.id));
+            if !seen_ids.insert(call.id.as_str()) {
+                return Some(format!("message {index} has the id `{}` again", call.id));
             }
             if serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err() {
-                return Some(format!("message {at} has arguments that are no object"));
+                return Some(format!("message {index} has arguments that are no object"));
             }
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            if call.tool.is_empty() || call.tool.len() > MAX_NAME_CHARS || !call.tool.chars().all(plain) {
-                return Some(format!("message {at} calls a tool that cannot be named"));
+            let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if call.tool.is_empty()
+                || call.tool.len() > MAX_NAME_CHARS
+                || !call.tool.chars().all(is_name_char)
+            {
+                return Some(format!("message {index} calls a tool that cannot be named"));
             }
-            open.push(&call.id);
+            open_ids.push(&call.id);
         }
     }
-    (!open.is_empty()).then(|| format!("without result: {open:?}"))
+    (!open_ids.is_empty()).then(|| format!("without result: {open_ids:?}"))
 }
 
 #[cfg(test)]
@@ -163,16 +167,16 @@ mod tests {
             Message::assistant("", Vec::new()),
             Message::assistant("", vec![call("c")]),
         ];
-        assert!(fault(&broken).is_some());
-        let mended = repaired(broken);
-        assert_eq!(fault(&mended), None, "{mended:#?}");
+        assert!(find_fault(&broken).is_some());
+        let mended = repair(broken);
+        assert_eq!(find_fault(&mended), None, "{mended:#?}");
         let answered: Vec<_> = mended.iter().filter_map(|message| message.tool_call_id.as_deref()).collect();
         assert_eq!(answered, ["a", "b", "c"]);
     }
 
     #[test]
-    fn a_sound_conversation_stays_as_it_is() {
+    fn a_valid_conversation_is_not_changed() {
         let sound = vec![Message::user("hi"), Message::assistant("x", vec![call("a")]), result("a")];
-        assert_eq!(repaired(sound.clone()), sound);
+        assert_eq!(repair(sound.clone()), sound);
     }
 }

@@ -1,41 +1,41 @@
 //! The form of a line as a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
 //!
-//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width,
-//! so a verifier slices bytes and never serialises again: `head -c -76 | sha256sum` checks a single line.
+//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width, so a
+//! verifier slices bytes and never serialises a row: `head -c -76 | sha256sum` checks a single line.
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest row, with its newline. Every field is bounded, so no input makes a longer row. Without this
-/// bound, a model could make readers of the log load a line of any size into memory.
+/// The longest row, with its newline: 64 KiB. The limits of all fields together stay below it. The bound keeps a model
+/// from making readers of the log load a line of any size into memory.
 pub const MAX_ROW_BYTES: usize = 64 * 1024;
 
-/// A hash as it stands in the log: 64 lower-case hexadecimal digits.
+/// A hash as the log writes it: 64 lower-case hexadecimal digits.
 pub(super) type Hash = [u8; HASH_BYTES];
 
 /// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
-/// The part of a line that the chain needs.
+/// The fields of a line that form the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainLink {
     /// The row's number, from 1.
     pub(super) seq: u64,
-    /// The hash of the row before.
+    /// The hash of the previous row.
     pub(super) prev: Hash,
-    /// The hash of this row, already compared with its bytes.
+    /// The hash of this row, already compared with the row's bytes.
     pub(super) hash: Hash,
 }
 
 /// The reason why a line is not a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BadLine {
-    /// It does not have the form.
-    Form,
-    /// Its bytes do not have the hash that it claims.
-    Hash,
+pub(super) enum LineFault {
+    /// The line does not have the form.
+    Malformed,
+    /// The line's bytes do not have the hash that the line claims.
+    HashMismatch,
 }
 
-/// Completes a row, written up to its `prev`, and returns its hash.
+/// Seals a row that is written up to its `prev`: appends `prev` and `hash`, and returns the hash.
 pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     line.extend_from_slice(PREV_KEY);
     line.extend_from_slice(prev);
@@ -47,25 +47,25 @@ pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     hash
 }
 
-/// Parses a line, newline included, and checks its hash.
-pub(super) fn check(line: &[u8]) -> Result<ChainLink, BadLine> {
-    let body = line.strip_suffix(END).ok_or(BadLine::Form)?;
-    let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
-    let body = body.strip_suffix(HASH_KEY).ok_or(BadLine::Form)?;
-    let head = body.strip_suffix(b"\"").ok_or(BadLine::Form)?;
-    let (head, prev) = head.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
-    let head = head.strip_suffix(PREV_KEY).ok_or(BadLine::Form)?;
-    let seq = seq_of(head).ok_or(BadLine::Form)?;
+/// Parses a line with its newline, and checks its hash.
+pub(super) fn check(line: &[u8]) -> Result<ChainLink, LineFault> {
+    let body = line.strip_suffix(END).ok_or(LineFault::Malformed)?;
+    let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(LineFault::Malformed)?;
+    let body = body.strip_suffix(HASH_KEY).ok_or(LineFault::Malformed)?;
+    let unquoted = body.strip_suffix(b"\"").ok_or(LineFault::Malformed)?;
+    let (before_prev, prev) = unquoted.split_last_chunk::<HASH_BYTES>().ok_or(LineFault::Malformed)?;
+    let row_head = before_prev.strip_suffix(PREV_KEY).ok_or(LineFault::Malformed)?;
+    let seq = seq_of(row_head).ok_or(LineFault::Malformed)?;
     if line.len() > MAX_ROW_BYTES {
-        return Err(BadLine::Form);
+        return Err(LineFault::Malformed);
     }
     if hash_of(body) != *hash {
-        return Err(BadLine::Hash);
+        return Err(LineFault::HashMismatch);
     }
     Ok(ChainLink { seq, prev: *prev, hash: *hash })
 }
 
-/// The length of the end of every line, from its own hash on.
+/// The length of the end of every line: the digits of the line's own hash, and the closing characters.
 pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
 /// Whether the last [`SEALED_TAIL_BYTES`] of a line contain this hash.
@@ -74,7 +74,7 @@ pub(super) fn tail_has_hash(tail: &[u8], hash: &Hash) -> bool {
 }
 
 fn hash_of(body: &[u8]) -> Hash {
-    // The value is overwritten; only its length matters.
+    // The initial value gives the length and is overwritten.
     let mut hash = GENESIS;
     hex::encode_to_slice(Sha256::digest(body), &mut hash).expect("a SHA-256 has 64 hexadecimal digits");
     hash
@@ -109,11 +109,11 @@ mod tests {
         assert_eq!(check(&line), Ok(ChainLink { seq: 12, prev: GENESIS, hash }));
         assert!(tail_has_hash(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
         assert!(line.ends_with(b"\"}\n"));
-        for at in 0..line.len() {
+        for index in 0..line.len() {
             for bit in 0..8 {
                 let mut flipped = line.clone();
-                flipped[at] ^= 1 << bit;
-                assert!(check(&flipped).is_err(), "byte {at}, bit {bit}");
+                flipped[index] ^= 1 << bit;
+                assert!(check(&flipped).is_err(), "byte {index}, bit {bit}");
             }
         }
     }
@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn malformed_line_is_a_form_fault() {
-        for bad in ["", "\n", "{}\n", "{\"seq\":1}\n", "\0\0\0\0"] {
-            assert_eq!(check(bad.as_bytes()), Err(BadLine::Form));
+        for malformed in ["", "\n", "{}\n", "{\"seq\":1}\n", "\0\0\0\0"] {
+            assert_eq!(check(malformed.as_bytes()), Err(LineFault::Malformed));
         }
         let (line, _) = sealed(r#"{"seq":x"#, &GENESIS);
-        assert_eq!(check(&line), Err(BadLine::Form));
+        assert_eq!(check(&line), Err(LineFault::Malformed));
         let (line, _) = sealed(&format!(r#"{{"seq":1,"x":"{}""#, "y".repeat(MAX_ROW_BYTES)), &GENESIS);
-        assert_eq!(check(&line), Err(BadLine::Form));
+        assert_eq!(check(&line), Err(LineFault::Malformed));
     }
 }

@@ -1,37 +1,37 @@
-//! The connections of a command, as a row has them.
+//! The connections of a command, as a row lists them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    row::{MAX_NAME_BYTES, Text, field_number, push_key},
+    row::{MAX_NAME_BYTES, SharedText, field_number, push_key},
     text::push_string,
 };
 
-/// The most bytes of all connections and requests of a row together.
+/// The most bytes of all connections and requests of a row together: 8 KiB.
 pub(super) const MAX_CONNECTIONS_BYTES: usize = 8 * 1024;
 
-/// Connections of a command that are alike in host, port, address and end.
+/// Connections of a command that have the same host, port, address and end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedConnection {
-    /// The host that was asked for; none if the request could not be read.
-    pub host: Option<Text>,
-    /// The port that was asked for, likewise.
+    /// The requested host. `None` if the request could not be read.
+    pub host: Option<SharedText>,
+    /// The requested port. `None` if the request could not be read.
     pub port: Option<u16>,
-    /// The judged address that was connected to; none if none was.
-    pub address: Option<Text>,
-    /// How many connections they are.
+    /// The judged address that was connected to. `None` if no connection was made.
+    pub address: Option<SharedText>,
+    /// The number of connections.
     pub count: u64,
-    /// Bytes that they sent, together.
+    /// The bytes sent by all of these connections.
     pub sent: u64,
-    /// Bytes that they received, together.
+    /// The bytes received by all of these connections.
     pub received: u64,
-    /// How they ended: `closed`, `idle`, `cancelled`, `broken`, `open`, or the code of a refusal.
-    pub end: Text,
+    /// How the connections ended: `closed`, `idle`, `cancelled`, `broken`, `open`, or the code of a refusal.
+    pub end: SharedText,
 }
 
-/// Writes one entry of the row's list.
+/// Writes one entry of the row's list of connections.
 pub(super) fn push_connection(out: &mut Vec<u8>, connection: &RecordedConnection) {
-    let text = |out: &mut Vec<u8>, text: Option<&Text>| match text {
+    let text = |out: &mut Vec<u8>, text: Option<&SharedText>| match text {
         Some(text) => push_string(out, text, MAX_NAME_BYTES),
         None => out.extend_from_slice(b"null"),
     };

@@ -1,20 +1,20 @@
-//! Errors of the audit log. After each of them the call at hand must not run, or its result must not be
-//! released. Operators read them; models never do.
+//! Errors of the audit log, for operators; a model never sees them. After an error of a write, the pipeline must not
+//! run the current call, or must not release its result.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
-/// The reason why the audit log can't be used.
+/// The reason why the audit log cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// The log, or its state folder, can't be opened.
+    /// The log, or its state folder, cannot be opened.
     #[error("cannot open the audit log `{path}`", path = .path.display())]
     Open {
-        /// The file or folder.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// The I/O error of opening or locking it.
+        /// The I/O error when it was opened or locked.
         #[source]
         source: io::Error,
     },
@@ -24,15 +24,15 @@ pub enum AuditError {
         /// The log's path.
         path: PathBuf,
     },
-    /// Another process holds the log's lock for too long; it may be stopped.
+    /// Another process has held the log's lock for too long. That process may be stopped (`SIGSTOP`).
     #[error("the audit log `{path}` is locked by another process since {waited:?}", path = .path.display())]
     Busy {
         /// The log's path.
         path: PathBuf,
-        /// How long the lock was awaited.
+        /// How long this process has waited for the lock.
         waited: Duration,
     },
-    /// The log can't be read.
+    /// The log cannot be read.
     #[error("cannot read the audit log `{path}`", path = .path.display())]
     Read {
         /// The log's path.
@@ -41,7 +41,7 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// A row can't be written, for instance because the disk is full. No part of it is left in the log.
+    /// A row cannot be written, for example because the disk is full.
     #[error("cannot write to the audit log `{path}`", path = .path.display())]
     Write {
         /// The log's path.
@@ -64,18 +64,18 @@ pub enum AuditError {
     Truncated {
         /// The log's path.
         path: PathBuf,
-        /// The size that this process left.
+        /// The size that this process left, in bytes.
         expected: u64,
-        /// The log's present size in bytes.
+        /// The log's current size, in bytes.
         found: u64,
     },
-    /// The log was deleted, moved away, or another file has its place.
+    /// The log was deleted or moved away, or another file took its name.
     #[error("the audit log `{path}` was replaced or deleted while in use", path = .path.display())]
     Replaced {
         /// The log's path.
         path: PathBuf,
     },
-    /// A row that this process relies on has changed, or a following line is not a valid row.
+    /// The last row that this process knows has changed, or a later line is not a valid row.
     #[error("the audit log `{path}` was altered at byte {offset}; look at it with `portcullis audit verify`, and move it away to start a new one", path = .path.display())]
     Altered {
         /// The log's path.
@@ -83,7 +83,7 @@ pub enum AuditError {
         /// The byte offset of the row.
         offset: u64,
     },
-    /// The broken end of the log is longer than a crash can explain, so it is not cut off.
+    /// The broken end of the log is longer than a crash can explain, so the log keeps it.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
         /// The log's path.
@@ -91,32 +91,32 @@ pub enum AuditError {
         /// The number of bytes examined.
         bytes: u64,
     },
-    /// A torn tail can't be saved, so it is not cut off either.
+    /// A torn tail cannot be saved elsewhere, so the log keeps it.
     #[error("cannot keep the torn end of the audit log in `{path}`", path = .path.display())]
     KeepTorn {
-        /// The file that should have held it.
+        /// The file that should have received the tail.
         path: PathBuf,
         /// The I/O error of the copy.
         #[source]
         source: io::Error,
     },
-    /// This process's live file can't be made, read or removed.
+    /// The live file of this process cannot be created, read or removed.
     #[error("cannot use the audit log's process file `{path}`", path = .path.display())]
     Live {
-        /// The file or its folder.
+        /// The path of the file or its folder.
         path: PathBuf,
         /// The I/O error of the file.
         #[source]
         source: io::Error,
     },
-    /// The thread that synchronises the log can't be started.
+    /// The thread that synchronises the log cannot be started.
     #[error("cannot start the thread that synchronises the audit log")]
     Thread {
-        /// The I/O error of starting it.
+        /// The I/O error when the thread was started.
         #[source]
         source: io::Error,
     },
-    /// A line of the log is not a row. [`super::verify()`] tells more.
+    /// A line of the log is not a row. [`super::verify()`] reports the details.
     #[error("line {line} of the audit log `{path}` is not a row", path = .path.display())]
     Malformed {
         /// The log's path.

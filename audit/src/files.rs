@@ -1,4 +1,5 @@
-//! The files of a log: opened once by name, then used by handle. Handles bytes, not rows.
+//! The files of a log, opened once by name and then used by handle. This module handles bytes and knows nothing about
+//! rows.
 
 use std::{
     fs::File,
@@ -29,28 +30,27 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
 pub(super) struct LogFiles {
     /// The state folder.
     pub(super) dir: OwnedFd,
-    /// Its path, for messages only.
+    /// The state folder's path, for messages only.
     pub(super) state_dir: PathBuf,
     /// The open log.
     pub(super) log: File,
-    /// Its path, for messages only.
+    /// The log's path, for messages only.
     pub(super) path: PathBuf,
     /// The system calls that write the log.
     pub(super) device: Box<dyn LogDevice>,
     identity: (u64, u64),
-    /// Whether the log's directory entry must still reach the disk.
+    /// Whether a sync of the log must also sync its directory entry.
     is_new: AtomicBool,
 }
 
 impl LogFiles {
-    /// Opens the files, and makes the log if it does not exist.
+    /// Opens the files, and creates the log if it does not exist.
     pub(super) fn open(state_dir: &Path, device: Box<dyn LogDevice>) -> Result<Self, AuditError> {
         let path = log_path(state_dir);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
-        // Non-blocking, so that a FIFO in the log's place does not hang us. It has no effect on a regular
-        // file.
+        // Non-blocking, so that a FIFO in the log's place cannot block the open. Regular files ignore the flag.
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -73,11 +73,12 @@ impl LogFiles {
             path,
             device,
             identity: (stat.st_dev, stat.st_ino),
+            // An empty log may be new, so its directory entry may not be on the disk yet.
             is_new: AtomicBool::new(stat.st_size == 0),
         })
     }
 
-    /// The log's current size. Checks that the log's name still refers to the open file: rows in a moved or
+    /// The log's current size. Checks that the log's name still refers to the open file, because rows in a moved or
     /// deleted log would be lost.
     pub(super) fn size(&self) -> Result<u64, AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
@@ -93,8 +94,8 @@ impl LogFiles {
     /// Syncs the log to the disk.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         self.device.sync(&self.log)?;
-        // Without its directory entry a new log is lost whole. The flag is not set again after a failure,
-        // which is permanent anyway.
+        // A new log would be lost without its directory entry. The flag stays clear even if this `fsync` fails, because
+        // a sync failure is permanent.
         if self.is_new.swap(false, Ordering::Relaxed) {
             rustix::fs::fsync(&self.dir)?;
         }

@@ -1,4 +1,4 @@
-//! The audit log: append-only, hash-chained, and written ahead of every effect; one JSON line per row.
+//! The audit log: append-only, hash-chained, and written ahead of every effect, with one JSON line per row.
 //!
 //! ```text
 //! <state>/audit.jsonl            the log; its exclusive flock orders the processes that share it
@@ -6,12 +6,12 @@
 //! <state>/audit.torn-<time>      a torn tail that recovery cut off the log; nothing is thrown away
 //! ```
 //!
-//! The chain proves that no row was changed, moved, inserted, or removed between two others, unless the
-//! attacker also rewrote all following rows. It cannot prove that no rows are missing at the very end, nor
-//! that an attacker with this user's rights did not rewrite the whole file. To detect both, keep
+//! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the attacker
+//! also rewrote all following rows. The chain cannot prove that no rows are missing at the very end. It also cannot
+//! prove that an attacker with this user's rights did not rewrite the whole file. To detect both, keep
 //! [`VerifyReport::head`] in another place.
 //!
-//! This crate makes no decisions: the pipeline decides what a call may do and whether it waits for its row.
+//! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
 #![forbid(unsafe_code)]
 
 mod chain;
@@ -41,8 +41,8 @@ pub use read::{Row, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, CallRecord, Confinement, Event, Outcome, Phase, Record, RecordedMount, Subject, SubjectKind,
-    Text, Verdict,
+    CallEnding, CallRecord, Confinement, Outcome, Phase, Record, RecordedMount, RowKind, SharedText, Subject,
+    SubjectKind, Verdict,
 };
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, verify};

@@ -1,4 +1,4 @@
-//! Reads a log line by line with bounded memory, for any content.
+//! Reads a log line by line with bounded memory, whatever the log contains.
 
 use std::{
     borrow::Borrow,
@@ -18,43 +18,43 @@ pub(super) struct LogLines<F> {
     offset: u64,
 }
 
-/// A line of the log, with its place.
+/// A line of the log, with its position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NumberedLine<'a> {
-    /// Its number, from 1, counted from the start of the reading.
+    /// The line's number, counted from 1 at the start of the reading.
     pub(super) number: u64,
-    /// Its byte offset in the file.
+    /// The line's byte offset in the file.
     pub(super) offset: u64,
-    /// Its bytes, newline included; the first ones only if the line is too long.
+    /// The line's bytes, newline included. If the line is too long, only its first bytes.
     pub(super) bytes: &'a [u8],
-    /// How it ends.
+    /// How the line ends.
     pub(super) end: LineEnd,
 }
 
-/// The end of a line.
+/// How a line ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnd {
-    /// With a newline.
+    /// The line ends with a newline.
     Newline,
-    /// With the file.
+    /// The line ends with the file.
     File,
-    /// Later than any row: it has more than [`MAX_ROW_BYTES`].
+    /// The line is longer than any row: it has more than [`MAX_ROW_BYTES`].
     TooLong,
 }
 
 impl<F: Borrow<File>> LogLines<F> {
-    /// The lines from one offset up to another.
-    pub(super) fn new(file: F, from: u64, to: u64) -> Self {
-        let stretch = PositionedReader { file, at: from, end: to };
+    /// The lines between two byte offsets.
+    pub(super) fn new(file: F, start: u64, end: u64) -> Self {
+        let range_reader = PositionedReader { file, at: start, end };
         Self {
-            reader: BufReader::with_capacity(MAX_ROW_BYTES, stretch),
+            reader: BufReader::with_capacity(MAX_ROW_BYTES, range_reader),
             line: Vec::new(),
             number: 0,
-            offset: from,
+            offset: start,
         }
     }
 
-    /// The next line; none at the end.
+    /// The next line. `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         self.line.clear();
         let offset = self.offset;
@@ -65,12 +65,12 @@ impl<F: Borrow<File>> LogLines<F> {
                 break;
             }
             let newline = chunk.iter().position(|byte| *byte == b'\n');
-            let taken = newline.map_or(chunk.len(), |at| at + 1);
-            // One byte more than a row has: it tells that the line is too long. The rest is only counted.
-            let room = (MAX_ROW_BYTES + 1).saturating_sub(self.line.len());
-            self.line.extend_from_slice(&chunk[..taken.min(room)]);
-            self.reader.consume(taken);
-            self.offset += taken as u64;
+            let consumed = newline.map_or(chunk.len(), |index| index + 1);
+            // Keep one byte more than the longest row, as proof that the line is too long. Only count the rest.
+            let free_bytes = (MAX_ROW_BYTES + 1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(&chunk[..consumed.min(free_bytes)]);
+            self.reader.consume(consumed);
+            self.offset += consumed as u64;
             if newline.is_some() {
                 end = LineEnd::Newline;
                 break;
@@ -87,7 +87,7 @@ impl<F: Borrow<File>> LogLines<F> {
     }
 }
 
-/// Reads by position, so that a shared file's offset does not change.
+/// Reads by position, because other readers may share the file's offset.
 #[derive(Debug)]
 struct PositionedReader<F> {
     file: F,
@@ -97,11 +97,11 @@ struct PositionedReader<F> {
 
 impl<F: Borrow<File>> Read for PositionedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // No loss: only the smaller of this and the buffer counts.
-        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
-        let wanted = buffer.len().min(left);
-        let read = self.file.borrow().read_at(&mut buffer[..wanted], self.at)?;
-        self.at += read as u64;
-        Ok(read)
+        // The fallback loses nothing, because the smaller of this number and the buffer's length counts.
+        let remaining = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let length = buffer.len().min(remaining);
+        let bytes_read = self.file.borrow().read_at(&mut buffer[..length], self.at)?;
+        self.at += bytes_read as u64;
+        Ok(bytes_read)
     }
 }

@@ -1,8 +1,7 @@
-//! The lock that orders the processes which share a log: `flock` on the log itself.
+//! The lock that orders the processes that share a log: `flock` on the log itself.
 //!
-//! `flock` belongs to an open file description: the kernel releases it when the process dies, and two handles
-//! within one process exclude each other as two processes do. A lock file beside the log would need the same
-//! care, and could be deleted.
+//! `flock` belongs to an open file description. The kernel releases it when the process dies, and two handles in one
+//! process exclude each other like two processes. A separate lock file would need the same care, and could be deleted.
 
 use std::{
     fs::File,
@@ -18,9 +17,8 @@ use rustix::{
 
 use super::error::AuditError;
 
-/// The longest wait for the lock. The lock is held for microseconds, or for a scan of the last calls at a
-/// start after a crash. A process that is stopped while it holds the lock would otherwise block all others
-/// for ever.
+/// The longest wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to scan the last
+/// calls. Without this limit, a process that is stopped while it holds the lock would block all others for ever.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A held lock, released on drop.
@@ -34,26 +32,26 @@ impl Drop for LockGuard<'_> {
     }
 }
 
-/// Waits for the exclusive lock, for writing.
-pub(super) fn exclusive<'file>(
+/// Waits for the exclusive lock, which a writer needs.
+pub(super) fn lock_exclusive<'file>(
     file: &'file File,
     path: &Path,
-    wait: Duration,
+    max_wait: Duration,
 ) -> Result<LockGuard<'file>, AuditError> {
-    acquire(file, path, wait, FlockOperation::NonBlockingLockExclusive)
+    acquire(file, path, max_wait, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Waits for the shared lock, during which no process writes.
-pub(super) fn shared<'file>(
+pub(super) fn lock_shared<'file>(
     file: &'file File,
     path: &Path,
-    wait: Duration,
+    max_wait: Duration,
 ) -> Result<LockGuard<'file>, AuditError> {
-    acquire(file, path, wait, FlockOperation::NonBlockingLockShared)
+    acquire(file, path, max_wait, FlockOperation::NonBlockingLockShared)
 }
 
-/// Takes the lock if it is free, and keeps it until the file is closed.
-pub(super) fn try_keep(file: &File) -> Result<bool, Errno> {
+/// Takes the lock if it is free, and keeps it until the file is closed. Returns whether it was free.
+pub(super) fn try_lock_until_close(file: &File) -> Result<bool, Errno> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -61,12 +59,12 @@ pub(super) fn try_keep(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// Retries a non-blocking `flock`, since a blocking one has no timeout without signals. First it retries at
-/// once, since the lock is mostly held for less than a context switch, then at growing intervals.
+/// Retries a non-blocking `flock`, because a blocking one needs a signal to time out. The first retries follow at once,
+/// because a holder mostly needs less than a context switch. Later retries follow at growing intervals.
 fn acquire<'file>(
     file: &'file File,
     path: &Path,
-    wait: Duration,
+    max_wait: Duration,
     operation: FlockOperation,
 ) -> Result<LockGuard<'file>, AuditError> {
     let mut started = None;
@@ -79,15 +77,15 @@ fn acquire<'file>(
                 return Err(AuditError::Open { path: path.to_owned(), source: errno.into() });
             }
         }
-        // A lock that is free at once costs no look at the clock.
+        // Read the clock only after a failed attempt, so that a free lock costs one system call.
         let waited = started.get_or_insert_with(Instant::now).elapsed();
-        if waited >= wait {
+        if waited >= max_wait {
             return Err(AuditError::Busy { path: path.to_owned(), waited });
         }
         tries = tries.saturating_add(1);
         match tries.checked_sub(SPINS) {
             None => thread::yield_now(),
-            // Doubles up to about a millisecond.
+            // The sleep doubles up to about a millisecond.
             Some(slept) => thread::sleep(FIRST_SLEEP * 2_u32.pow(slept.min(5))),
         }
     }

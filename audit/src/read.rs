@@ -1,4 +1,4 @@
-//! Reads rows for `audit log`, without judging them: [`super::verify()`] does that.
+//! Reads rows for `audit log`. [`super::verify()`] checks their validity; this module does not.
 
 use std::{borrow::Cow, fs::File, path::Path};
 
@@ -13,62 +13,62 @@ use super::{
     lines::{LineEnd, LogLines},
     lock,
     request::RecordedRequest,
-    row::{CallRecord, Confinement, Event, Outcome, RecordedMount, Subject, Text, Verdict},
+    row::{CallRecord, Confinement, Outcome, RecordedMount, RowKind, SharedText, Subject, Verdict},
 };
 
-/// A row as it stands in the log. Unknown fields are ignored.
+/// A row as the log writes it. Unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The row's number, from 1.
     pub seq: u64,
-    /// When it was written.
+    /// When the row was written.
     #[serde(serialize_with = "microseconds")]
     pub time: Timestamp,
-    /// Which row of the call it is.
-    pub event: Event,
+    /// The kind of the row.
+    pub event: RowKind,
     /// As [`CallRecord::call_id`].
-    pub call_id: Text,
+    pub call_id: SharedText,
     /// As [`CallRecord::run_id`].
-    pub run_id: Option<Text>,
+    pub run_id: Option<SharedText>,
     /// As [`CallRecord::agent`].
-    pub agent: Option<Text>,
+    pub agent: Option<SharedText>,
     /// As [`CallRecord::operation_id`].
-    pub operation_id: Option<Text>,
+    pub operation_id: Option<SharedText>,
     /// As [`CallRecord::tool`].
-    pub tool: Text,
+    pub tool: SharedText,
     /// As [`CallRecord::tier`].
     pub tier: Option<SafetyTier>,
     /// As [`CallRecord::confinement`].
     pub confinement: Option<Confinement>,
     /// As [`CallRecord::profile`].
-    pub profile: Option<Text>,
+    pub profile: Option<SharedText>,
     /// As [`CallRecord::mounts`].
     pub mounts: Vec<RecordedMount>,
     /// As [`CallRecord::subjects`].
     pub subjects: Vec<Subject>,
     /// As [`CallRecord::args_sha256`].
-    pub args_sha256: Option<Text>,
+    pub args_sha256: Option<SharedText>,
     /// As [`CallRecord::policy_digest`].
-    pub policy_digest: Option<Text>,
+    pub policy_digest: Option<SharedText>,
     /// As [`CallRecord::module_sha256`].
-    pub module_sha256: Option<Text>,
+    pub module_sha256: Option<SharedText>,
     /// As [`CallRecord::decision`].
     pub decision: Option<Verdict>,
     /// As [`super::CallEnding::code`] or, without one, [`CallRecord::code`].
-    pub code: Option<Text>,
+    pub code: Option<SharedText>,
     /// As [`CallRecord::rule`].
-    pub rule: Option<Text>,
+    pub rule: Option<SharedText>,
     /// As [`CallRecord::approval`].
-    pub approval: Option<Text>,
+    pub approval: Option<SharedText>,
     /// As [`CallRecord::labels`]; empty in a row of a version without them.
     #[serde(default)]
-    pub labels: Vec<Text>,
+    pub labels: Vec<SharedText>,
     /// As [`CallRecord::flow_rule`].
-    pub flow_rule: Option<Text>,
+    pub flow_rule: Option<SharedText>,
     /// As [`CallRecord::secrets`]; empty in a row of a version without them.
     #[serde(default)]
-    pub secrets: Vec<Text>,
-    /// As [`super::CallEnding::outcome`]; none in a `begin`.
+    pub secrets: Vec<SharedText>,
+    /// As [`super::CallEnding::outcome`]. `None` in a `begin`.
     pub outcome: Option<Outcome>,
     /// [`super::CallEnding::duration`] in microseconds.
     pub duration_us: Option<u64>,
@@ -81,7 +81,7 @@ pub struct Row {
     /// As [`super::CallEnding::truncated`].
     pub truncated: Option<bool>,
     /// As [`super::CallEnding::mounts_used`].
-    pub mounts_used: Vec<Text>,
+    pub mounts_used: Vec<SharedText>,
     /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
@@ -89,19 +89,20 @@ pub struct Row {
     #[serde(default)]
     pub requests: Vec<RecordedRequest>,
     /// As [`CallRecord::posture`].
-    pub posture: Option<Text>,
-    /// The process that made the call, as `pid-start-count`.
-    pub process: Text,
+    pub posture: Option<SharedText>,
+    /// The process that made the call, as `pid-time-count`: the time is that of opening the log, in nanoseconds as
+    /// hexadecimal, and the count numbers the logs that the process has opened.
+    pub process: SharedText,
     /// The number of list entries that did not fit into the row.
     pub omitted: u64,
-    /// The hash of the row before.
-    pub prev: Text,
+    /// The hash of the previous row.
+    pub prev: SharedText,
     /// The hash of this row.
-    pub hash: Text,
+    pub hash: SharedText,
 }
 
 impl Row {
-    /// The call of this row, for a further row about it.
+    /// Turns the row back into the call, so that recovery can write another row about it.
     pub(super) fn into_call(self) -> CallRecord {
         CallRecord {
             call_id: self.call_id,
@@ -130,11 +131,11 @@ impl Row {
     }
 }
 
-/// The part of a row that tells which calls are open; cheaper to parse than a [`Row`].
+/// The fields that show which calls are open. They are cheaper to parse than a whole [`Row`].
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
-    pub(super) event: Event,
+    pub(super) event: RowKind,
     #[serde(borrow)]
     pub(super) call_id: Cow<'line, str>,
     #[serde(borrow)]
@@ -145,8 +146,8 @@ pub(super) struct OpenCallFields<'line> {
 
 /// The rows of a log, oldest first, up to the log's end at the time of the call.
 ///
-/// An invalid line yields an error in its place, and reading continues after it. A torn last line is skipped:
-/// the next start of a writer reports it. An error in opening or reading is the last item.
+/// An invalid line yields an error in its place, and the reading continues after it. A torn last line is skipped; the
+/// next start of a writer reports it. If the log cannot be opened or read, the error is the last item.
 pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
     let path = path.to_owned();
     let mut state = match open(&path) {
@@ -158,7 +159,7 @@ pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<
         Reading::Failed(error) => Some(Err(error)),
         Reading::Open(mut lines) => {
             let item = next_row(&mut lines, &path)?;
-            // A read error would come again for ever, so it is the last item.
+            // A read error would repeat for ever, so end the iteration with it.
             if !matches!(item, Err(AuditError::Read { .. })) {
                 state = Reading::Open(lines);
             }
@@ -192,10 +193,10 @@ fn next_row(lines: &mut LogLines<File>, path: &Path) -> Option<Result<Row, Audit
     }
 }
 
-/// Opens a log for reading, and returns its length at a moment without writers.
+/// Opens a log for reading. Takes the shared lock to measure the length, so that no row is half-written.
 pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
     let failed = |source| AuditError::Open { path: path.to_owned(), source };
-    // Non-blocking, so that a FIFO in the log's place does not hang us.
+    // Non-blocking, so that a FIFO in the log's place cannot block the open.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -207,9 +208,9 @@ pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(AuditError::NotAFile { path: path.to_owned() });
     }
-    let locked = lock::shared(&file, path, lock::LOCK_WAIT)?;
+    let lock_guard = lock::lock_shared(&file, path, lock::LOCK_WAIT)?;
     let end = file.metadata().map_err(failed)?.len();
-    drop(locked);
+    drop(lock_guard);
     Ok((file, end))
 }
 

@@ -1,22 +1,22 @@
-//! The requests of a call, as a row has them.
+//! The requests of a call, as a row lists them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    row::{MAX_NAME_BYTES, MAX_VALUE_BYTES, Text, push_key},
+    row::{MAX_NAME_BYTES, MAX_VALUE_BYTES, SharedText, push_key},
     text::push_string,
 };
 
-/// One request that the policy let through, and where it went.
+/// One request that the policy allowed, with its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRequest {
-    /// The requested address, with its query, as in a row's subjects.
-    pub url: Text,
-    /// The address and port that were dialled last for it; none if its host's name led to none.
-    pub address: Option<Text>,
+    /// The requested URL, with its query, in the same form as a row's subjects.
+    pub url: SharedText,
+    /// The IP address and port that were dialled last for the request. `None` if no address was dialled.
+    pub address: Option<SharedText>,
 }
 
-/// Writes one entry of the row's list.
+/// Writes one entry of the row's list of requests.
 pub(super) fn push_request(out: &mut Vec<u8>, request: &RecordedRequest) {
     out.extend_from_slice(b"{\"url\":");
     push_string(out, &request.url, MAX_VALUE_BYTES);

@@ -1,7 +1,7 @@
 //! The fields of a row, and its serialisation to a line.
 //!
-//! Every row has every field, in a fixed order; an unknown field is `null`, an unknown list `[]`. Strings
-//! come from models and tools, so each has a limit, and the limits add up to less than [`MAX_ROW_BYTES`].
+//! Every row has every field, in a fixed order. An unknown field is `null`, and an unknown list is `[]`. Models and
+//! tools choose strings, so each string has a limit. The limits add up to less than [`MAX_ROW_BYTES`].
 
 use std::{fmt, io::Write as _, sync::Arc, time::Duration};
 
@@ -16,77 +16,78 @@ use super::{
     text::{push_number, push_string},
 };
 
-/// A text shared by rows: cheap to clone, made with `.into()`.
-pub type Text = Arc<str>;
+/// A text that rows share. It is cheap to clone, and made with `.into()`.
+pub type SharedText = Arc<str>;
 
-/// The longest id, name, code or digest in a row, in escaped bytes. A provider, and so a model, may choose
-/// call ids.
+/// The longest id, name, code or digest in a row, in escaped bytes: 512. Even a call id needs the limit, because a
+/// provider, and therefore a model, can choose it.
 pub(super) const MAX_NAME_BYTES: usize = 512;
 
-/// The longest subject (path, address, command) in a row, in escaped bytes: a guest path of full length.
+/// The longest subject (path, URL, command) in a row, in escaped bytes: 4 KiB, the length of the longest guest path.
 pub(super) const MAX_VALUE_BYTES: usize = 4096;
 
-/// The most bytes of all subjects of a row. Those beyond it are counted in `omitted`; the digest of the
+/// The most bytes of all subjects of a row: 32 KiB. Further subjects are only counted, in `omitted`; the digest of the
 /// arguments still covers them.
 const MAX_SUBJECTS_BYTES: usize = 32 * 1024;
 
-/// The most bytes of a row's mounts, of its used mounts, and of its labels.
+/// The most bytes of each of a row's lists of mounts, used mounts and labels: 4 KiB.
 const MAX_NAME_LIST_BYTES: usize = 4 * 1024;
 
-/// The most bytes of a row's secrets.
+/// The most bytes of a row's secrets: 1 KiB.
 const MAX_SECRETS_BYTES: usize = 1024;
 
-/// The description of a call, the same in its `begin` and its `end`. Only the call's id and the tool's name
-/// are always known: a call of an unknown tool has no tier.
+/// The description of a call. `begin` and `end` of one call have equal descriptions, except for fields that become
+/// known while it runs. Only the call's id and the tool's name are always known; a call of an unknown tool, for
+/// example, has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallRecord {
     /// The call's id.
-    pub call_id: Text,
-    /// The run that it belongs to.
-    pub run_id: Option<Text>,
-    /// The agent that makes it.
-    pub agent: Option<Text>,
-    /// An id shared by the calls of one operation, such as the two steps of `vault_copyto`.
-    pub operation_id: Option<Text>,
-    /// The tool's name, as the caller wrote it.
-    pub tool: Text,
+    pub call_id: SharedText,
+    /// The run that the call belongs to.
+    pub run_id: Option<SharedText>,
+    /// The agent that makes the call.
+    pub agent: Option<SharedText>,
+    /// An id that the calls of one operation share, such as the two steps of `vault_copyto`.
+    pub operation_id: Option<SharedText>,
+    /// The tool's canonical name. For an unknown tool, the name that the caller wrote.
+    pub tool: SharedText,
     /// The tool's tier.
     pub tier: Option<SafetyTier>,
     /// The confinement of the tool.
     pub confinement: Option<Confinement>,
-    /// The profile that it runs with.
-    pub profile: Option<Text>,
-    /// The mounts that it was granted.
+    /// The profile that the call runs with.
+    pub profile: Option<SharedText>,
+    /// The mounts that the call was granted.
     pub mounts: Vec<RecordedMount>,
-    /// The subjects of its arguments. Never file contents.
+    /// The subjects of the call's arguments. They never contain file contents.
     pub subjects: Vec<Subject>,
-    /// SHA-256 of the arguments' text that was judged last, in hexadecimal; in an `approve` or `revoke`, of the tool's
-    /// declarations.
-    pub args_sha256: Option<Text>,
+    /// SHA-256 of the arguments' text that was judged last, in hexadecimal. In an `approve` or `revoke`: SHA-256 of the
+    /// tool's declarations.
+    pub args_sha256: Option<SharedText>,
     /// Digest of the effective policy.
-    pub policy_digest: Option<Text>,
+    pub policy_digest: Option<SharedText>,
     /// SHA-256 of the module.
-    pub module_sha256: Option<Text>,
+    pub module_sha256: Option<SharedText>,
     /// The policy's decision.
     pub decision: Option<Verdict>,
     /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
-    pub code: Option<Text>,
+    pub code: Option<SharedText>,
     /// The rule that decided.
-    pub rule: Option<Text>,
+    pub rule: Option<SharedText>,
     /// The result of the approval: `not_required`, `approved`, `refused`, ….
-    pub approval: Option<Text>,
-    /// The labels of the run when the call was decided: what its earlier calls have read.
-    pub labels: Vec<Text>,
-    /// The flow rule that asked about the call or denied it.
-    pub flow_rule: Option<Text>,
-    /// The names of the secrets that the host attached to the call's requests, never a value. In a `begin`, those of
-    /// the addresses in its arguments.
-    pub secrets: Vec<Text>,
-    /// The requests that the host's HTTP client has made for the call, the last one first: it has the final address,
-    /// which stands in the row even where earlier ones do not fit.
+    pub approval: Option<SharedText>,
+    /// The labels of the run when the call was decided. They say what the run's earlier calls have read.
+    pub labels: Vec<SharedText>,
+    /// The flow rule that required an approval of the call, or denied it.
+    pub flow_rule: Option<SharedText>,
+    /// The names of the secrets that the host attached to the call's requests, never their values. In a `begin`, the
+    /// secrets for the URLs in the call's arguments.
+    pub secrets: Vec<SharedText>,
+    /// The requests that the host's HTTP client made for the call, the last one first: it has the final URL, which must
+    /// be in the row even if earlier requests do not fit.
     pub requests: Vec<RecordedRequest>,
     /// The confinement layers of the call, named as in `doctor`.
-    pub posture: Option<Text>,
+    pub posture: Option<SharedText>,
 }
 
 /// One row to write.
@@ -99,13 +100,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// The row before a call that has effects.
+    /// The row before a call with effects runs.
     #[must_use]
     pub fn begin(call: &Arc<CallRecord>) -> Self {
         Self { call: Arc::clone(call), phase: Phase::Begin }
     }
 
-    /// The row after a call, or the only row of a refused one.
+    /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
     pub fn end(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
         Self { call: Arc::clone(call), phase: Phase::End(ending) }
@@ -124,46 +125,46 @@ impl Record {
     }
 }
 
-/// The phase of a call, or, since the log also records approvals of modules, the change of a pin.
+/// The phase of a call. The log also records approvals of modules, whose phase is the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// It is about to run.
+    /// The call is about to run.
     Begin,
-    /// It is over.
+    /// The call is over.
     End(CallEnding),
-    /// No call: a tool of a module is about to be pinned.
+    /// Not a call: a tool of a module is about to be pinned.
     Approve,
-    /// No call: a pin is about to be withdrawn.
+    /// Not a call: a pin is about to be withdrawn.
     Revoke,
 }
 
-/// The result of a call with its measurements. [`CallEnding::new`] leaves the measurements out.
+/// The result of a call, with its measurements. [`CallEnding::new`] leaves the measurements out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEnding {
     /// Success, or the kind of the error.
     pub outcome: Outcome,
-    /// The error's code, if more precise than [`CallRecord::code`].
-    pub code: Option<Text>,
-    /// From the call's arrival to its result.
+    /// The error's code, if it is more precise than [`CallRecord::code`].
+    pub code: Option<SharedText>,
+    /// The time from the call's arrival to its result, without waits for an approver.
     pub duration: Option<Duration>,
-    /// Processor time.
+    /// The processor time of the call.
     pub cpu: Option<Duration>,
-    /// The guest's memory at its peak.
+    /// The peak memory of the guest, in bytes.
     pub peak_memory_bytes: Option<u64>,
-    /// The size of the result before it was cut.
+    /// The size of the result before it was cut, in bytes.
     pub output_bytes: Option<u64>,
     /// Whether the result was cut.
     pub truncated: Option<bool>,
-    /// The names of the mounts that the call really touched.
-    pub mounts_used: Vec<Text>,
-    /// The connections of a command and of its session's jobs, equal ones counted together.
+    /// The names of the mounts that the call touched.
+    pub mounts_used: Vec<SharedText>,
+    /// The connections of a command and of the jobs of its session. Equal connections are counted together.
     pub connections: Vec<RecordedConnection>,
-    /// How many connections are not in that list.
+    /// The number of connections that are missing from the list.
     pub connections_omitted: u64,
 }
 
 impl CallEnding {
-    /// An ending with the outcome alone.
+    /// An ending that has only an outcome.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -184,11 +185,11 @@ impl CallEnding {
 /// The outcome of a call, one word in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With a result.
+    /// The call ended with a result.
     Ok,
-    /// Unknown, since its process died. Only recovery writes this.
+    /// Unknown, because the call's process died. Only recovery writes this outcome.
     Unknown,
-    /// With an error of this kind.
+    /// The call ended with an error of this kind.
     Error(ToolErrorKind),
 }
 
@@ -231,14 +232,14 @@ impl<'de> Deserialize<'de> for Outcome {
 portcullis_types::words! {
     /// The kind of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Event {
+    pub enum RowKind {
         /// Written before the call runs.
         Begin = "begin",
         /// Written after the call, or instead of its run.
         End = "end",
-        /// No call: written before a tool of a module is pinned.
+        /// Not a call: written before a tool of a module is pinned.
         Approve = "approve",
-        /// No call: written before a pin is withdrawn.
+        /// Not a call: written before a pin is withdrawn.
         Revoke = "revoke",
     }
 }
@@ -249,11 +250,11 @@ portcullis_types::words! {
     pub enum Confinement {
         /// The WASM sandbox, with the kernel behind it.
         Wasm = "wasm",
-        /// The threads of the host's HTTP client, which reach the granted ports and nothing else.
+        /// The threads of the host's HTTP client, which reach only the granted ports.
         Egress = "egress",
-        /// The sessions of a shell sidecar; the row's posture tells the layers.
+        /// The sessions of a shell sidecar. The row's posture lists the layers.
         Shell = "shell",
-        /// None: it is host code.
+        /// No confinement: the tool is host code.
         Native = "native, unconfined",
     }
 }
@@ -273,7 +274,7 @@ portcullis_types::words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedMount {
     /// The mount's name.
-    pub name: Text,
+    pub name: SharedText,
     /// Read or write access.
     pub access: Access,
 }
@@ -282,11 +283,11 @@ pub struct RecordedMount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The argument's name.
-    pub argument: Text,
+    pub argument: SharedText,
     /// The kind of subject.
     pub kind: SubjectKind,
-    /// The path, address or command itself.
-    pub value: Text,
+    /// The path, URL or command itself.
+    pub value: SharedText,
 }
 
 portcullis_types::words! {
@@ -295,7 +296,7 @@ portcullis_types::words! {
     pub enum SubjectKind {
         /// A guest path.
         Path = "path",
-        /// An address.
+        /// A URL.
         Url = "url",
         /// A shell command.
         Command = "command",
@@ -311,22 +312,22 @@ pub(super) struct RowHead<'a> {
     pub(super) time: Timestamp,
     /// The process that the call belongs to.
     pub(super) process: &'a str,
-    /// The number of list entries that an earlier row of the call omitted.
+    /// The number of list entries that recovery's copy of the row already omits.
     pub(super) omitted: u64,
-    /// The hash of the row before.
+    /// The hash of the previous row.
     pub(super) prev: &'a Hash,
 }
 
 /// Replaces the content of `out` by a whole line, and returns its hash.
 ///
-/// Written by hand for speed, since native calls wait for it. A derived [`super::Row`] of bounded strings,
-/// with a `serde_json` formatter for the escapes, gives the same bytes but takes 2.5 times as long.
+/// The line is written by hand for speed, because native calls wait for it. A derived [`super::Row`] of bounded
+/// strings, with a `serde_json` formatter for the escapes, writes the same bytes but takes 2.5 times as long.
 pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecord, phase: &Phase) -> Hash {
     let (event, ending) = match phase {
-        Phase::Begin => (Event::Begin, None),
-        Phase::End(ending) => (Event::End, Some(ending)),
-        Phase::Approve => (Event::Approve, None),
-        Phase::Revoke => (Event::Revoke, None),
+        Phase::Begin => (RowKind::Begin, None),
+        Phase::End(ending) => (RowKind::End, Some(ending)),
+        Phase::Approve => (RowKind::Approve, None),
+        Phase::Revoke => (RowKind::Revoke, None),
     };
     let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
     let mut omitted = head.omitted;
@@ -362,8 +363,8 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
         push_string(out, name, MAX_NAME_BYTES);
     });
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
-    field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(micros));
-    field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(micros));
+    field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(whole_micros));
+    field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(whole_micros));
     field_number(out, "peak_memory", ending.and_then(|ending| ending.peak_memory_bytes));
     field_number(out, "bytes_out", ending.and_then(|ending| ending.output_bytes));
     field_raw(
@@ -375,17 +376,18 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
             Some(false) => "false",
         },
     );
-    let used = ending.map_or(&[][..], |ending| ending.mounts_used.as_slice());
-    omitted += field_list(out, "mounts_used", used, MAX_NAME_LIST_BYTES, |out, name| {
+    let mounts_used = ending.map_or(&[][..], |ending| ending.mounts_used.as_slice());
+    omitted += field_list(out, "mounts_used", mounts_used, MAX_NAME_LIST_BYTES, |out, name| {
         push_string(out, name, MAX_NAME_BYTES);
     });
-    let before = out.len();
+    let start = out.len();
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
     omitted += field_list(out, "connections", connections, MAX_CONNECTIONS_BYTES, push_connection);
     omitted += ending.map_or(0, |ending| ending.connections_omitted);
-    // A command has connections and a request has requests: the two lists share one bound.
-    let left = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - before);
-    omitted += field_list(out, "requests", &call.requests, left, push_request);
+    // The two lists share one limit, because no call fills both: a command has connections, any other call has
+    // requests.
+    let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
+    omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
     field_text(out, "posture", call.posture.as_deref());
     field_text(out, "process", Some(head.process));
     field_number(out, "omitted", Some(omitted));
@@ -410,7 +412,7 @@ fn push_subject(out: &mut Vec<u8>, subject: &Subject) {
     out.push(b'}');
 }
 
-/// Writes as many entries as fit, and returns the number of the others.
+/// Writes as many entries as fit, and returns the number of omitted entries.
 fn field_list<T>(
     out: &mut Vec<u8>,
     key: &str,
@@ -420,23 +422,23 @@ fn field_list<T>(
 ) -> u64 {
     push_key(out, key);
     out.push(b'[');
-    let start = out.len();
-    let mut left_out = 0;
+    let list_start = out.len();
+    let mut omitted = 0;
     for (index, entry) in entries.iter().enumerate() {
-        let before = out.len();
-        if before > start {
+        let entry_start = out.len();
+        if entry_start > list_start {
             out.push(b',');
         }
         push(out, entry);
-        if out.len() - start > limit {
-            // The comma before the entry goes too.
-            out.truncate(before);
-            left_out = (entries.len() - index) as u64;
+        if out.len() - list_start > limit {
+            // Also removes the comma before the entry.
+            out.truncate(entry_start);
+            omitted = (entries.len() - index) as u64;
             break;
         }
     }
     out.push(b']');
-    left_out
+    omitted
 }
 
 fn field_text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
@@ -447,7 +449,7 @@ fn field_text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
     }
 }
 
-/// Writes a word from our vocabulary, which needs no bound and no escapes.
+/// Writes a word of the fixed vocabulary, which needs neither a limit nor escapes.
 fn field_word(out: &mut Vec<u8>, key: &str, word: Option<&'static str>) {
     push_key(out, key);
     match word {
@@ -479,6 +481,6 @@ pub(super) fn push_key(out: &mut Vec<u8>, key: &str) {
     out.extend_from_slice(b"\":");
 }
 
-fn micros(duration: Duration) -> u64 {
+fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,5 @@
-//! Schedules the syncs of the log. Knows no rows: it runs a piece of work some time after a request.
+//! Schedules the syncs of the log. This module knows nothing about rows: it runs a piece of work some time after a
+//! request.
 
 use std::{
     io,
@@ -9,25 +10,25 @@ use std::{
 
 use rustix::io::Errno;
 
-/// The longest delay of a row's sync with [`SyncMode::Interval`].
+/// The longest delay of a row's sync with [`SyncMode::Interval`]: 100 ms.
 pub const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time of a row's sync. In both modes a row survives the death of its process as soon as
-/// [`super::AuditLog::append`] returns: this is about power loss.
+/// When a row is synced. The modes differ only after a power loss: in both, a row survives the death of its process as
+/// soon as [`super::AuditLog::append`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
-    /// At most [`SYNC_INTERVAL`] after it was written, and when the log is dropped.
+    /// At most [`SYNC_INTERVAL`] after the row was written, and when the log is dropped.
     #[default]
     Interval,
     /// Before `append` returns.
     Always,
 }
 
-/// The state shared by the appenders and the syncing thread.
+/// The state that the appenders and the syncing thread share.
 #[derive(Debug, Default)]
 pub(super) struct Syncer {
     request: Mutex<SyncRequest>,
-    changed: Condvar,
+    request_changed: Condvar,
     failed: OnceLock<Errno>,
 }
 
@@ -44,46 +45,47 @@ impl Syncer {
         if !request.sync {
             request.sync = true;
             drop(request);
-            self.changed.notify_one();
+            self.request_changed.notify_one();
         }
     }
 
-    /// Lets the thread do requested work at once, and end.
+    /// Makes the thread finish the requested work at once and then end.
     pub(super) fn stop(&self) {
         self.lock().stop = true;
-        self.changed.notify_one();
+        self.request_changed.notify_one();
     }
 
-    /// Keeps a failure, permanently: the kernel reports a lost page once and then marks it clean, so a
-    /// second, successful sync would prove nothing.
-    pub(super) fn fail(&self, errno: Errno) {
+    /// Stores a failure permanently. The kernel reports a lost page once and then marks it clean, so a later sync that
+    /// succeeds would prove nothing.
+    pub(super) fn record_failure(&self, errno: Errno) {
         if self.failed.set(errno).is_ok() {
             tracing::error!(%errno, "the audit log cannot be written to the disk; no further call will run");
         }
     }
 
-    /// The kept failure.
+    /// The stored failure, if there is one.
     pub(super) fn failure(&self) -> Option<Errno> {
         self.failed.get().copied()
     }
 
-    /// The thread's loop: waits for a request, gathers more for [`SYNC_INTERVAL`], works; until stopped.
+    /// The thread's loop until it is stopped: waits for a request, collects more requests for [`SYNC_INTERVAL`], and
+    /// does the work.
     fn run(&self, work: impl Fn()) {
         loop {
             let request = self.lock();
             let request = self
-                .changed
+                .request_changed
                 .wait_while(request, |request| !request.sync && !request.stop)
                 .unwrap_or_else(PoisonError::into_inner);
-            // Stopped. A request that came before is still worked off, in this round.
+            // Stopped, and nothing is left to sync. A request from before the stop still gets its round.
             if !request.sync {
                 return;
             }
             let (mut request, _) = self
-                .changed
+                .request_changed
                 .wait_timeout_while(request, SYNC_INTERVAL, |request| !request.stop)
                 .unwrap_or_else(PoisonError::into_inner);
-            // Before the work: a request that comes during it starts another round.
+            // Clear the request before the work, so that a request during the work starts another round.
             request.sync = false;
             drop(request);
             work();
@@ -91,7 +93,7 @@ impl Syncer {
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncRequest> {
-        // A poisoned state is consistent: there is no panic between two assignments.
+        // A poisoned state is consistent, because nothing panics between its assignments.
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the whole log, and their helpers. Tests of one file are in that file.
+//! Tests of the whole log, and their helpers. Tests of a single file are in that file.
 
 mod crash;
 mod faults;
@@ -9,11 +9,11 @@ mod tampering;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use super::{
-    AuditLog, CallEnding, CallRecord, Event, Outcome, Record, Row, SyncMode, VerifyReport, log_path, rows,
+    AuditLog, CallEnding, CallRecord, Outcome, Record, Row, RowKind, SyncMode, VerifyReport, log_path, rows,
     verify,
 };
 
-/// Opens a log; there must be nothing to recover.
+/// Opens a log that needs no recovery.
 #[track_caller]
 fn open(dir: &Path) -> AuditLog {
     let (log, recovery) = AuditLog::open(dir, SyncMode::Interval).expect("opens");
@@ -34,7 +34,7 @@ fn end(call_id: &str) -> Record {
 }
 
 /// The bytes of a closed log with this many rows.
-fn filled(dir: &Path, rows: usize) -> Vec<u8> {
+fn filled_log(dir: &Path, rows: usize) -> Vec<u8> {
     let log = open(dir);
     for row in 0..rows {
         log.append(&end(&format!("c{row}"))).expect("appends");
@@ -48,7 +48,7 @@ fn read(dir: &Path) -> Vec<Row> {
 }
 
 #[track_caller]
-fn intact(dir: &Path) -> VerifyReport {
+fn verify_intact(dir: &Path) -> VerifyReport {
     let report = verify(&log_path(dir)).expect("verifies");
     assert!(report.is_intact(), "{report:?}");
     report
@@ -61,9 +61,9 @@ fn all_closed_once(dir: &Path) {
     for row in read(dir) {
         let counts = calls.entry((row.process, row.call_id)).or_default();
         match row.event {
-            Event::Begin => counts.0 += 1,
-            Event::End => counts.1 += 1,
-            Event::Approve | Event::Revoke => {}
+            RowKind::Begin => counts.0 += 1,
+            RowKind::End => counts.1 += 1,
+            RowKind::Approve | RowKind::Revoke => {}
         }
     }
     for (call, counts) in calls {
@@ -79,8 +79,8 @@ fn leftovers(dir: &Path) -> Vec<String> {
         };
         entries.map(|entry| entry.expect("lists").file_name().to_string_lossy().into_owned()).collect()
     };
-    let mut found = names(dir);
-    found.retain(|name| name != "audit.live" && name != "audit.jsonl");
-    found.extend(names(&dir.join("audit.live")));
-    found
+    let mut leftover_names = names(dir);
+    leftover_names.retain(|name| name != "audit.live" && name != "audit.jsonl");
+    leftover_names.extend(names(&dir.join("audit.live")));
+    leftover_names
 }

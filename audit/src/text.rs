@@ -1,17 +1,18 @@
-//! Strings of a row: bounded, escaped, on one line. Knows no rows.
+//! Strings of a row: bounded, escaped, on one line. This module knows nothing about rows.
 //!
-//! The bound counts escaped bytes. With a bound on the raw text a model could blow up a row sixfold with
-//! control characters.
+//! The bound counts escaped bytes. If it counted raw bytes, a model could use control characters to make a row six
+//! times as long.
 
 use std::io::Write as _;
 
 use portcullis_types::is_deceptive;
 
-/// Room for `…[cut: N bytes]` with any `N`.
+/// The room for `…[cut: N bytes]`, whatever `N` is.
 const MARKER_BYTES: usize = 40;
 
-/// Appends `text` as a JSON string of at most `limit` bytes between the quotes. Text beyond the limit is
-/// replaced by a marker with the text's whole length. Applying it to its own result changes nothing.
+/// Appends `text` as a JSON string of at most `limit` bytes between the quotes, which must be at least [`MARKER_BYTES`].
+/// If the text is longer, a marker with the length of the whole text replaces its end. Pushing the result again changes
+/// nothing.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
     out.push(b'"');
     let start = out.len();
@@ -29,12 +30,12 @@ pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
     let _ = write!(out, "{number}");
 }
 
-/// Appends the escaped text. If it does not fit, appends as much as leaves room for the marker and returns
-/// `false`.
+/// Appends the escaped text. If it does not fit, appends as much as leaves room for the marker, and returns `false`.
 fn push_escaped(out: &mut Vec<u8>, text: &str, start: usize, limit: usize) -> bool {
     let mut cut_at = start;
     for char in text.chars() {
         if out.len() - start <= limit.saturating_sub(MARKER_BYTES) {
+            // The last place where the marker still fits.
             cut_at = out.len();
         }
         push_char(out, char);
@@ -54,7 +55,7 @@ fn push_char(out: &mut Vec<u8>, char: char) {
         '\r' => out.extend_from_slice(b"\\r"),
         '\t' => out.extend_from_slice(b"\\t"),
         char if is_deceptive(char) => {
-            // JSON escapes UTF-16 units: two for a character beyond U+FFFF.
+            // JSON escapes UTF-16 units, and a character beyond U+FFFF has two.
             for unit in char.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
             }

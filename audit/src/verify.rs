@@ -1,13 +1,13 @@
-//! Verifies a whole log. Reads raw bytes and changes nothing.
+//! Verifies a whole log. The verifier only reads, and compares raw bytes.
 
 use std::{collections::HashMap, fmt, path::Path};
 
 use super::{
-    chain::{self, BadLine, ChainLink, GENESIS, Hash},
+    chain::{self, ChainLink, GENESIS, Hash, LineFault},
     error::AuditError,
     lines::{LineEnd, LogLines, NumberedLine},
     read::{self, OpenCallFields},
-    row::Event,
+    row::RowKind,
 };
 
 /// The result of a verification.
@@ -15,15 +15,15 @@ use super::{
 pub struct VerifyReport {
     /// The number of whole lines.
     pub rows: u64,
-    /// The number of the last row before the break, or of the last row; 0 for an empty log.
+    /// The number of the last row before the break, or of the last row of an intact log. 0 for an empty log.
     pub last_seq: u64,
-    /// That row's hash; 64 zeros for an empty log. Kept elsewhere, it later proves that all rows up to it are
-    /// unchanged and that none was cut off the end.
+    /// The hash of the row [`Self::last_seq`]; 64 zeros for an empty log. A copy kept elsewhere proves later that all
+    /// rows up to this one are unchanged, and that none of them was cut off the end.
     pub head: String,
-    /// The first break of the chain. Nothing after it is proven.
+    /// The first break of the chain. Nothing after the break is proven.
     pub broken: Option<ChainBreak>,
-    /// Calls that began and did not end: they are running, or their process died and no other has started
-    /// since.
+    /// Calls that have a `begin` but no `end`. Each is still running, or its process died and no other process has
+    /// started since.
     pub open_begins: Vec<OpenBegin>,
 }
 
@@ -42,7 +42,7 @@ pub struct ChainBreak {
     pub line: u64,
     /// The byte offset of the line.
     pub offset: u64,
-    /// Why the line does not continue the chain.
+    /// The reason why the line does not continue the chain.
     pub why: BreakReason,
 }
 
@@ -50,21 +50,21 @@ pub struct ChainBreak {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakReason {
-    /// It is not a row.
+    /// The line is not a row.
     Malformed,
-    /// Its bytes do not match its hash.
+    /// The line's bytes do not match its hash.
     HashMismatch,
-    /// Its number does not follow: rows were removed, doubled or moved.
+    /// The row's number does not follow the previous one: rows were removed, doubled or moved.
     SequenceGap {
-        /// The number that should be here.
+        /// The expected number.
         expected: u64,
-        /// The number found.
+        /// The number in the row.
         found: u64,
     },
-    /// It has the right number but follows another row.
+    /// The row has the right number, but its `prev` is not the hash of the previous row.
     ChainBroken,
-    /// It is the last line and incomplete. A crash leaves such lines; the next start of a writer saves them
-    /// elsewhere.
+    /// The last line is incomplete. A crash leaves such lines, and the next start of a writer moves them to another
+    /// file.
     TornTail,
 }
 
@@ -82,34 +82,35 @@ impl fmt::Display for BreakReason {
     }
 }
 
-/// A call that began and did not end.
+/// A call that has a `begin` but no `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenBegin {
-    /// The number of its `begin`.
+    /// The number of the `begin` row.
     pub seq: u64,
     /// The call's id.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
-    /// The process that made it.
+    /// The process that made the call.
     pub process: String,
 }
 
-/// Verifies a log, up to its end at the time of the call. Other processes may continue to write.
+/// Verifies a log, up to its end at the time of the call. Other processes can continue to write.
 ///
 /// # Errors
-/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`]. A broken
-/// log is not an error but a report.
+/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`]. A broken chain is not an
+/// error: the report describes it.
 pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     let (file, end) = read::open(path)?;
     let mut lines = LogLines::new(file, 0, end);
-    let mut walk = ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
+    let mut chain_walk =
+        ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
     while let Some(line) =
         lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?
     {
-        walk.step(&line);
+        chain_walk.check_line(&line);
     }
-    Ok(walk.report())
+    Ok(chain_walk.report())
 }
 
 struct ChainWalk {
@@ -121,14 +122,14 @@ struct ChainWalk {
 }
 
 impl ChainWalk {
-    fn step(&mut self, line: &NumberedLine<'_>) {
-        // A torn last line is no row.
+    fn check_line(&mut self, line: &NumberedLine<'_>) {
+        // A torn last line is not a row, so do not count it.
         if line.end != LineEnd::File {
             self.rows += 1;
         }
         let fields = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
         if self.broken.is_none() {
-            match self.follow(line, fields.is_some()) {
+            match self.check_link(line, fields.is_some()) {
                 Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
                 Err(why) => {
                     let (line, offset) = (line.number, line.offset);
@@ -136,23 +137,23 @@ impl ChainWalk {
                 }
             }
         }
-        // Also after a break: the auditor wants to know these calls too.
+        // Track calls even after a break, because the auditor wants to know them too.
         if let Some(fields) = fields
             && line.end == LineEnd::Newline
         {
-            self.note(fields);
+            self.track_open_call(fields);
         }
     }
 
-    fn follow(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<ChainLink, BreakReason> {
+    fn check_link(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<ChainLink, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
             LineEnd::File => return Err(BreakReason::TornTail),
             LineEnd::TooLong => return Err(BreakReason::Malformed),
         }
-        let link = chain::check(line.bytes).map_err(|bad| match bad {
-            BadLine::Form => BreakReason::Malformed,
-            BadLine::Hash => BreakReason::HashMismatch,
+        let link = chain::check(line.bytes).map_err(|fault| match fault {
+            LineFault::Malformed => BreakReason::Malformed,
+            LineFault::HashMismatch => BreakReason::HashMismatch,
         })?;
         let expected = self.last_seq + 1;
         if !is_row {
@@ -166,10 +167,10 @@ impl ChainWalk {
         }
     }
 
-    fn note(&mut self, fields: OpenCallFields<'_>) {
+    fn track_open_call(&mut self, fields: OpenCallFields<'_>) {
         let call = (fields.process.into_owned(), fields.call_id.into_owned());
         match fields.event {
-            Event::Begin => {
+            RowKind::Begin => {
                 let begin = OpenBegin {
                     seq: fields.seq,
                     call_id: call.1.clone(),
@@ -178,16 +179,17 @@ impl ChainWalk {
                 };
                 self.open.entry(call).or_default().push(begin);
             }
-            Event::End => {
+            RowKind::End => {
                 if let Some(begins) = self.open.get_mut(&call) {
+                    // If two open calls have one id, this `end` closes the later one, as in recovery.
                     begins.pop();
                     if begins.is_empty() {
                         self.open.remove(&call);
                     }
                 }
             }
-            // Not rows of calls.
-            Event::Approve | Event::Revoke => {}
+            // These are not rows of calls.
+            RowKind::Approve | RowKind::Revoke => {}
         }
     }
 

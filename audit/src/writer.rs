@@ -1,4 +1,4 @@
-//! Writes whole lines at the current end of the log. Every method requires the log's lock.
+//! Writes whole lines at the current end of the log. The caller of every method holds the log's lock.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
 
@@ -17,9 +17,9 @@ use super::{
     tail::{self, Tail},
 };
 
-/// The system calls that change the log or make it durable; tests make them fail.
+/// The system calls that change the log or make it durable. Tests replace them by failing ones.
 pub(super) trait LogDevice: fmt::Debug + Send + Sync {
-    /// `write(2)`: may take less than it is given.
+    /// `write(2)`, which can write fewer bytes than it gets.
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno>;
     /// `ftruncate(2)`.
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno>;
@@ -43,7 +43,7 @@ impl LogDevice for KernelDevice {
     }
 }
 
-/// The end of the log as this process knows it, and a line buffer.
+/// The end of the log as this process knows it, and a buffer for one line.
 #[derive(Debug)]
 pub(super) struct LogWriter {
     files: Arc<LogFiles>,
@@ -59,32 +59,33 @@ impl LogWriter {
         let tail = tail::read(&files.log, &files.path, files.size()?)?;
         let mut writer =
             Self { files, seq: tail.seq, hash: tail.hash, end: tail.end, line: Vec::with_capacity(2048) };
-        let torn = writer.move_to(&tail)?;
+        let torn = writer.adopt_tail(&tail)?;
         Ok((writer, torn))
     }
 
-    /// Finds the end that other processes left, and checks that our last row is still there.
+    /// Finds the end that other processes left, and checks that the last row known to this process is unchanged.
     pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
         let files = Arc::clone(&self.files);
         let size = files.size()?;
         if size < self.end {
             return Err(AuditError::Truncated { path: files.path.clone(), expected: self.end, found: size });
         }
-        let altered = |offset| AuditError::Altered { path: files.path.clone(), offset };
-        // Even if the size is right: a log that was truncated and refilled is not the one we left.
+        let altered_error = |offset| AuditError::Altered { path: files.path.clone(), offset };
+        // Check the last row even if the size is right: a log that was truncated and filled again has the same size and
+        // other rows.
         let is_unchanged = tail::still_ends_with(&files.log, self.end, &self.hash);
         if !is_unchanged.map_err(|source| files.read_error(source))? {
-            return Err(altered(self.end));
+            return Err(altered_error(self.end));
         }
         if size == self.end {
             return Ok(());
         }
         let tail = tail::read(&files.log, &files.path, size)?;
-        // Each write adds both bytes and rows.
+        // A write adds both bytes and rows, so neither can grow alone.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
-            return Err(altered(self.end));
+            return Err(altered_error(self.end));
         }
-        if let Some(torn) = self.move_to(&tail)? {
+        if let Some(torn) = self.adopt_tail(&tail)? {
             tracing::warn!(
                 bytes = torn.bytes,
                 kept_in = %torn.kept_in.display(),
@@ -94,7 +95,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes a row about a call of a process. After an error the log is unchanged.
+    /// Writes a row about a call of a process. After an error the log has no new row; at worst it has a torn line.
     pub(super) fn write(
         &mut self,
         process: &str,
@@ -105,12 +106,12 @@ impl LogWriter {
         let head = RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
         let hash = row::write_line(&mut self.line, &head, call, phase);
         if let Err(source) = self.write_out() {
-            // Part of the line may be there. If this fails too, the next append finds the torn piece and
-            // saves it elsewhere.
+            // A part of the line may be in the log. If the truncation fails too, the next append finds the torn part
+            // and moves it to another file.
             let _ = self.files.device.truncate(&self.files.log, self.end);
             return Err(self.files.write_error(source));
         }
-        // Only now: after a failed write the log is unchanged, and so is this.
+        // Update the state only now, because after a failed write the log has no new row.
         self.seq += 1;
         self.hash = hash;
         self.end += self.line.len() as u64;
@@ -127,43 +128,43 @@ impl LogWriter {
         self.end
     }
 
-    /// One `write`, so that a killed process leaves a line either whole or without its newline. A short write
-    /// is not continued: it is short because the disk is full.
+    /// Writes the line with one `write`, so that a killed process leaves either the whole line or a part without a
+    /// newline. A short write means that the disk is full, so it is not continued.
     fn write_out(&self) -> io::Result<()> {
         loop {
             match self.files.device.write(&self.files.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
-                // Interrupted before a byte was written: a write that wrote some would return their number.
+                // Interrupted before a byte was written; after that, the call would return the number of written bytes.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
     }
 
-    fn move_to(&mut self, tail: &Tail) -> Result<Option<TornTail>, AuditError> {
-        let torn = if tail.torn_bytes > 0 { Some(self.put_aside(tail)?) } else { None };
+    fn adopt_tail(&mut self, tail: &Tail) -> Result<Option<TornTail>, AuditError> {
+        let torn_tail = if tail.torn_bytes > 0 { Some(self.save_torn_tail(tail)?) } else { None };
         (self.seq, self.hash, self.end) = (tail.seq, tail.hash, tail.end);
-        Ok(torn)
+        Ok(torn_tail)
     }
 
-    /// Copies the torn tail to a separate file, and only then cuts it off.
-    fn put_aside(&self, tail: &Tail) -> Result<TornTail, AuditError> {
+    /// Copies the torn tail to a separate file, then cuts it off.
+    fn save_torn_tail(&self, tail: &Tail) -> Result<TornTail, AuditError> {
         let files = &self.files;
-        // Below 5 MiB, since `tail::read` looks no further back.
+        // Below 5 MiB, because `tail::read` looks no further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
         files.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
         let kept_in = files.state_dir.join(&name);
-        let failed = |source| AuditError::KeepTorn { path: kept_in.clone(), source };
+        let keep_torn_error = |source| AuditError::KeepTorn { path: kept_in.clone(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| failed(errno.into()))?;
+            .map_err(|errno| keep_torn_error(errno.into()))?;
         let file = File::from(file);
-        file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(failed)?;
+        file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(keep_torn_error)?;
 
-        // Only now: the copy is on the disk.
+        // Truncate only now that the copy is on the disk.
         files.device.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }

@@ -1,8 +1,7 @@
-//! The canary of a confined thread or process: the things that it must not reach, and the attempts to reach
-//! them.
+//! The canary of a confined thread or process: objects that must be out of its reach, and attempts to reach them.
 //!
-//! This file makes the attempts, reports their outcomes and knows the right ones. `thread.rs` and
-//! `process.rs` decide what follows from them.
+//! This module makes the attempts, reports their outcomes, and knows the expected ones. `thread.rs` and `process.rs`
+//! decide what follows from an outcome.
 
 use std::{
     ffi::CStr,
@@ -27,27 +26,27 @@ use crate::{
 mod network;
 pub(crate) use network::{NetworkProbe, OtherPort};
 
-/// A file in the state folder, outside every mount: an unconfined thread can open it, a thread under Landlock
-/// must not. Cheap to clone.
+/// A file in the state folder, outside every mount. An unconfined thread can open it; under Landlock the open must
+/// fail. Clones are cheap.
 ///
-/// It is opened through a handle of the state folder, so that the proof still works after the folder was
-/// moved. It must be opened for reading: Landlock lets `O_PATH` opens through.
+/// The file is opened through a handle of the state folder, so the proof still works after the folder was moved. The
+/// attempt must ask for reading or writing, because Landlock allows `O_PATH` opens.
 #[derive(Clone, Debug)]
 pub struct Canary {
     state_dir: Arc<OwnedFd>,
-    /// The root folder that must not be opened, if it is another one than `/`.
+    /// The root folder that must be out of reach. `None` means `/`.
     root: Option<Arc<OwnedFd>>,
 }
 
 impl Canary {
-    /// Makes the canary file in `state_dir`, or takes the existing one, and opens it once.
+    /// Opens the canary file in `state_dir` once, and makes it first if it is missing.
     ///
-    /// The file is never removed: several processes may share the folder. If it is removed while they run,
-    /// their calls are refused until they start again.
+    /// The file is never removed, because several processes may share the folder. If something else removes it while
+    /// they run, their calls are refused until they start again.
     ///
     /// # Errors
-    /// If the folder cannot be opened, the file can be neither made nor read, or something else is in its
-    /// place (a link, a FIFO, another user's file).
+    /// [`ConfineError`] if the folder cannot be opened, if the file can be neither made nor read, or if something
+    /// else is in its place (a link, a FIFO, another user's file).
     pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
         let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
         let failed = |source: io::Error| ConfineError::CanaryCreate { path: path.clone(), source };
@@ -57,7 +56,7 @@ impl Canary {
         let file = rustix::fs::openat(
             &dir,
             FILE_NAME,
-            // Non-blocking, so that a FIFO in its place is an error and not a hang.
+            // Non-blocking, so that a FIFO in the file's place cannot block the open.
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
             Mode::RUSR | Mode::WUSR,
         )
@@ -69,12 +68,12 @@ impl Canary {
             return Err(ConfineError::CanaryForeign { path });
         }
         if stat.st_size == 0 {
-            File::from(file).write_all(TEXT).map_err(&failed)?;
+            File::from(file).write_all(FILE_TEXT).map_err(&failed)?;
         }
         Ok(Self { state_dir: Arc::new(dir), root: None })
     }
 
-    /// Takes the state folder's handle, for a process that got it from another process.
+    /// The canary for a process that got the handle of the state folder from another process.
     #[must_use]
     pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
         Self { state_dir, root: None }
@@ -98,6 +97,7 @@ impl Canary {
         self.state_dir.as_fd()
     }
 
+    /// Makes one attempt, and returns its outcome.
     pub(crate) fn attempt(&self, probe: Probe) -> SyscallOutcome {
         loop {
             let result = match probe {
@@ -124,10 +124,10 @@ impl Canary {
                 },
                 Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
                 Probe::ListRoot => {
-                    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                     match &self.root {
-                        Some(root) => rustix::fs::openat(root, c".", how, Mode::empty()),
-                        None => rustix::fs::open("/", how, Mode::empty()),
+                        Some(root) => rustix::fs::openat(root, c".", flags, Mode::empty()),
+                        None => rustix::fs::open("/", flags, Mode::empty()),
                     }
                     .map(drop)
                 }
@@ -137,25 +137,25 @@ impl Canary {
             };
             return match result {
                 Ok(()) => SyscallOutcome::Succeeded,
-                // Retry: on a file system that blocks, the interrupting signal may hit the proof itself.
+                // Retry: on a slow file system, the signal that interrupts a guest may interrupt this attempt instead.
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => SyscallOutcome::Failed(errno.raw_os_error()),
             };
         }
     }
 
-    fn open(&self, name: &CStr, how: OFlags) -> rustix::io::Result<()> {
+    fn open(&self, name: &CStr, flags: OFlags) -> rustix::io::Result<()> {
         rustix::fs::openat(
             &*self.state_dir,
             name,
-            how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
             Mode::empty(),
         )
         .map(drop)
     }
 }
 
-/// One attempt. It changes nothing, whether it is refused or not.
+/// One attempt. It changes nothing, even if it succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     ReadState,
@@ -172,33 +172,35 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// The attempts on a new thread. Deliberately few: a container's own filter may answer an unusual call by
-    /// killing the process.
+    /// The attempts on a new thread. They are few on purpose: a container's own filter may kill the process for a call
+    /// that it does not expect.
     pub(crate) const ALL: [Self; 6] =
         [Self::ReadState, Self::WriteState, Self::ListState, Self::Socket, Self::Execute, Self::Clone];
 
     /// The attempts before every call, one for each layer.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
-    /// The attempts on a new thread with a network. `port` is one that it must not reach. `abi` is the kernel's Landlock version.
-    pub(crate) fn of_network(port: u16, abi: u32) -> Vec<Self> {
+    /// The attempts on a new thread with a network. `port` is the port that the thread must not reach, and `abi` the
+    /// kernel's Landlock version.
+    pub(crate) fn network_probes(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
-        let filtered = NetworkProbe::of_filter(port).map(Self::Network);
+        let filtered = NetworkProbe::filter_probes(port).map(Self::Network);
         Self::ALL.into_iter().chain(holds_ports).chain(filtered).collect()
     }
 
-    /// The attempts of such a thread before every call. Its filter refuses to open files before Landlock is
-    /// asked, so the port stands for Landlock.
-    pub(crate) fn of_network_per_call(port: u16, abi: u32) -> Vec<Self> {
+    /// The attempts of a thread with a network before every call. The thread's filter refuses every open of a file
+    /// before Landlock sees it, so the attempt on the port proves Landlock instead. Below ABI 4, Landlock has no rules
+    /// for ports, and no attempt proves it.
+    pub(crate) fn network_probes_per_call(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
         holds_ports.into_iter().chain([Self::Socket, Self::Network(NetworkProbe::Udp)]).collect()
     }
 
     /// The attempts on a process for one layer. `abi` is the kernel's Landlock version.
     ///
-    /// With another user, the state folder and a parent that stays root are out of reach with or without
-    /// Landlock. Such a process is tried on the root folder instead, which is never granted.
-    pub(crate) fn of_process(layer: Layer, abi: u32, user: Option<ProcessUser>) -> &'static [Self] {
+    /// A process with another user cannot reach the state folder or signal a parent that stays root, even without
+    /// Landlock. Such a process tries the root folder instead, which no rule ever grants.
+    pub(crate) fn process_probes(layer: Layer, abi: u32, user: Option<ProcessUser>) -> &'static [Self] {
         match layer {
             Layer::Landlock if user.is_some() => &[Self::ListRoot],
             Layer::Landlock if abi >= SIGNAL_SCOPE_ABI => {
@@ -207,8 +209,8 @@ impl Probe {
             Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
             Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
             Layer::Privileges => &[Self::Capability],
-            // Proved elsewhere: limits in `limits.rs`, which knows the numbers, and namespaces in
-            // `namespaces/`, where the targets of the attempts must be made first.
+            // Other modules prove the rest: `limits.rs` knows the values of the limits, and `namespaces/` makes the
+            // targets of its attempts first.
             _ => &[],
         }
     }
@@ -224,7 +226,7 @@ impl Probe {
         }
     }
 
-    /// Completes "to …".
+    /// The attempt in words, to follow "to".
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::ReadState => "open a file of the state folder for reading",
@@ -241,7 +243,7 @@ impl Probe {
         }
     }
 
-    /// The exact refusal that a confined thread must get: another error could have another cause.
+    /// The exact refusal that a confined thread must get. Any other error could have another cause.
     pub(crate) fn refusal(self) -> SyscallOutcome {
         SyscallOutcome::Failed(match self {
             Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
@@ -253,7 +255,7 @@ impl Probe {
         })
     }
 
-    /// Whether `outcome` on an unconfined thread makes a later refusal meaningful.
+    /// Whether `outcome`, seen before the layer was applied, makes a later refusal meaningful.
     pub(crate) fn is_free(self, outcome: SyscallOutcome) -> bool {
         match self {
             Self::ReadState
@@ -262,13 +264,13 @@ impl Probe {
             | Self::Socket
             | Self::ListRoot
             | Self::InternetSocket => outcome == SyscallOutcome::Succeeded,
-            // The kernel got as far as the (invalid) arguments.
+            // Any other outcome means that the kernel looked at the invalid arguments, so nothing had refused the call
+            // before.
             Self::Execute => outcome != self.refusal(),
-            // Docker's filter answers `ENOSYS` as ours does. Then this attempt proves nothing, and the others
-            // have to.
+            // Docker's filter answers `ENOSYS` like this crate's. The attempt then proves nothing, and the other
+            // attempts must.
             Self::Clone => true,
-            // An ordinary user has no capability to begin with, and cannot signal a parent of another user in
-            // any case.
+            // An ordinary user has no capability from the start, and can never signal a parent of another user.
             Self::Capability | Self::SignalParent => true,
             Self::Network(probe) => probe.is_free(outcome),
         }
@@ -279,7 +281,7 @@ impl Probe {
 const SIGNAL_SCOPE_ABI: u32 = 6;
 
 const FILE_NAME: &CStr = c"canary";
-const TEXT: &[u8] = b"A worker thread of Portcullis that can open this file is not confined.\n";
+const FILE_TEXT: &[u8] = b"A worker thread of Portcullis that can open this file is not confined.\n";
 
 #[cfg(test)]
 mod tests {
@@ -292,11 +294,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         Canary::create(dir.path()).unwrap();
         let canary = Canary::create(dir.path()).unwrap();
-        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
+        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), FILE_TEXT);
         for probe in Probe::ALL {
             assert!(probe.is_free(canary.attempt(probe)), "{probe:?}: {:?}", canary.attempt(probe));
         }
-        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
+        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), FILE_TEXT);
     }
 
     #[test]

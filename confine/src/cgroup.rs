@@ -1,8 +1,8 @@
-//! The control group of a session, where one can be made: limits on all its processes together.
+//! The control group of a session, where one can be made. It limits all processes of the session together.
 //!
-//! cgroup v2 only, and only below the group of this process or beside it, so the operator who starts the
-//! daemon decides where it may make groups. Few machines let an ordinary user make groups without being set
-//! up for it, so no posture requires this layer.
+//! Uses only cgroup v2, and makes groups only below this process's group or beside it. The operator who starts the
+//! daemon therefore decides where it may make groups. Few machines let an ordinary user make groups without
+//! preparation, so no posture requires this layer.
 
 use std::{
     fs, io,
@@ -17,10 +17,10 @@ use rustix::{io::Errno, process::Pid};
 
 use crate::{
     Evidence, GroupLimits, Layer, LayerReport, LayerStatus, SingleThreaded, SyscallOutcome,
-    process::start_one,
+    process::try_start_process,
 };
 
-/// A control group. Dropping it kills all processes that are left in it, and removes it.
+/// A control group. Dropping it kills all processes that are left in the group, and removes the group.
 #[derive(Debug)]
 pub struct ControlGroup {
     folder: PathBuf,
@@ -33,13 +33,13 @@ impl ControlGroup {
     /// Makes an empty group with these limits.
     ///
     /// # Errors
-    /// The reason why no group can be made here and the remedy, in words for an operator.
+    /// The reason why no group can be made here, and the remedy, in words for an operator.
     pub fn create(limits: GroupLimits) -> Result<Self, String> {
-        let places =
-            places().map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
+        let parents = parent_groups()
+            .map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
         let mut reason = None;
-        for place in places {
-            match Self::create_in(&place, limits) {
+        for parent in parents {
+            match Self::create_in(&parent, limits) {
                 Ok(group) => return Ok(group),
                 Err(error) => reason = reason.or(Some(error)),
             }
@@ -47,28 +47,30 @@ impl ControlGroup {
         Err(reason.unwrap_or_else(|| format!("this process is in no group of cgroup v2: {ADVICE}")))
     }
 
-    fn create_in(place: &Path, limits: GroupLimits) -> Result<Self, String> {
-        let has = |file: &str| {
-            let text = fs::read_to_string(place.join(file)).unwrap_or_default();
+    fn create_in(parent: &Path, limits: GroupLimits) -> Result<Self, String> {
+        let has_controllers = |file: &str| {
+            let text = fs::read_to_string(parent.join(file)).unwrap_or_default();
             REQUIRED.iter().all(|controller| text.split_ascii_whitespace().any(|word| word == *controller))
         };
-        if !has("cgroup.controllers") {
+        if !has_controllers("cgroup.controllers") {
             return Err(format!("cgroup v2 lacks the controller memory or pids here: {ADVICE}"));
         }
         for controller in REQUIRED.into_iter().chain(["cpu"]) {
-            // Errors are ignored: the controller may be on already. The check below reads the result.
-            let _ = write(&place.join("cgroup.subtree_control"), &format!("+{controller}"));
+            // Ignored: the controller may be on already. The check below reads the result.
+            let _ = write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
-        if !has("cgroup.subtree_control") {
+        if !has_controllers("cgroup.subtree_control") {
             return Err(format!("cgroups below this process's own cannot be limited: {ADVICE}"));
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = place.join(format!("portcullis-{}-{number}", rustix::process::getpid().as_raw_pid()));
+        let folder = parent.join(format!("portcullis-{}-{number}", rustix::process::getpid().as_raw_pid()));
         fs::create_dir(&folder).map_err(|error| format!("no group can be made ({error}): {ADVICE}"))?;
         let mut group = Self { folder, limits, missing: Vec::new() };
         for (file, value) in [("memory.max", limits.memory_bytes), ("pids.max", limits.processes)] {
-            group.set(file, &value.to_string()).map_err(|error| format!("{file} cannot be set ({error})"))?;
+            group
+                .write_value(file, &value.to_string())
+                .map_err(|error| format!("{file} cannot be set ({error})"))?;
         }
         let optional = [
             // Without this limit a process would use swap beyond `memory.max`.
@@ -77,7 +79,7 @@ impl ControlGroup {
         ];
         for (file, value) in optional {
             if let Some(value) = value
-                && group.set(file, &value).is_err()
+                && group.write_value(file, &value).is_err()
             {
                 group.missing.push(file.to_owned());
             }
@@ -85,32 +87,32 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Moves a process into the group. Its later children are in it as well.
+    /// Moves a process into the group. The process's later children start in the group.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn add(&self, process: Pid) -> io::Result<()> {
-        self.set("cgroup.procs", &process.as_raw_pid().to_string())
+        self.write_value("cgroup.procs", &process.as_raw_pid().to_string())
     }
 
     /// The handle and values that a process of the group needs for [`prove_group`].
     ///
     /// # Errors
-    /// If it cannot be opened.
-    pub fn to_prove(&self) -> io::Result<(OwnedFd, GroupProof)> {
+    /// The system's error if the handle cannot be opened.
+    pub fn proof_material(&self) -> io::Result<(OwnedFd, GroupProof)> {
         let handle = fs::OpenOptions::new().write(true).open(self.folder.join("pids.max"))?;
         Ok((handle.into(), GroupProof { processes: self.limits.processes, missing: self.missing.clone() }))
     }
 
-    fn set(&self, file: &str, value: &str) -> io::Result<()> {
+    fn write_value(&self, file: &str, value: &str) -> io::Result<()> {
         write(&self.folder.join(file), value)
     }
 }
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // The session's end has killed all processes that it found; this kills any that it missed.
-        let _ = self.set("cgroup.kill", "1");
+        // The session's end has killed all processes that it found. This kills any that it missed.
+        let _ = self.write_value("cgroup.kill", "1");
         for _ in 0..REMOVAL_ATTEMPTS {
             match rustix::fs::rmdir(&self.folder) {
                 Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
@@ -120,26 +122,27 @@ impl Drop for ControlGroup {
     }
 }
 
-/// The values of the proof, in a form that can be sent.
+/// The values that a proof needs, in a form that can be sent.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupProof {
     processes: u64,
     missing: Vec<String>,
 }
 
-/// Proves the group that the calling process is in: while the limit is 0, no process can be started. A group
-/// that does not hold is reported as missing and is no error, since no posture requires it.
+/// Proves the group of the calling process: while the limit is 0, no process can be started. A group that does not hold
+/// is reported as missing. This is not an error, because no posture requires this layer.
 #[must_use]
-pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProof) -> LayerReport {
-    let mut bound = fs::File::from(bound);
-    let before = start_one(one_thread);
-    let lowered = bound.write_all(b"0");
-    let after = start_one(one_thread);
-    let restored = bound.write_all(proof.processes.to_string().as_bytes());
+pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: GroupProof) -> LayerReport {
+    let mut limit_file = fs::File::from(limit_file);
+    let before = try_start_process(one_thread);
+    let lowered = limit_file.write_all(b"0");
+    let after = try_start_process(one_thread);
+    // Restore the limit in any case: with 0, the session could never start a process.
+    let restored = limit_file.write_all(proof.processes.to_string().as_bytes());
     let problem = match (lowered, restored) {
         (Err(error), _) | (_, Err(error)) => Some(format!("its bound cannot be changed ({error})")),
         _ if before != SyscallOutcome::Succeeded || after != SyscallOutcome::Failed(libc::EAGAIN) => {
-            Some(format!("it does not hold: to {START} was {before} before and {after} after"))
+            Some(format!("it does not hold: to {START_CANARY} was {before} before and {after} after"))
         }
         _ => None,
     };
@@ -152,35 +155,36 @@ pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProo
     } else {
         LayerStatus::Partial { missing: proof.missing }
     };
-    let evidence = Evidence { layer: Layer::Cgroup, canary: START.into(), before, after };
+    let evidence = Evidence { layer: Layer::Cgroup, canary: START_CANARY.into(), before, after };
     LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
 }
 
-/// The groups in which a session's group may be made: this process's own, and the one above. Only a group
-/// without processes can have groups with limits below it, so a daemon often has a subgroup of the group that
-/// is delegated to it.
-fn places() -> io::Result<Vec<PathBuf>> {
+/// The groups in which a session's group may be made: this process's own group, and the group above it. The group above
+/// matters because only a group without processes can have limited groups below it; a daemon therefore often runs in a
+/// subgroup of the group that was delegated to it.
+fn parent_groups() -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
-    Ok(places_in(&mounts, &groups))
+    Ok(candidate_parents(&mounts, &groups))
 }
 
-fn places_in(mounts: &str, groups: &str) -> Vec<PathBuf> {
+fn candidate_parents(mounts: &str, groups: &str) -> Vec<PathBuf> {
+    // proc_pid_mountinfo(5): the fifth field is the mount point, and the type follows the separator ` - `.
     let mount = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         (after.split(' ').next() == Some("cgroup2")).then(|| before.split(' ').nth(4))?
     });
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    let (Some(mount), Some(own)) = (mount, own) else { return Vec::new() };
+    let own_group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let (Some(mount), Some(own_group)) = (mount, own_group) else { return Vec::new() };
     // A group outside the mounted part of the hierarchy is out of reach.
-    if own.split('/').any(|part| part == "..") {
+    if own_group.split('/').any(|part| part == "..") {
         return Vec::new();
     }
-    let mut places = vec![Path::new(mount).join(own)];
-    if !own.is_empty() {
-        places.extend(places[0].parent().map(Path::to_owned));
+    let mut parents = vec![Path::new(mount).join(own_group)];
+    if !own_group.is_empty() {
+        parents.extend(parents[0].parent().map(Path::to_owned));
     }
-    places
+    parents
 }
 
 fn write(path: &Path, value: &str) -> io::Result<()> {
@@ -193,7 +197,7 @@ const ADVICE: &str = "run it as a service of systemd with Delegate=yes and Deleg
                       container with a writable /sys/fs/cgroup of its own, on a machine whose controllers are \
                       not bound to cgroup v1 (boot with systemd.unified_cgroup_hierarchy=1)";
 
-const START: &str = "start a process where the group may have none";
+const START_CANARY: &str = "start a process where the group may have none";
 
 const REMOVAL_ATTEMPTS: u32 = 100;
 
@@ -219,7 +223,7 @@ mod tests {
             assert!(reason.contains("Delegate=yes"), "{reason}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was made");
         }
-        // On every machine there is either a group or a reason.
+        // Every machine gives either a group or a reason.
         if let Err(reason) = ControlGroup::create(LIMITS) {
             assert!(reason.contains("Delegate=yes"), "{reason}");
         }
@@ -245,7 +249,10 @@ mod tests {
                       30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
         #[track_caller]
         fn check(mounts: &str, groups: &str, expected: &[&str]) {
-            assert_eq!(places_in(mounts, groups), expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+            assert_eq!(
+                candidate_parents(mounts, groups),
+                expected.iter().map(PathBuf::from).collect::<Vec<_>>()
+            );
         }
         check(mounts, "0::/\n", &["/sys/fs/cgroup/"]);
         check(mounts, "1:cpu:/x\n0::/a/b\n", &["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a"]);

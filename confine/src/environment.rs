@@ -2,11 +2,10 @@
 
 use crate::{SingleThreaded, sys};
 
-/// Removes a variable from the environment and overwrites its text, so that neither a program that this one starts
-/// nor `/proc/self/environ` has it. Returns its value; none if it is not set.
+/// Removes a variable from the environment and overwrites its text, so that neither `/proc/self/environ` nor a program
+/// that this process starts can show it. Returns the variable's value; `None` if the variable is not set.
 ///
-/// The token is required because any other thread, also one of a C library, could read the environment while it is
-/// overwritten.
+/// The token rules out other threads: even a thread of a C library could read the environment while it is overwritten.
 #[must_use]
 pub fn take_variable(name: &str, one_thread: &SingleThreaded) -> Option<Vec<u8>> {
     sys::take_variable(name, one_thread)
@@ -24,15 +23,15 @@ mod tests {
         fs::read("/proc/self/environ").unwrap()
     }
 
-    /// The test harness has several threads, so the test starts itself as a process with this test alone and
+    /// The test harness has several threads. The test therefore starts itself as a process with this test alone, and
     /// pretends to be single-threaded.
     #[test]
     fn a_taken_variable_is_gone() {
         #[expect(clippy::disallowed_methods, reason = "the test starts itself with a variable")]
-        let mut again = Command::new(std::env::current_exe().unwrap());
+        let mut child = Command::new(std::env::current_exe().unwrap());
         if std::env::var_os(VARIABLE).is_none() {
             let arguments = ["environment::tests::a_taken_variable_is_gone", "--exact", "--test-threads=1"];
-            let output = again.args(arguments).env(VARIABLE, "hunter2-hunter2").output().unwrap();
+            let output = child.args(arguments).env(VARIABLE, "hunter2-hunter2").output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
             return;
         }

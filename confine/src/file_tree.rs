@@ -1,17 +1,21 @@
-//! A file tree that holds only the binds, and the move into it.
+//! Builds a file tree that holds only the binds, and moves the process into it.
 //!
-//! All steps that can fail because of the environment come first, away from the tree in use: copies of
-//! mounts, new file systems. Only then is the new tree assembled and entered. A failure after that leaves the
-//! process between two trees, and it must end.
+//! Steps that can fail because of the environment come first and do not touch the tree in use: copies of mounts, and
+//! new file systems. Only then is the new tree assembled and entered. A failure after that point leaves the process
+//! between two trees, so the process must end.
 //!
-//! Folders and files are bound by handle. A handle belongs to the mount namespace in which it was opened, so
-//! its path is opened again here without following links, and taken only if it is the same file (TOCTOU
-//! race).
+//! Folders and files are bound by handle. A handle belongs to the mount namespace in which it was opened. Its path is
+//! therefore opened again in the new namespace, without following links, and is used only if it leads to the same file
+//! (TOCTOU race).
+
+mod accounts;
+mod copies;
+mod unavailable;
 
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -19,36 +23,48 @@ use std::{
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags},
     io::Errno,
-    mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-        UnmountFlags,
-    },
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags},
 };
 
-use crate::{ConfineError, PathAccess, PathRule, ProcessUser, namespaces::apart, sys};
+pub(crate) use unavailable::{TreeStep, TreeUnavailable};
 
-/// The contents of a new file tree. Besides these it has an `/etc/passwd` and an `/etc/group` with root,
-/// `nobody` and its user, named `session`; a `/proc` of its process namespace; `/dev/shm`; and, unless
-/// something is bound there, `/tmp`. The last two are in memory, with at most 64 MiB and 16,384 files each,
-/// and are gone with the last process.
+use crate::{ConfineError, PathAccess, PathRule, ProcessUser, sys};
+use accounts::{GROUP, PASSWD, account_files, current_user};
+use copies::{copy, copy_all, copy_mount, handle_path, stat_kind};
+
+/// The contents of a new file tree. Besides these contents, every tree has:
+///
+/// - an `/etc/passwd` and an `/etc/group` with root, `nobody` (or `nogroup`) and the tree's user, named `session`,
+/// - a `/proc` of its process namespace,
+/// - the links `/dev/fd`, `/dev/stdin`, `/dev/stdout` and `/dev/stderr`,
+/// - `/dev/shm`, and `/tmp` unless something is bound there. Both are in memory, with at most 64 MiB and 16,384 files
+///   each, and disappear with the last process.
 #[derive(Clone, Debug)]
 pub struct FileTree {
     /// The caller's folders.
     pub mounts: Vec<Bind>,
-    /// Folders, files and devices of the system. One that really lies below another becomes a symbolic link
-    /// to it.
+    /// Folders, files and devices of the system. If the real path of one lies below the place of another, it becomes a
+    /// symbolic link to that path.
     pub system: Vec<Bind>,
-    /// Folders and files below the mounts, as paths in the new tree, that become read-only. A path that does
-    /// not exist (any more) is left out, and never made.
+    /// Further files and folders, treated like those of the system. Where a separate user is possible, that user reads
+    /// them as their owner.
+    pub toolchain: Vec<Bind>,
+    /// Folders and files below the mounts, as paths in the new tree, that become read-only. An absent one is skipped.
     pub read_only: Vec<PathBuf>,
-    /// Folders below the mounts, likewise, that keep their places: writable inside, but they cannot be
-    /// renamed, removed or replaced. Outer ones first.
+    /// Folders below the mounts, as paths in the new tree, that stay where they are: they are writable inside, but
+    /// cannot be renamed, removed or replaced. Outer folders come first.
     pub fixed: Vec<PathBuf>,
-    /// Further files with these texts, as paths in the new tree, readable to all. Together below 1 MiB.
+    /// Files and folders below the mounts, as paths in the new tree, that are covered: their names stay visible, but
+    /// none of their content can be reached. A path that does not exist is skipped.
+    pub hidden: Vec<PathBuf>,
+    /// Further files: their paths in the new tree, and their texts, below 1 MiB together. All users can read them.
     pub files: Vec<(PathBuf, String)>,
-    /// The home of its user.
+    /// Symbolic links: their paths in the new tree, and where they lead. A link is left out if something else lies at
+    /// its path, above it or below it.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// The home of the tree's user.
     pub home: PathBuf,
-    /// Its user, if that is neither the user that enters it nor a separate one.
+    /// The tree's user, unless a separate user is possible. `None` means the user that enters the tree.
     pub user: Option<ProcessUser>,
 }
 
@@ -57,31 +73,26 @@ pub struct FileTree {
 pub struct Bind {
     /// The open folder, file or device; `O_PATH` is enough.
     pub handle: Arc<OwnedFd>,
-    /// Its path in the tree, absolute.
-    pub place: PathBuf,
-    /// Read-only unless this is [`PathAccess::Write`] or a device.
+    /// The absolute path in the tree.
+    pub target: PathBuf,
+    /// The access. The bind is read-only unless this is [`PathAccess::Write`] or [`PathAccess::Device`].
     pub access: PathAccess,
 }
 
 /// A tree that was entered.
 #[derive(Debug)]
 pub struct BuiltTree {
-    /// The paths besides the binds, for the rules of Landlock.
+    /// The paths that the tree has besides the binds, for the rules of Landlock.
     pub paths: Vec<PathRule>,
     /// How many of [`FileTree::read_only`] existed and became read-only.
     pub read_only: usize,
+    /// How many of [`FileTree::hidden`] existed and were covered.
+    pub hidden: usize,
     /// The user to whom the files below the mounts appear to belong, if it is not their real owner.
     pub user: Option<ProcessUser>,
 }
 
-/// The reason why there is no tree. Nothing has changed, and the process may go on in its old tree.
-#[derive(Debug)]
-pub(crate) struct TreeUnavailable {
-    pub(crate) step: &'static str,
-    pub(crate) source: io::Error,
-}
-
-/// A tree whose parts are made, and which is not assembled yet.
+/// A tree whose parts are made but not yet assembled.
 pub(crate) struct PreparedTree<'a> {
     tree: &'a FileTree,
     parts: Vec<TreePart>,
@@ -94,8 +105,8 @@ pub(crate) struct PreparedTree<'a> {
 
 /// The content of one place.
 struct TreePart {
-    place: PathBuf,
-    what: BindSource,
+    target: PathBuf,
+    source: BindSource,
 }
 
 enum BindSource {
@@ -105,97 +116,125 @@ enum BindSource {
     Text(String),
 }
 
+impl FileTree {
+    /// Whether nothing of the tree lies at a path, above it or below it.
+    fn has_room_for(&self, path: &Path) -> bool {
+        let binds = self.mounts.iter().chain(&self.system).chain(&self.toolchain);
+        let binds = binds.map(|bind| bind.target.as_path());
+        let files = self.files.iter().map(|(path, _)| path.as_path());
+        let mut places = binds.chain(files).chain(["/proc", "/dev", "/etc", TMP].map(Path::new));
+        let is_plain = path.components().skip(1).all(|component| matches!(component, Component::Normal(_)));
+        is_plain
+            && path.is_absolute()
+            && !places.any(|place| path.starts_with(place) || place.starts_with(path))
+    }
+}
+
 impl<'a> PreparedTree<'a> {
-    /// Makes all parts. Must be called in the new mount namespace, by the first process of a process
-    /// namespace. With `apart`, the mounts show that user as their owner, if all of them can.
+    /// Makes all parts. Must be called in the new mount namespace, by the first process of a process namespace. With
+    /// `separate_user`, the mounts show that user as their owner, if all of them support it.
     pub(crate) fn new(
         tree: &'a FileTree,
-        apart: Option<(ProcessUser, &OwnedFd)>,
+        separate_user: Option<(ProcessUser, &OwnedFd)>,
     ) -> Result<Self, TreeUnavailable> {
         let step = |step| move |error| TreeUnavailable { step, source: error };
-        // Later mounts outside must not appear inside.
+        // Keep mounts that are made outside later from appearing inside.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)
-            .map_err(|errno| step("part the mounts from those outside")(errno.into()))?;
+            .map_err(|errno| step(TreeStep::PartMounts)(errno.into()))?;
         let proc = file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
-            .map_err(step("mount a /proc of its own"))?;
-        let memory = |size, mode| {
-            file_system("tmpfs", &[("size", size), ("nr_inodes", FILES), ("mode", mode)], ATTRIBUTES)
+            .map_err(step(TreeStep::MountProc))?;
+        let tmpfs = |size, mode| {
+            file_system("tmpfs", &[("size", size), ("nr_inodes", MAX_FILES), ("mode", mode)], ATTRIBUTES)
         };
-        let root = memory(ROOT_SIZE, "0755").map_err(step("mount a root folder of its own"))?;
-        let shm = memory(MEMORY_SIZE, "1777").map_err(step("mount a /dev/shm of its own"))?;
-        let tmp = if tree.mounts.iter().any(|bind| bind.place == Path::new(TMP)) {
+        let root = tmpfs(ROOT_SIZE, "0755").map_err(step(TreeStep::MountRoot))?;
+        let shm = tmpfs(MEMORY_SIZE, "1777").map_err(step(TreeStep::MountSharedMemory))?;
+        let tmp = if tree.mounts.iter().any(|bind| bind.target == Path::new(TMP)) {
             None
         } else {
-            Some(memory(MEMORY_SIZE, "1777").map_err(step("mount a /tmp of its own"))?)
+            Some(tmpfs(MEMORY_SIZE, "1777").map_err(step(TreeStep::MountTmp))?)
         };
         let mut parts = Vec::new();
         let mut user = None;
-        if let Some((other, map)) = apart
-            && let Ok(mounts) = copies(&tree.mounts, Some(map))
+        if let Some((session_user, map)) = separate_user
+            && let Ok(mounts) = copy_all(&tree.mounts, Some(map))
         {
-            (parts, user) = (mounts, Some(other));
+            (parts, user) = (mounts, Some(session_user));
         } else {
-            parts.extend(copies(&tree.mounts, None).map_err(step("copy a mount"))?);
+            parts.extend(copy_all(&tree.mounts, None).map_err(step(TreeStep::CopyMount))?);
         }
-        let places: Vec<&Path> = tree.system.iter().map(|bind| bind.place.as_path()).collect();
-        let accounts = accounts(user.or(tree.user).unwrap_or_else(current_user), &tree.home);
-        for bind in &tree.system {
-            if accounts.iter().any(|(place, _)| bind.place == Path::new(place)) {
+        let map = separate_user.filter(|_| user.is_some()).map(|(_, map)| map);
+        let system = tree.system.iter().map(|bind| (bind, None));
+        let system = system.chain(tree.toolchain.iter().map(|bind| (bind, map)));
+        let targets: Vec<&Path> = system.clone().map(|(bind, _)| bind.target.as_path()).collect();
+        let accounts = account_files(user.or(tree.user).unwrap_or_else(current_user), &tree.home);
+        for (bind, map) in system {
+            if accounts.iter().any(|(target, _)| bind.target == Path::new(target)) {
                 continue;
             }
-            let path = path(&bind.handle).map_err(step("name a system folder"))?;
-            let is_below_another = path != bind.place && places.iter().any(|place| path.starts_with(place));
-            let what = if is_below_another {
+            let path = handle_path(&bind.handle).map_err(step(TreeStep::NameSystemFolder))?;
+            let is_below_another =
+                path != bind.target && targets.iter().any(|target| path.starts_with(target));
+            let source = if is_below_another {
                 BindSource::Link(path)
             } else {
-                copy(bind, None).map_err(step("copy a system folder"))?
+                // Not every file system can show another owner.
+                let mapped = map.and_then(|map| copy(bind, Some(map)).ok());
+                mapped.map_or_else(|| copy(bind, None), Ok).map_err(step(TreeStep::CopySystemFolder))?
             };
-            parts.push(TreePart { place: bind.place.clone(), what });
+            parts.push(TreePart { target: bind.target.clone(), source });
         }
-        for (place, text) in accounts {
-            parts.push(TreePart { place: place.into(), what: BindSource::Text(text) });
+        for (target, text) in accounts {
+            parts.push(TreePart { target: target.into(), source: BindSource::Text(text) });
         }
-        for (place, text) in &tree.files {
-            parts.push(TreePart { place: place.clone(), what: BindSource::Text(text.clone()) });
+        for (target, text) in &tree.files {
+            parts.push(TreePart { target: target.clone(), source: BindSource::Text(text.clone()) });
+        }
+        for (path, target) in tree.links.iter().filter(|(path, _)| tree.has_room_for(path)) {
+            parts.push(TreePart { target: path.clone(), source: BindSource::Link(target.clone()) });
         }
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
 
-    /// Assembles the tree and enters it. There is no way back.
+    /// Assembles the tree and enters it. A failure leaves the process between two trees, so it must end.
     pub(crate) fn enter(self) -> Result<BuiltTree, ConfineError> {
         let step = |step| move |source| ConfineError::NamespaceBroken { step, source };
-        // Any path of the old tree will do, since it is left soon.
+        // `/proc` is only a temporary mount point: the process leaves the old tree soon.
         move_to(&self.root, CWD, "/proc").map_err(step("attach the new root folder"))?;
         let root = self.root.as_fd();
-        // Files in the tree must be readable for its user, which this process is not yet.
+        // The tree's user must be able to read the tree's files, and this process still has another user.
         let umask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
-        for TreePart { place, what } in &self.parts {
-            place_at(root, place, what).map_err(step("put a folder in its place"))?;
+        for TreePart { target, source } in &self.parts {
+            attach(root, target, source).map_err(step("put a folder in its place"))?;
         }
-        for (place, mount) in
+        for (target, mount) in
             [("/proc", Some(&self.proc)), ("/dev/shm", Some(&self.shm)), (TMP, self.tmp.as_ref())]
         {
             let Some(mount) = mount else { continue };
-            make_folder(root, below(place)).map_err(step("make a folder"))?;
-            move_to(mount, root, below(place)).map_err(step("put a file system in its place"))?;
+            make_folder(root, relative_to_root(target)).map_err(step("make a folder"))?;
+            move_to(mount, root, relative_to_root(target)).map_err(step("put a file system in its place"))?;
         }
         for (link, target) in LINKS {
-            rustix::fs::symlinkat(target, root, below(link))
+            rustix::fs::symlinkat(target, root, relative_to_root(link))
                 .map_err(|errno| step("make a link")(errno.into()))?;
         }
-        mask(root).map_err(step("hide parts of /proc"))?;
+        mask_proc(root).map_err(step("hide parts of /proc"))?;
         rustix::process::umask(umask);
-        // Outer ones first: a later bind below one of them is then made inside it.
-        for place in &self.tree.fixed {
-            bind_onto_itself(root, place, MountAttrFlags::empty())
+        // Outer folders first, so that a later bind below one of them is made inside it.
+        for target in &self.tree.fixed {
+            bind_onto_itself(root, target, MountAttrFlags::empty())
                 .map_err(step("keep a folder in its place"))?;
         }
         let mut read_only = 0;
-        for place in &self.tree.read_only {
-            let protected = bind_onto_itself(root, place, MountAttrFlags::MOUNT_ATTR_RDONLY)
+        for target in &self.tree.read_only {
+            let protected = bind_onto_itself(root, target, MountAttrFlags::MOUNT_ATTR_RDONLY)
                 .map_err(step("protect a path"))?;
             read_only += usize::from(protected);
+        }
+        // After the read-only binds: binding a folder again would uncover a file that was covered in it.
+        let mut hidden = 0;
+        for target in &self.tree.hidden {
+            hidden += usize::from(cover(root, target).map_err(step("hide a path"))?);
         }
         self.pivot().map_err(step("enter the new root folder"))?;
         let open = |path: &Path| {
@@ -214,16 +253,16 @@ impl<'a> PreparedTree<'a> {
             .chain(files)
             .map(|(path, access)| Ok(PathRule { handle: Arc::new(open(path)?), access }))
             .collect::<Result<_, ConfineError>>()?;
-        Ok(BuiltTree { paths, read_only, user: self.user })
+        Ok(BuiltTree { paths, read_only, hidden, user: self.user })
     }
 
     fn pivot(&self) -> io::Result<()> {
         rustix::process::fchdir(&self.root)?;
-        // `pivot_root(".", ".")` stacks the old root on the new one; unmounting detaches the old one.
+        // `pivot_root(".", ".")` stacks the old root on the new root. The unmount detaches the old root.
         rustix::process::pivot_root(".", ".")?;
         rustix::mount::unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
-        // This mount only: the mounts below it have their final attributes already.
+        // Only this mount: the mounts below it already have their final attributes.
         sys::set_mount_attributes(
             self.root.as_fd(),
             attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
@@ -232,7 +271,7 @@ impl<'a> PreparedTree<'a> {
     }
 }
 
-/// Makes a new file system that is attached nowhere yet.
+/// Makes a new file system that is not attached yet.
 fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
@@ -242,108 +281,37 @@ fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags)
     Ok(rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<TreePart>> {
-    binds.iter().map(|bind| Ok(TreePart { place: bind.place.clone(), what: copy(bind, map)? })).collect()
-}
+/// The name of an empty file in the new root folder, which exists only until the file is bound.
+const COVER: &str = ".cover";
 
-/// Copies what is bound, with its attributes, attached nowhere yet.
-fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<BindSource> {
-    let here = open_here(&bind.handle)?;
-    let is_folder = stat_kind(&here)? == rustix::fs::FileType::Directory;
-    let mut wanted = MountAttrFlags::MOUNT_ATTR_NOSUID;
-    if bind.access != PathAccess::Device {
-        wanted |= MountAttrFlags::MOUNT_ATTR_NODEV;
-    }
-    if matches!(bind.access, PathAccess::List | PathAccess::Read) {
-        wanted |= MountAttrFlags::MOUNT_ATTR_RDONLY;
-    }
-    let copy = copy_mount(here.as_fd(), wanted)?;
-    if let Some(map) = map {
-        apart::apply(&copy, map)?;
-    }
-    Ok(if is_folder { BindSource::Folder(copy) } else { BindSource::File(copy) })
-}
-
-fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedFd> {
-    // Recursive: only the process that mounted something below may copy without it.
-    let how = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE;
-    let copy = rustix::mount::open_tree(what, "", how)?;
-    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::MountDepth::All)?;
-    Ok(copy)
-}
-
-/// Opens the same file in this mount namespace.
-fn open_here(handle: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let here = rustix::fs::open(path(handle)?, flags, Mode::empty())?;
-    let (is, was) = (rustix::fs::fstat(&here)?, rustix::fs::fstat(handle)?);
-    if (is.st_dev, is.st_ino) != (was.st_dev, was.st_ino) {
-        return Err(io::Error::other("something else has taken its place"));
-    }
-    Ok(here)
-}
-
-fn path(handle: &OwnedFd) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
-}
-
-/// The texts of `/etc/passwd` and `/etc/group`.
-fn accounts(user: ProcessUser, home: &Path) -> [(&'static str, String); 2] {
-    let ProcessUser { uid, gid } = user;
-    let home = home.display();
-    // The session's line comes first: the first match counts, and another line may have the same user number.
-    [
-        (
-            PASSWD,
-            format!(
-                "session:x:{uid}:{gid}:session:{home}:/bin/bash\nroot:x:0:0:root:/root:/bin/sh\n\
-                 nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
-            ),
-        ),
-        (GROUP, format!("session:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n")),
-    ]
-}
-
-fn current_user() -> ProcessUser {
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    ProcessUser { uid: uid.as_raw(), gid: gid.as_raw() }
-}
-
-fn stat_kind(handle: &OwnedFd) -> io::Result<rustix::fs::FileType> {
-    Ok(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(handle)?.st_mode))
-}
-
-fn place_at(root: BorrowedFd<'_>, place: &Path, what: &BindSource) -> io::Result<()> {
-    let place = below(place);
-    if let Some(folder) = place.parent() {
+fn attach(root: BorrowedFd<'_>, target: &Path, source: &BindSource) -> io::Result<()> {
+    let target = relative_to_root(target);
+    if let Some(folder) = target.parent() {
         make_folder(root, folder)?;
     }
-    match what {
-        BindSource::Link(target) => Ok(rustix::fs::symlinkat(target, root, place)?),
+    match source {
+        BindSource::Link(link) => Ok(rustix::fs::symlinkat(link, root, target)?),
         BindSource::Folder(mount) => {
-            make_folder(root, place)?;
-            move_to(mount, root, place)
+            make_folder(root, target)?;
+            move_to(mount, root, target)
         }
         BindSource::File(mount) => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::fs::openat(root, place, flags, Mode::RUSR)?;
-            move_to(mount, root, place)
+            rustix::fs::openat(root, target, flags, Mode::RUSR)?;
+            move_to(mount, root, target)
         }
         BindSource::Text(text) => {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             let readable = Mode::RUSR | Mode::RGRP | Mode::ROTH;
-            File::from(rustix::fs::openat(root, place, flags, readable)?).write_all(text.as_bytes())
+            File::from(rustix::fs::openat(root, target, flags, readable)?).write_all(text.as_bytes())
         }
     }
 }
 
 /// Makes a folder and the missing folders above it.
-fn make_folder(root: BorrowedFd<'_>, place: &Path) -> io::Result<()> {
+fn make_folder(root: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
     let mut path = PathBuf::new();
-    for component in place.components() {
+    for component in target.components() {
         let Component::Normal(name) = component else {
             return Err(io::Error::other("a place in the tree is a list of plain names"));
         };
@@ -356,54 +324,84 @@ fn make_folder(root: BorrowedFd<'_>, place: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn move_to(mount: &OwnedFd, folder: BorrowedFd<'_>, place: impl rustix::path::Arg) -> io::Result<()> {
-    Ok(rustix::mount::move_mount(mount, "", folder, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+fn move_to(mount: &OwnedFd, folder: BorrowedFd<'_>, target: impl rustix::path::Arg) -> io::Result<()> {
+    Ok(rustix::mount::move_mount(mount, "", folder, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// Covers the parts of `/proc` that belong to the machine and not to processes. `/proc` as a whole is
-/// read-only.
-fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
-    let beneath = |path: &str, flags| {
-        let how = OFlags::PATH | OFlags::CLOEXEC | flags;
-        rustix::fs::openat2(root, path, how, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
+/// Covers the parts of `/proc` that show the machine instead of processes. `/proc` as a whole is read-only.
+fn mask_proc(root: BorrowedFd<'_>) -> io::Result<()> {
+    let open_beneath = |path: &str, flags| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+        rustix::fs::openat2(
+            root,
+            path,
+            flags,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS,
+        )
     };
     for name in MASKED {
-        // Not every kernel has all of them.
-        let Ok(place) = beneath(&format!("proc/{name}"), OFlags::empty()) else { continue };
-        let cover = if stat_kind(&place)? == rustix::fs::FileType::Directory {
+        // A kernel may lack some of the entries.
+        let Ok(target) = open_beneath(&format!("proc/{name}"), OFlags::empty()) else { continue };
+        let cover = if stat_kind(&target)? == rustix::fs::FileType::Directory {
             let empty = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
             file_system("tmpfs", &[("size", "4k"), ("nr_inodes", "2"), ("mode", "0755")], empty)?
         } else {
-            copy_mount(beneath("dev/null", OFlags::empty())?.as_fd(), MountAttrFlags::MOUNT_ATTR_NOSUID)?
+            copy_mount(open_beneath("dev/null", OFlags::empty())?.as_fd(), MountAttrFlags::MOUNT_ATTR_NOSUID)?
         };
-        move_onto(&cover, &place)?;
+        move_onto(&cover, &target)?;
     }
     Ok(())
 }
 
-/// Binds a path below a mount onto itself, with these attributes: a mount point cannot be renamed or removed.
-/// A path that does not exist is not made and not protected.
-fn bind_onto_itself(root: BorrowedFd<'_>, place: &Path, wanted: MountAttrFlags) -> io::Result<bool> {
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+/// Opens a path that was found below a mount. `None` if it disappeared or became a link since then; the scan after a
+/// command reports this.
+fn open_found(root: BorrowedFd<'_>, target: &Path) -> io::Result<Option<OwnedFd>> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = match rustix::fs::openat2(root, below(place), flags, Mode::empty(), how) {
-        Ok(place) => place,
-        // Gone since it was found, or replaced by a link: the scan for changes after a command reports that.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
-        Err(errno) => return Err(errno.into()),
-    };
-    move_onto(&copy_mount(place.as_fd(), wanted | ATTRIBUTES)?, &place)?;
+    match rustix::fs::openat2(root, relative_to_root(target), flags, Mode::empty(), resolve) {
+        Ok(target) => Ok(Some(target)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Binds a path below a mount onto itself, with these attributes. The path is then a mount point, which cannot be
+/// renamed or removed. Returns `false` for a path that does not exist; such a path is neither made nor protected.
+fn bind_onto_itself(root: BorrowedFd<'_>, target: &Path, mount_flags: MountAttrFlags) -> io::Result<bool> {
+    let Some(target) = open_found(root, target)? else { return Ok(false) };
+    move_onto(&copy_mount(target.as_fd(), mount_flags | ATTRIBUTES)?, &target)?;
     Ok(true)
 }
 
-fn move_onto(mount: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
-    let by_handles = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(mount, "", place, "", by_handles)?)
+/// Covers a path below a mount with an empty file or folder that no user may read, write or enter. Returns `false` if
+/// the path no longer exists.
+fn cover(root: BorrowedFd<'_>, target: &Path) -> io::Result<bool> {
+    let Some(target) = open_found(root, target)? else { return Ok(false) };
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
+    if stat_kind(&target)? == rustix::fs::FileType::Directory {
+        let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0000")];
+        move_onto(&file_system("tmpfs", &options, attributes)?, &target)?;
+        return Ok(true);
+    }
+    // The file needs its name only until it is bound: the mount then keeps it alive.
+    let create_flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(root, COVER, create_flags, Mode::empty())?;
+    let file = rustix::fs::openat(root, COVER, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let covered = copy_mount(file.as_fd(), attributes).and_then(|cover| move_onto(&cover, &target));
+    rustix::fs::unlinkat(root, COVER, rustix::fs::AtFlags::empty())?;
+    covered.map(|()| true)
 }
 
-fn below<P: AsRef<Path> + ?Sized>(place: &P) -> &Path {
-    let place = place.as_ref();
-    place.strip_prefix("/").unwrap_or(place)
+fn move_onto(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(mount, "", target, "", flags)?)
+}
+
+/// An absolute path, relative to the root folder.
+fn relative_to_root<P: AsRef<Path> + ?Sized>(target: &P) -> &Path {
+    let target = target.as_ref();
+    target.strip_prefix("/").unwrap_or(target)
 }
 
 fn attributes(flags: MountAttrFlags) -> u64 {
@@ -414,17 +412,15 @@ const ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(Mount
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC;
 
 const TMP: &str = "/tmp";
-const PASSWD: &str = "/etc/passwd";
-const GROUP: &str = "/etc/group";
 
-/// The root file system: it holds folders, links and the files of [`FileTree::files`].
+/// The size of the root file system, which holds folders, links and the files of [`FileTree::files`].
 const ROOT_SIZE: &str = "2m";
 
-/// For `/dev/shm`, and for `/tmp` where it is in memory. Limits of processes do not count this memory.
+/// The size of `/dev/shm`, and of `/tmp` if it is in memory. Process limits do not count this memory.
 const MEMORY_SIZE: &str = "64m";
 
-/// Files of each file system in memory.
-const FILES: &str = "16384";
+/// The number of files of each file system in memory.
+const MAX_FILES: &str = "16384";
 
 const LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -433,7 +429,7 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The entries that container runtimes mask.
+/// The entries of `/proc` that container runtimes mask.
 const MASKED: [&str; 15] = [
     "acpi",
     "asound",

@@ -1,14 +1,14 @@
-//! The layers that the running kernel supports, found out without changing anything.
+//! Asks the running kernel which layers it supports, without changing anything.
 //!
-//! Used by `doctor`, for errors at load, and as the first step of confinement. A supported layer is not yet
-//! an enforced one.
+//! `doctor`, errors at load, and the first step of confinement use the answer. A supported layer is not yet an enforced
+//! layer.
 
 use std::io;
 
 use crate::{KernelSupport, landlock::REQUIRED_ABI, sys};
 
-/// Asks the kernel for its layers. Cheap (two system calls) and not cached: an outer sandbox may be applied
-/// at any time.
+/// Asks the kernel for its layers. The two system calls are cheap, and the answer is not cached, because an outer
+/// sandbox may be applied at any time.
 #[must_use]
 pub fn probe_kernel() -> KernelSupport {
     let landlock = sys::landlock_abi();

@@ -1,18 +1,20 @@
-//! Landlock for the calling thread: access to the mounts and to no other file.
+//! Applies Landlock to the calling thread, which then has access to the mounts and to no other file.
 //!
-//! A thread with a network has no path, and TCP connections to its ports. Landlock lets MPTCP, UDP and TCP fast
-//! open through whatever the port; the filter of `seccomp/network.rs` refuses these.
+//! - A thread with a network gets no path, and TCP connections to its ports. Landlock does not judge MPTCP, UDP and TCP
+//!   fast open; the filter of `seccomp/network.rs` refuses them.
+//! - A process gets rules of the same form with more rights: it may execute programs and use devices.
 //!
-//! A process gets the same rules with more rights: it may execute programs, and its devices are files.
+//! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine, modules and time zones
+//! are loaded before the worker is confined.
 //!
-//! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine, modules and
-//! time zones are loaded before it is confined.
+//! Landlock leaves these gaps:
 //!
-//! Landlock does not restrict `stat`, `readlink` and `utimensat` on a path outside; for a guest, the WASI
-//! layer resolves paths below a handle. It does not restrict `chmod`, sockets and io_uring either; seccomp
-//! refuses these, except `fchmod` with plain permissions. An open through `/proc/self/fd/N` is judged by the
-//! file behind it, so it works only for mounts. Pipes, sockets and memory files have no path and are never
-//! judged: a path that reaches `/proc/self/fd/1` can reopen a stdout that is a pipe.
+//! - It does not restrict `stat`, `readlink` and `utimensat` on a path outside. For a guest, the WASI layer closes this
+//!   gap: it resolves paths below a handle.
+//! - It does not restrict `chmod`, sockets and io_uring. Seccomp refuses these, except `fchmod` with plain permissions.
+//! - It judges an open through `/proc/self/fd/N` by the file behind it, so such an open works only for mounts. Pipes,
+//!   sockets and memory files have no path, so it never judges them: a path that reaches `/proc/self/fd/1` can reopen a
+//!   stdout that is a pipe.
 
 use std::{
     io,
@@ -27,7 +29,7 @@ use rustix::fs::FileType;
 
 use crate::{ConfineError, LayerStatus, MountAccess, MountRule, NetworkRules, PathAccess, PathRule};
 
-/// The first version that can forbid truncation; without that, "read-only" does not hold.
+/// The first version that can forbid truncation. Without it, "read-only" would not hold.
 pub(crate) const REQUIRED_ABI: u32 = 3;
 
 /// The first version that restricts TCP connections by port.
@@ -35,12 +37,12 @@ pub(crate) const CONNECT_ABI: u32 = 4;
 
 /// Confines the calling thread to `mounts`, irrevocably. `abi` is the version that the kernel reported.
 pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
-    let mut beneath = Vec::with_capacity(mounts.len());
+    let mut path_rules = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
         require_directory(index, mount)?;
-        beneath.push((mount.dir.as_fd(), rights(mount.access)));
+        path_rules.push((mount.dir.as_fd(), rights(mount.access)));
     }
-    enforce(&beneath, None, abi)
+    enforce(&path_rules, None, abi)
 }
 
 /// Confines the calling thread to no file at all, and to connections to the ports of `network`, irrevocably.
@@ -55,30 +57,30 @@ pub(crate) fn restrict_process(
     network: Option<&NetworkRules>,
     abi: u32,
 ) -> Result<LayerStatus, ConfineError> {
-    let mut beneath = Vec::with_capacity(paths.len());
+    let mut path_rules = Vec::with_capacity(paths.len());
     for (index, path) in paths.iter().enumerate() {
-        beneath.push((path.handle.as_fd(), process_rights(index, path)?));
+        path_rules.push((path.handle.as_fd(), process_rights(index, path)?));
     }
-    enforce(&beneath, network, abi)
+    enforce(&path_rules, network, abi)
 }
 
 fn enforce(
-    beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
+    path_rules: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
     network: Option<&NetworkRules>,
     abi: u32,
 ) -> Result<LayerStatus, ConfineError> {
     let missing = missing_rights(abi);
-    let status = apply(beneath, network, abi).map_err(|source| ConfineError::LandlockApply { source })?;
-    let promised =
+    let status = apply(path_rules, network, abi).map_err(|source| ConfineError::LandlockApply { source })?;
+    let expected =
         if missing.is_empty() { RulesetStatus::FullyEnforced } else { RulesetStatus::PartiallyEnforced };
-    if status.ruleset != promised || !status.no_new_privs {
+    if status.ruleset != expected || !status.no_new_privs {
         return Err(ConfineError::LandlockDegraded { abi });
     }
     Ok(if missing.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial { missing } })
 }
 
 fn apply(
-    beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
+    path_rules: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
     network: Option<&NetworkRules>,
     abi: u32,
 ) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
@@ -92,24 +94,23 @@ fn apply(
         .handle_access(AccessFs::ResolveUnix)?
         .create()?
         .set_compatibility(CompatLevel::HardRequirement);
-    for (handle, rights) in beneath {
+    for (handle, rights) in path_rules {
         rules = rules.add_rule(PathBeneath::new(handle, *rights))?;
     }
-    // An older kernel takes no rule for a port, and restricts none: `missing_rights` says so.
+    // An older kernel accepts no rule for a port and restricts no port; `missing_rights` reports this.
     if let Some(network) = network.filter(|_| abi >= CONNECT_ABI) {
         for port in &network.ports {
             rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
         }
     }
-    // The canary is refused before every call; where auditd runs, each refusal would be a line in the
-    // system's log.
+    // The canary is refused before every call, and with auditd each refusal would add a line to the system's log.
     if abi >= QUIET_ABI {
         rules = rules.log_same_exec(false)?;
     }
     rules.restrict_self()
 }
 
-/// The rights of a mount. Never: execution, devices, FIFOs, sockets, device ioctls.
+/// The rights of a mount. They never include execution, device ioctls, or the making of devices, FIFOs and sockets.
 fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -122,31 +123,35 @@ fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     }
 }
 
-/// The rights of a path for a process: those of a mount, and execution; below a writable path also making
-/// FIFOs. Never: making devices and sockets. A rule for a plain file or a device has a file's rights only,
-/// since the kernel accepts no others.
+/// The rights of a path for a process: a mount's rights, execution, and below a writable path the making of FIFOs. They
+/// never include the making of devices and sockets. A rule for a plain file or a device has only the rights of files,
+/// because the kernel accepts no others.
 fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, ConfineError> {
     let unusable = |source| ConfineError::PathUnusable { index, source };
     let stat = rustix::fs::fstat(&path.handle).map_err(|errno| unusable(errno.into()))?;
-    let wanted = match path.access {
+    let access_rights = match path.access {
         PathAccess::List => AccessFs::ReadDir.into(),
         PathAccess::Read => rights(MountAccess::Read) | AccessFs::Execute,
         PathAccess::Write => rights(MountAccess::Write) | AccessFs::Execute | AccessFs::MakeFifo,
         PathAccess::Device => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
     };
     match (FileType::from_raw_mode(stat.st_mode), path.access) {
-        (FileType::Directory, PathAccess::List | PathAccess::Read | PathAccess::Write) => Ok(wanted),
+        (FileType::Directory, PathAccess::List | PathAccess::Read | PathAccess::Write) => Ok(access_rights),
         (FileType::RegularFile, PathAccess::Read | PathAccess::Write)
-        | (FileType::CharacterDevice, PathAccess::Device) => Ok(wanted & AccessFs::from_file(ABI::V3)),
+        | (FileType::CharacterDevice, PathAccess::Device) => Ok(access_rights & AccessFs::from_file(ABI::V3)),
         (kind, _) => {
             Err(unusable(io::Error::other(format!("{kind:?} cannot be granted as {:?}", path.access))))
         }
     }
 }
 
-/// The rights of later versions that a kernel of version `abi` cannot restrict.
+/// The rights of later versions, which a kernel of version `abi` cannot restrict.
 fn missing_rights(abi: u32) -> Vec<String> {
-    LATER_RIGHTS.iter().filter(|(since, _)| abi < *since).map(|(_, name)| (*name).to_owned()).collect()
+    LATER_RIGHTS
+        .iter()
+        .filter(|(first_abi, _)| abi < *first_abi)
+        .map(|(_, name)| (*name).to_owned())
+        .collect()
 }
 
 fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError> {
@@ -157,7 +162,8 @@ fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError
     }
 }
 
-/// Must list exactly the rights that [`apply`] handles with best effort: [`enforce`] compares the two.
+/// The rights that [`apply`] requests with best effort, each with the version that introduced it. Keep both lists
+/// equal: [`enforce`] compares Landlock's report with this one.
 const LATER_RIGHTS: [(u32, &str); 6] = [
     (4, "net_bind_tcp"),
     (4, "net_connect_tcp"),
@@ -167,7 +173,7 @@ const LATER_RIGHTS: [(u32, &str); 6] = [
     (9, "fs_resolve_unix"),
 ];
 
-/// The first version whose refusals need not be logged.
+/// The first version that can keep refusals out of the system's log.
 const QUIET_ABI: u32 = 7;
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! Confinement of one OS thread, or of a process with all its children, proved on that very thread or
+//! Confines one OS thread, or a process with all its children, and proves the confinement on that very thread or
 //! process.
 //!
-//! A worker thread calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts and
-//! no other file; seccomp leaves it file work on handles, and refuses new threads, programs, sockets and
-//! executable pages. A layer counts as enforced only after a [`Canary`] saw it refuse an attempt that worked
-//! a moment before. The returned [`ProvenThread`] carries the [`Posture`] for audit rows and repeats the
-//! proof before each call.
+//! **A worker thread** calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts and no
+//! other file. Seccomp leaves it file work on handles, and refuses new threads, programs, sockets and executable pages.
+//! A layer counts as enforced only after a [`Canary`] saw it refuse an attempt that had worked before. The returned
+//! [`ProvenThread`] carries the [`Posture`] for audit rows, and repeats the proof before each call.
 //!
-//! A process of one thread calls [`confine_current_process`] and gets a [`ProcessPosture`]: limits, no
-//! privileges, Landlock, and a filter that leaves what programs need, without any way to another process, to
-//! the network or to the kernel's rarer interfaces.
+//! **A thread with [`NetworkRules`]** has the opposite rights: it opens no file, and connects to the granted TCP ports
+//! and no others.
 //!
-//! A thread with [`NetworkRules`] is confined the other way round: it opens no file, and connects to the named
-//! TCP ports and to no others.
+//! **A process** of one thread calls [`confine_current_process`] and gets a [`ProcessPosture`]: limits, no privileges,
+//! Landlock, and a filter. The filter leaves the calls that programs need, without any way to another process, to the
+//! network or to the kernel's rarer interfaces. Before that, the process may enter new namespaces with [`Namespaces`],
+//! with a file tree that holds only the binds.
 //!
-//! Before that, the process may enter new namespaces with [`Namespaces`], with a file tree that holds only
-//! the binds.
+//! This crate has these limits:
 //!
-//! This crate does not confine the process when it confines a thread (other threads stay free; children of
-//! the confined thread would inherit). It makes no policy (mounts and requirements come in as values). It
-//! does not contain native code execution in our own process, where all threads share memory and open
-//! descriptors. For a thread, it stops logic bugs of the layer above: an escaped path, a forgotten check.
+//! - Confining a thread does not confine the process: its other threads stay free. Children of the confined thread
+//!   inherit the confinement.
+//! - It makes no policy decisions: callers pass mounts and requirements as values.
+//! - It does not contain native code that runs in the same process, because all threads share memory and open
+//!   descriptors. For a thread, it stops logic bugs of the layer above: an escaped path, a forgotten check.
 //!
 //! ```no_run
 //! use std::{os::fd::OwnedFd, path::Path, sync::Arc, thread};
@@ -50,6 +50,7 @@ compile_error!("Landlock, seccomp and namespaces are Linux's: there is no build 
 
 mod canary;
 mod cgroup;
+mod changes;
 mod environment;
 mod error;
 mod file_tree;
@@ -81,6 +82,7 @@ pub use rules::{
 pub use {
     canary::Canary,
     cgroup::{ControlGroup, GroupProof, prove_group},
+    changes::{ChangeListener, ChangeOperation, PathArgument, PendingChange},
     environment::take_variable,
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,

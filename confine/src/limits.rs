@@ -1,27 +1,27 @@
-//! Limits of a process, lowered irrevocably, and the proof that they cannot be raised again.
+//! Lowers the limits of a process irrevocably, and proves that they cannot be raised again.
 //!
-//! A limit that is already lower stays: nothing here raises one.
+//! Nothing here raises a limit: a limit that is already lower stays.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
-    ConfineError, Evidence, Layer, ProcessLimits, SingleThreaded, SyscallOutcome, process::start_one,
+    ConfineError, Evidence, Layer, ProcessLimits, SingleThreaded, SyscallOutcome, process::try_start_process,
 };
 
-/// The attempt of the proof, and its outcome while it was allowed.
+/// The attempt of the proof, and its outcome before the final limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitControl {
-    one_more: u64,
+    raised_limit: u64,
     before: SyscallOutcome,
 }
 
-/// Lowers all limits of the calling process. The control of the proof is made on the way: setting one
-/// descriptor more than the final limit is still a lowering.
+/// Lowers all limits of the calling process. First it makes the control of the proof: it sets the limit of descriptors
+/// to one more than the final value, which must still succeed because it lowers the limit.
 pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError> {
-    let descriptors = allowed(Resource::Nofile, limits.descriptors);
-    let one_more = descriptors.saturating_add(1);
-    let before = set(Resource::Nofile, one_more);
-    for (resource, limit, wanted) in [
+    let descriptors = clamp_to_hard_limit(Resource::Nofile, limits.descriptors);
+    let raised_limit = descriptors.saturating_add(1);
+    let before = try_set_limit(Resource::Nofile, raised_limit);
+    for (resource, limit, value) in [
         (Resource::Nofile, "open descriptors", Some(descriptors)),
         (Resource::Data, "memory", Some(limits.memory_bytes)),
         (Resource::Fsize, "size of files", Some(limits.file_bytes)),
@@ -29,71 +29,82 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
         // A core dump would write a process's memory into the workspace.
         (Resource::Core, "size of core dumps", Some(0)),
     ] {
-        let Some(wanted) = wanted else { continue };
-        if let SyscallOutcome::Failed(errno) = set(resource, allowed(resource, wanted)) {
+        let Some(value) = value else { continue };
+        if let SyscallOutcome::Failed(errno) = try_set_limit(resource, clamp_to_hard_limit(resource, value)) {
             return Err(ConfineError::LimitApply { limit, source: std::io::Error::from_raw_os_error(errno) });
         }
     }
-    Ok(LimitControl { one_more, before })
+    Ok(LimitControl { raised_limit, before })
 }
 
-/// Tries to raise a limit again, which only a privileged process may. Must be called after the privileges are
-/// gone.
+/// Tries to raise a limit again, which only a privileged process may do. Call this after the privileges are gone.
 pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
-    let observed = set(Resource::Nofile, control.one_more);
+    let observed = try_set_limit(Resource::Nofile, control.raised_limit);
     let expected = SyscallOutcome::Failed(libc::EPERM);
     if observed != expected {
-        return Err(ConfineError::NotRefused { layer: Layer::Limits, canary: RAISE, expected, observed });
+        return Err(ConfineError::NotRefused {
+            layer: Layer::Limits,
+            canary: RAISE_CANARY,
+            expected,
+            observed,
+        });
     }
-    Ok(Evidence { layer: Layer::Limits, canary: RAISE.into(), before: control.before, after: observed })
+    Ok(Evidence {
+        layer: Layer::Limits,
+        canary: RAISE_CANARY.into(),
+        before: control.before,
+        after: observed,
+    })
 }
 
-/// Limits the processes and threads of this process's user, where the kernel counts only the processes of
-/// the session: in a user namespace, or with a user that no other process has. Must be called as that user,
-/// without privileges.
+/// Limits the processes and threads of this process's user, if the kernel counts only the processes of the session: in
+/// a user namespace, or with a user that no other process has. Call this as that user, without privileges.
 ///
-/// Elsewhere the limit would count other processes too, or would not hold at all; then it is left unchanged:
-/// `None`. An attempt tells the cases apart: under a limit of a trial processes one can still be started, and
-/// under a limit of one none.
+/// Otherwise the limit would count other processes too, or would not hold at all. The limit then stays unchanged, and
+/// the result is `None`. Two attempts tell the cases apart: with at most [`TRIAL_PROCESSES`] a process can still be
+/// started, and with at most one process none can.
 pub(crate) fn bound_processes(
     one_thread: &SingleThreaded,
     processes: u64,
 ) -> Result<Option<Evidence>, ConfineError> {
-    let lower = |current: u64, maximum: Option<u64>| {
+    let lower_limit = |current: u64, maximum: Option<u64>| {
         setrlimit(Resource::Nproc, Rlimit { current: Some(current), maximum })
             .map_err(|errno| ConfineError::LimitApply { limit: "processes", source: errno.into() })
     };
-    let was = getrlimit(Resource::Nproc);
-    let wanted = allowed(Resource::Nproc, processes);
-    let trial = was.maximum.map_or(TRIAL_PROCESSES, |maximum| maximum.min(TRIAL_PROCESSES));
-    lower(trial, was.maximum)?;
-    let before = start_one(one_thread);
-    lower(1, was.maximum)?;
-    let after = start_one(one_thread);
+    let original_limits = getrlimit(Resource::Nproc);
+    let process_limit = clamp_to_hard_limit(Resource::Nproc, processes);
+    let trial_limit = original_limits.maximum.map_or(TRIAL_PROCESSES, |maximum| maximum.min(TRIAL_PROCESSES));
+    // Change only the soft limit for the attempts, so that it can be raised again afterwards.
+    lower_limit(trial_limit, original_limits.maximum)?;
+    let before = try_start_process(one_thread);
+    lower_limit(1, original_limits.maximum)?;
+    let after = try_start_process(one_thread);
     if before == SyscallOutcome::Succeeded && after == SyscallOutcome::Failed(libc::EAGAIN) {
-        lower(wanted, Some(wanted))?;
-        return Ok(Some(Evidence { layer: Layer::Limits, canary: START.into(), before, after }));
+        // The hard limit too, so that the process can never raise it again.
+        lower_limit(process_limit, Some(process_limit))?;
+        return Ok(Some(Evidence { layer: Layer::Limits, canary: START_CANARY.into(), before, after }));
     }
-    setrlimit(Resource::Nproc, was)
+    setrlimit(Resource::Nproc, original_limits)
         .map_err(|errno| ConfineError::LimitApply { limit: "processes", source: errno.into() })?;
     Ok(None)
 }
 
-fn allowed(resource: Resource, wanted: u64) -> u64 {
-    getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted))
+/// The wanted limit, or the current hard limit if that is lower.
+fn clamp_to_hard_limit(resource: Resource, limit: u64) -> u64 {
+    getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit))
 }
 
-fn set(resource: Resource, value: u64) -> SyscallOutcome {
+fn try_set_limit(resource: Resource, value: u64) -> SyscallOutcome {
     match setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }) {
         Ok(()) => SyscallOutcome::Succeeded,
         Err(errno) => SyscallOutcome::Failed(errno.raw_os_error()),
     }
 }
 
-/// More than the processes of a starting session, and fewer than those of a user that has more than the
-/// session.
+/// The limit of the first attempt: more processes than a starting session has, and fewer than a user has who also runs
+/// other processes.
 const TRIAL_PROCESSES: u64 = 8;
 
-const START: &str = "start a process where its user may have one";
+const START_CANARY: &str = "start a process where its user may have one";
 
-const RAISE: &str = "allow itself one descriptor more";
+const RAISE_CANARY: &str = "allow itself one descriptor more";

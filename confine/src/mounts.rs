@@ -1,7 +1,7 @@
-//! Folders below a workspace, opened without following a link and proved not to overlap each other or a
-//! private path.
+//! Opens folders below a workspace without following a link, and other folders of the host by their absolute paths.
+//! Checks that they overlap neither each other nor a private path.
 //!
-//! All later access goes through the returned handles. The list of folders comes in as values.
+//! All later access goes through the returned handles. The caller passes the list of folders as values.
 
 use std::{
     ffi::OsStr,
@@ -24,19 +24,28 @@ use rustix::{
 pub struct MountFolder<'a> {
     /// The mount's name, for errors.
     pub name: &'a str,
-    /// Its path below the workspace.
+    /// The folder's path below the workspace, or an absolute path.
     pub folder: &'a str,
 }
 
-/// Opens folders below a workspace, in their order, and makes missing ones. The handles are `O_PATH`: they
-/// grant nothing by themselves.
+impl MountFolder<'_> {
+    fn is_absolute(&self) -> bool {
+        self.folder.starts_with('/')
+    }
+}
+
+/// Opens folders, in order. The handles are `O_PATH`: they name a folder and grant no access to its content by
+/// themselves.
 ///
-/// `private` are the host paths that no mount may contain, equal or lie in. Links are resolved before the
-/// comparison.
+/// A missing folder below the workspace is made, and no part of its path may be a link. A folder with an absolute path
+/// must exist; links on its path are followed now, and never again.
+///
+/// `private` are host paths that must be disjoint from every mount: neither may equal or contain the other. Links in
+/// them are resolved before the comparison.
 ///
 /// # Errors
-/// [`MountError`] if a mount is a link or no folder, cannot be opened, or overlaps another mount or a private
-/// path.
+/// [`MountError`] if a mount is a link below the workspace or not a folder, cannot be opened, overlaps another mount or
+/// a private path, or lies in a file system of the kernel.
 pub fn open_mounts(
     workspace: &Path,
     mounts: &[MountFolder<'_>],
@@ -44,20 +53,27 @@ pub fn open_mounts(
 ) -> Result<Vec<OwnedFd>, MountError> {
     let root = open_workspace(workspace)?;
     let mut handles = Vec::with_capacity(mounts.len());
-    let mut places: Vec<(String, PathBuf)> = Vec::new();
+    let mut real_paths: Vec<(String, PathBuf)> = Vec::new();
     for path in private {
-        if let Some(place) = real_path_of(path) {
-            places.push((format!("the private path `{}`", path.display()), place));
+        if let Some(resolved_path) = real_path_of(path) {
+            real_paths.push((format!("the private path `{}`", path.display()), resolved_path));
         }
     }
     for mount in mounts {
-        let directory = open_mount(root.as_fd(), *mount)?;
-        let place = real_path(directory.as_fd()).map_err(|source| MountError::open(*mount, source))?;
-        let what = format!("mount `{}`", mount.name);
-        if let Some((other, _)) = places.iter().find(|(_, other)| nested(other, &place)) {
-            return Err(MountError::Overlap { mount: what, other: other.clone() });
+        let directory = match mount.is_absolute() {
+            true => open_absolute(*mount)?,
+            false => open_mount(root.as_fd(), *mount)?,
+        };
+        // Compare real paths: names alone do not show where a link leads.
+        let resolved_path =
+            real_path(directory.as_fd()).map_err(|source| MountError::open(*mount, source))?;
+        let description = format!("mount `{}`", mount.name);
+        if let Some((existing, _)) =
+            real_paths.iter().find(|(_, existing)| are_nested(existing, &resolved_path))
+        {
+            return Err(MountError::Overlap { mount: description, other: existing.clone() });
         }
-        places.push((what, place));
+        real_paths.push((description, resolved_path));
         handles.push(directory);
     }
     Ok(handles)
@@ -82,14 +98,37 @@ pub enum MountError {
     Open {
         /// The mount's name.
         mount: String,
-        /// Its folder below the workspace.
+        /// The mount's folder below the workspace.
         folder: String,
         /// The system's reason.
         #[source]
         source: io::Error,
     },
+    /// A mount's folder outside the workspace cannot be opened.
+    #[error("cannot open mount `{mount}` at `{folder}`, which must be an existing folder")]
+    OpenAbsolute {
+        /// The mount's name.
+        mount: String,
+        /// The mount's absolute path.
+        folder: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A mount's folder belongs to the kernel, such as `/proc`. Its files act on the machine or show other processes.
+    #[error(
+        "mount `{mount}` at `{folder}` is a file system of the kernel, and no tool gets one; name a folder of files"
+    )]
+    Kernel {
+        /// The mount's name.
+        mount: String,
+        /// The mount's absolute path.
+        folder: String,
+    },
     /// Two paths that must be separate overlap.
-    #[error("{mount} and {other} are the same folder or lie in one another")]
+    #[error(
+        "{mount} and {other} are the same folder or lie in one another; mount the outer folder alone, or folders beside each other"
+    )]
     Overlap {
         /// The mount's name.
         mount: String,
@@ -100,14 +139,18 @@ pub enum MountError {
 
 impl MountError {
     fn open(mount: MountFolder<'_>, source: impl Into<io::Error>) -> Self {
-        Self::Open { mount: mount.name.to_owned(), folder: mount.folder.to_owned(), source: source.into() }
+        let (name, folder, source) = (mount.name.to_owned(), mount.folder.to_owned(), source.into());
+        match mount.is_absolute() {
+            true => Self::OpenAbsolute { mount: name, folder, source },
+            false => Self::Open { mount: name, folder, source },
+        }
     }
 }
 
 /// The current host path of a handle.
 ///
 /// # Errors
-/// Without `/proc`.
+/// The system's error, for example if `/proc` is not mounted.
 pub fn real_path(handle: BorrowedFd<'_>) -> io::Result<PathBuf> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let target = rustix::fs::readlink(link, Vec::with_capacity(256))?;
@@ -120,7 +163,25 @@ fn open_workspace(path: &Path) -> Result<File, MountError> {
     File::open(path).map_err(error)
 }
 
-/// Opens a mount's folder step by step from the workspace, refusing links at each.
+/// Opens a mount's folder by its absolute path. The kernel follows links on the path, except the magic links of
+/// `/proc`, which lead to files of processes.
+fn open_absolute(mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let handle = rustix::fs::openat2(rustix::fs::CWD, mount.folder, flags, Mode::empty(), resolve)
+        .map_err(|source| MountError::open(mount, source))?;
+    let kind = rustix::fs::fstatfs(&handle).map_err(|source| MountError::open(mount, source))?.f_type;
+    let resolved_path = real_path(handle.as_fd()).map_err(|source| MountError::open(mount, source))?;
+    // `/dev` is a memory file system like `/tmp` often is, so only its path tells it apart.
+    if KERNEL_FILE_SYSTEMS.contains(&kind)
+        || resolved_path.starts_with("/dev") && !resolved_path.starts_with("/dev/shm")
+    {
+        return Err(MountError::Kernel { mount: mount.name.to_owned(), folder: mount.folder.to_owned() });
+    }
+    Ok(handle)
+}
+
+/// Opens a mount's folder from the workspace, and makes missing folders step by step. Links are refused at each step.
 fn open_mount(root: BorrowedFd<'_>, mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -129,23 +190,23 @@ fn open_mount(root: BorrowedFd<'_>, mount: MountFolder<'_>) -> Result<OwnedFd, M
         Err(Errno::NOENT) => {}
         other => return other.map_err(|source| MountError::open(mount, source)),
     }
-    let mut made = String::new();
+    let mut created_path = String::new();
     for part in mount.folder.split('/').filter(|part| !part.is_empty()) {
-        if !made.is_empty() {
-            made.push('/');
+        if !created_path.is_empty() {
+            created_path.push('/');
         }
-        made.push_str(part);
-        match rustix::fs::mkdirat(root, made.as_str(), Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+        created_path.push_str(part);
+        match rustix::fs::mkdirat(root, created_path.as_str(), Mode::RWXU | Mode::RGRP | Mode::XGRP) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(source) => return Err(MountError::open(mount, source)),
         }
-        // Each step is opened without links before the next is made below it.
-        open(&made).map_err(|source| MountError::open(mount, source))?;
+        // Open each step without links before making the next folder below it.
+        open(&created_path).map_err(|source| MountError::open(mount, source))?;
     }
     open(mount.folder).map_err(|source| MountError::open(mount, source))
 }
 
-/// The real path of a path that may not exist yet: that of its nearest existing parent, with the rest
+/// The real path of a path that may not exist yet: the real path of its nearest existing ancestor, with the rest
 /// appended.
 fn real_path_of(path: &Path) -> Option<PathBuf> {
     let mut rest = Vec::new();
@@ -153,9 +214,9 @@ fn real_path_of(path: &Path) -> Option<PathBuf> {
     loop {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         if let Ok(handle) = rustix::fs::open(existing, flags, Mode::empty()) {
-            let mut real = real_path(handle.as_fd()).ok()?;
-            real.extend(rest.iter().rev());
-            return Some(real);
+            let mut resolved_path = real_path(handle.as_fd()).ok()?;
+            resolved_path.extend(rest.iter().rev());
+            return Some(resolved_path);
         }
         rest.push(existing.file_name()?);
         existing = match existing.parent() {
@@ -165,8 +226,27 @@ fn real_path_of(path: &Path) -> Option<PathBuf> {
     }
 }
 
-fn nested(one: &Path, other: &Path) -> bool {
-    one.starts_with(other) || other.starts_with(one)
+/// The types of the kernel's own file systems (`statfs(2)`, `linux/magic.h`): proc, sysfs, cgroup and cgroup2, debugfs,
+/// tracefs, securityfs, selinuxfs, bpf, devpts, pstore, efivarfs, configfs, binfmt_misc.
+const KERNEL_FILE_SYSTEMS: [rustix::fs::FsWord; 14] = [
+    0x9fa0,
+    0x6265_6572,
+    0x27_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0xf97c_ff8c,
+    0xcafe_4a11,
+    0x1cd1,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x6265_6570,
+    0x4249_4e4d,
+];
+
+fn are_nested(left: &Path, right: &Path) -> bool {
+    left.starts_with(right) || right.starts_with(left)
 }
 
 #[cfg(test)]
@@ -182,9 +262,9 @@ mod tests {
     fn folders_are_made_and_handles_come_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
         let handles = open(dir.path(), &[("shared", "shared"), ("tmp", "deep/er/tmp")], &[]).unwrap();
-        let places: Vec<_> = handles.iter().map(|handle| real_path(handle.as_fd()).unwrap()).collect();
+        let real_paths: Vec<_> = handles.iter().map(|handle| real_path(handle.as_fd()).unwrap()).collect();
         let root = real_path(File::open(dir.path()).unwrap().as_fd()).unwrap();
-        assert_eq!(places, [root.join("shared"), root.join("deep/er/tmp")]);
+        assert_eq!(real_paths, [root.join("shared"), root.join("deep/er/tmp")]);
     }
 
     #[test]
@@ -193,11 +273,46 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        for folder in ["link", "link/below", "..", "../x", "file", "/tmp", ""] {
+        for folder in ["link", "link/below", "..", "../x", "file", ""] {
             let refused = open(dir.path(), &[("shared", folder)], &[]);
             assert!(matches!(refused, Err(MountError::Open { .. })), "{folder}: {refused:?}");
         }
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_absolute_folder_is_opened_where_its_links_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let path = |name: &str| outside.path().join(name).to_str().unwrap().to_owned();
+        fs::create_dir(path("code")).unwrap();
+        fs::write(path("file"), "").unwrap();
+        std::os::unix::fs::symlink(path("code"), path("link")).unwrap();
+        let open_real_path = |mounts: &[(&str, &str)]| {
+            open(dir.path(), mounts, &[]).map(|handles| real_path(handles[0].as_fd()).unwrap())
+        };
+        let code = real_path_of(Path::new(&path("code"))).unwrap();
+        for folder in ["code", "link"] {
+            assert_eq!(open_real_path(&[("project", &path(folder))]).unwrap(), code);
+        }
+        for folder in ["gone", "file", "file/below", "gone/below"] {
+            let refused = open_real_path(&[("project", &path(folder))]);
+            assert!(matches!(refused, Err(MountError::OpenAbsolute { .. })), "{folder}: {refused:?}");
+            assert!(!Path::new(&path("gone")).exists());
+        }
+        for folder in ["/proc", "/proc/self/fd", "/sys/kernel", "/dev"] {
+            let refused = open_real_path(&[("project", folder)]);
+            assert!(matches!(refused, Err(MountError::Kernel { .. })), "{folder}: {refused:?}");
+        }
+        let inside = dir.path().to_str().unwrap();
+        for mounts in [
+            [("a", path("code").as_str()), ("b", path("link").as_str())],
+            [("a", path("code").as_str()), ("b", outside.path().to_str().unwrap())],
+            [("a", "x"), ("b", inside)],
+        ] {
+            let refused = open_real_path(&mounts);
+            assert!(matches!(refused, Err(MountError::Overlap { .. })), "{mounts:?}: {refused:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The enforced layers as a value: their status, and the evidence for it.
+//! The enforced layers as values: their status, and the evidence for it.
 //!
-//! Values only. [`crate::confine_current_thread`] fills them in with proof, [`crate::probe_kernel`] with mere
-//! support.
+//! [`crate::confine_current_thread`] makes these values from proofs. [`crate::probe_kernel`] makes its value from the
+//! kernel's support alone.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -14,15 +14,15 @@ use crate::landlock::CONNECT_ABI;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Layer {
-    /// File access by directory handle, per thread.
+    /// Rules on files per thread, and on TCP ports, sockets and signals where the kernel supports them.
     Landlock,
     /// The system-call filter, per thread.
     Seccomp,
-    /// No capability, and no way to gain one: for processes.
+    /// No capability, and no way to gain one (for processes).
     Privileges,
-    /// Bounds on memory, time, files and descriptors: for processes.
+    /// Limits of memory, time, files and descriptors (for processes).
     Limits,
-    /// A separate file tree, with nothing in it but the binds: for processes.
+    /// A separate file tree that holds only the binds (for processes).
     MountNamespace,
     /// Separate process numbers: no outside process has a number inside.
     PidNamespace,
@@ -43,8 +43,7 @@ impl Layer {
     /// Every layer that a process can have, in the order in which they are applied.
     pub const PROCESS: [Self; 4] = [Self::Limits, Self::Privileges, Self::Landlock, Self::Seccomp];
 
-    /// Every namespace that a process can have. They are independent: a process can be in one without the
-    /// others.
+    /// Every namespace that a process can have. They are independent: a process can be in one without the others.
     pub const NAMESPACES: [Self; 5] = [
         Self::PidNamespace,
         Self::IpcNamespace,
@@ -81,18 +80,18 @@ impl fmt::Display for Layer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum LayerStatus {
-    /// All of it, proven.
+    /// The whole layer is enforced and proven.
     Enforced,
-    /// All required rights, proved; the running kernel is too old for the rights named here. Seccomp
-    /// restricts each of them in another way, so this still satisfies a requirement. One is an exception: on a
-    /// thread with a network, `net_connect_tcp` missing means that it may connect to every port.
+    /// All required rights are enforced and proven, but the running kernel is too old for the rights named here.
+    /// Seccomp restricts each of them in another way, so this status still satisfies a requirement. There is one
+    /// exception: a thread with a network whose status lacks `net_connect_tcp` may connect to every port.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,
     },
-    /// Not applied, because the operator's policy does not require it.
+    /// The layer is not applied, because the operator's policy does not require it.
     Waived,
-    /// Cannot be applied here.
+    /// The layer cannot be applied here.
     Missing {
         /// The missing feature of the kernel.
         reason: String,
@@ -132,9 +131,9 @@ impl<'de> Deserialize<'de> for SyscallOutcome {
         if text == SUCCEEDED {
             return Ok(Self::Succeeded);
         }
-        let named = ERRNO_NAMES.iter().find(|(_, name)| *name == text).map(|(number, _)| *number);
+        let known_errno = ERRNO_NAMES.iter().find(|(_, name)| *name == text).map(|(number, _)| *number);
         let numbered = || text.strip_prefix(OTHER_ERRNO)?.parse().ok();
-        named
+        known_errno
             .or_else(numbered)
             .map(Self::Failed)
             .ok_or_else(|| D::Error::custom(format!("`{text}` is no outcome")))
@@ -144,7 +143,7 @@ impl<'de> Deserialize<'de> for SyscallOutcome {
 const SUCCEEDED: &str = "ok";
 const OTHER_ERRNO: &str = "errno ";
 
-/// Linux numbers; no other system makes a `SyscallOutcome`.
+/// The names of Linux's error numbers; this crate builds only for Linux.
 const ERRNO_NAMES: [(i32, &str); 16] = [
     (1, "EPERM"),
     (2, "ENOENT"),
@@ -167,7 +166,7 @@ const ERRNO_NAMES: [(i32, &str); 16] = [
 /// One attempt, made on the thread or in the process itself before and after its layer was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The layer that this is evidence for.
+    /// The layer that the attempt is evidence for.
     pub layer: Layer,
     /// The attempt, e.g. `open a file of the state folder for reading`.
     pub canary: Cow<'static, str>,
@@ -178,15 +177,15 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether it proves the layer: the attempt worked before and is refused now. If something else refused
-    /// it already, such as the filter of a container around us, it tells nothing about the layer.
+    /// Whether the evidence proves the layer: the attempt worked before and is refused now. If something else, such as
+    /// an outer container's filter, refused the attempt before, the evidence says nothing about the layer.
     #[must_use]
     pub fn is_proof(&self) -> bool {
         self.before != self.after
     }
 }
 
-/// The proven posture of one thread. Cheap to clone: every audit row holds one.
+/// The proven posture of one thread. Clones are cheap, because every audit row holds one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Posture(Arc<PostureInner>);
@@ -256,8 +255,8 @@ impl Posture {
         self.0.landlock_abi
     }
 
-    /// The ports that the thread may connect to, if it has a network. The kernel enforces them only if
-    /// Landlock's status is enforced and lists no missing `net_connect_tcp`.
+    /// The ports that the thread may connect to, if it has a network. The kernel enforces them only if Landlock is
+    /// applied and its status does not list `net_connect_tcp` as missing.
     #[must_use]
     pub fn network(&self) -> Option<&BTreeSet<u16>> {
         self.0.network.as_ref()
@@ -269,9 +268,9 @@ impl Posture {
         &self.0.evidence
     }
 
-    /// One line for audit rows, stable between threads of one posture:
-    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`. A thread with a network has its ports
-    /// there: `landlock=enforced(abi 9 tcp 53+443),seccomp=enforced`.
+    /// One line for audit rows, equal for all threads with the same posture:
+    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`. A thread with a network also lists its
+    /// ports: `landlock=enforced(abi 9 tcp 53+443),seccomp=enforced`.
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.0.summary
@@ -284,8 +283,7 @@ impl fmt::Display for Posture {
     }
 }
 
-/// The layers that the running kernel supports. Support is no proof: only a [`Posture`] says that a layer
-/// holds.
+/// The layers that the running kernel supports. Support proves nothing: only a [`Posture`] says that a layer holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelSupport {
     /// The Landlock version, or `None` with the reason in [`Self::missing`].
@@ -297,20 +295,20 @@ pub struct KernelSupport {
 }
 
 impl KernelSupport {
-    /// The reason why a layer cannot be enforced here, in words for an operator; `None` if no obstacle is
-    /// known.
+    /// The reason why a layer cannot be enforced here, in words for an operator; `None` if no obstacle is known.
     #[must_use]
     pub fn missing(&self, layer: Layer) -> Option<&str> {
         match layer {
             Layer::Landlock => self.landlock_reason.as_deref(),
             Layer::Seccomp => self.seccomp_reason.as_deref(),
-            // Every Linux has privileges and limits; the others are known only by trying.
+            // Every Linux has privileges and limits. For the other layers, only an attempt shows whether they are
+            // available.
             _ => None,
         }
     }
 }
 
-/// `layer=status`. Contains no comma, since the comma separates layers.
+/// `layer=status`. The text contains no comma, because the comma separates layers.
 pub(crate) fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
     let word = match status {
         LayerStatus::Enforced => "enforced",

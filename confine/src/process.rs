@@ -1,7 +1,7 @@
-//! The confinement of a process: limits, privileges, Landlock, seccomp, each with a control before and a
-//! proof after. Also the few calls about processes that no safe library offers.
+//! Confines a process with limits, privileges, Landlock and seccomp, each with a control before and a proof after. Also
+//! has the few calls about processes that safe libraries lack.
 //!
-//! A thread's layers bind a process only if it has one thread, which [`SingleThreaded`] guarantees.
+//! A thread's layers bind a process only if the process has one thread, which [`SingleThreaded`] guarantees.
 
 use std::{
     io, marker::PhantomData, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration,
@@ -13,17 +13,17 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, ProcessConfinement,
-    ProcessPosture, ProcessUser, Requirement, SyscallOutcome, canary::Probe, landlock, limits, probe_kernel,
-    seccomp, sys,
+    ChangeListener, ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus,
+    ProcessConfinement, ProcessPosture, ProcessUser, Requirement, SyscallOutcome, canary::Probe, landlock,
+    limits, probe_kernel, seccomp, sys,
 };
 
-/// Token: this process has one thread, and the token's holder starts no other.
+/// A token that proves that this process has one thread. The holder promises to start no other thread.
 #[derive(Debug)]
 pub struct SingleThreaded(PhantomData<*const ()>);
 
 impl SingleThreaded {
-    /// Counts the threads of this process.
+    /// Returns the token if this process has one thread.
     ///
     /// # Errors
     /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without
@@ -35,52 +35,62 @@ impl SingleThreaded {
         if threads == 1 { Ok(Self(PhantomData)) } else { Err(ConfineError::ThreadsRunning { threads }) }
     }
 
-    /// For a fresh thread of a test, which shares nothing that matters to the test.
+    /// A token for a fresh thread of a test, which shares nothing with other threads that the test depends on.
     #[cfg(test)]
     pub(crate) fn pretend() -> Self {
         Self(PhantomData)
     }
 }
 
-/// Confines the calling process and its children for the rest of their lives, and proves each layer in it.
+/// Confines the calling process and its children for the rest of their lives, and proves each layer in the process.
+///
+/// If changes are to be watched, the listener must be passed on before this process changes a file: until then every
+/// change waits.
 ///
 /// # Errors
-/// If a required layer is missing, cannot be applied, or does not refuse its attempts. The process may then
-/// be half confined: end it.
+/// [`ConfineError`] if a required layer is missing, cannot be applied, or does not refuse its attempts. The process may
+/// then be half confined, and must end.
 pub fn confine_current_process(
     one_thread: &SingleThreaded,
     rules: &ProcessConfinement,
-) -> Result<ProcessPosture, ConfineError> {
+) -> Result<(ProcessPosture, Option<ChangeListener>), ConfineError> {
     let limit_control = limits::apply(&rules.limits)?;
-    let mut layers = confine_privileges(rules, &probe_kernel())?;
-    // Prove the limits now, because the privilege to raise them is gone only here. The seccomp filter does
-    // not forbid the attempt.
+    let (mut layers, listener) = confine_privileges(rules, &probe_kernel())?;
+    // Prove the limits only now that the privilege to raise them is gone. The seccomp filter does not forbid the
+    // attempt, so a refusal comes from the limit.
     let mut evidence = vec![limits::prove(limit_control)?];
     if let Some(processes) = rules.limits.processes {
         evidence.extend(limits::bound_processes(one_thread, processes)?);
     }
     let limits = LayerReport { layer: Layer::Limits, status: LayerStatus::Enforced, evidence };
     layers.insert(0, limits);
-    Ok(ProcessPosture::new(layers))
+    Ok((ProcessPosture::new(layers), listener))
 }
 
 /// Applies all layers that bind a thread. `kernel` is an argument so that a test can take a layer away.
 fn confine_privileges(
     rules: &ProcessConfinement,
     kernel: &KernelSupport,
-) -> Result<Vec<LayerReport>, ConfineError> {
+) -> Result<(Vec<LayerReport>, Option<ChangeListener>), ConfineError> {
+    let mut listener = None;
     let abi = kernel.landlock_abi.unwrap_or_default();
     let layers = [
         apply_layer(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
         apply_layer(rules, kernel, Layer::Landlock, || {
             landlock::restrict_process(&rules.paths, rules.network.as_ref(), abi)
         })?,
-        apply_layer(rules, kernel, Layer::Seccomp, || seccomp::restrict_process(rules.network.as_ref()))?,
+        apply_layer(rules, kernel, Layer::Seccomp, || {
+            // First, because the allow list forbids further filters. The proof of this layer changes no file.
+            if rules.watch_changes {
+                listener = Some(seccomp::watch_changes()?.into());
+            }
+            seccomp::restrict_process(rules.network.as_ref())
+        })?,
     ];
-    Ok(layers.into())
+    Ok((layers.into(), listener))
 }
 
-/// Control, application and proof of one layer.
+/// Makes the control attempts, applies one layer, and proves it.
 fn apply_layer(
     rules: &ProcessConfinement,
     kernel: &KernelSupport,
@@ -95,9 +105,9 @@ fn apply_layer(
     }
     let mut controls = Vec::new();
     let abi = kernel.landlock_abi.unwrap_or_default();
-    // The first process of a process namespace has a parent without a number, so it cannot be signalled.
+    // The first process of a process namespace has a parent without a number, which it cannot signal.
     let has_parent = rustix::process::getppid().is_some();
-    let probes = Probe::of_process(layer, abi, rules.user).iter();
+    let probes = Probe::process_probes(layer, abi, rules.user).iter();
     for probe in probes.filter(|probe| has_parent || **probe != Probe::SignalParent) {
         let observed = rules.canary.attempt(*probe);
         if !probe.is_free(observed) {
@@ -124,15 +134,16 @@ fn apply_layer(
 
 /// Gives up all capabilities, and the ways to gain new ones.
 fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineError> {
-    let kept = |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
+    let capabilities_error =
+        |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
-    // Landlock and seccomp set this too; where they are missing, only this check would notice a failure.
+    // Landlock and seccomp set this flag too. Where they are waived, only this check notices a failure.
     if !rustix::thread::no_new_privs().map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })? {
         return Err(ConfineError::NoNewPrivs { source: io::Error::other("it is not set afterwards") });
     }
-    // Dropping needs a capability itself, so an ordinary user fails here. That is harmless: with no_new_privs
-    // a program gains no capability that its caller lacks, whatever the bounding set is.
+    // Dropping from the bounding set needs a capability, so an ordinary user stops here. That is harmless: with
+    // no_new_privs, a program never gains a capability that its caller lacks.
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
@@ -142,27 +153,29 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
     if let Some(user) = user {
         become_user(user)?;
     }
-    rustix::thread::clear_ambient_capability_set().map_err(kept)?;
-    let none = CapabilitySets {
+    rustix::thread::clear_ambient_capability_set().map_err(capabilities_error)?;
+    let no_capabilities = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    rustix::thread::set_capabilities(None, none).map_err(kept)?;
-    if rustix::thread::capabilities(None).map_err(kept)? != none {
+    rustix::thread::set_capabilities(None, no_capabilities).map_err(capabilities_error)?;
+    if rustix::thread::capabilities(None).map_err(capabilities_error)? != no_capabilities {
         return Err(ConfineError::CapabilitiesKept { source: io::Error::other("some are left") });
     }
     Ok(LayerStatus::Enforced)
 }
 
+/// Changes this process, which has one thread, to another user without supplementary groups.
 pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    let is_already = (rustix::process::getuid(), rustix::process::geteuid()) == (uid, uid)
+    let is_already_user = (rustix::process::getuid(), rustix::process::geteuid()) == (uid, uid)
         && (rustix::process::getgid(), rustix::process::getegid()) == (gid, gid)
         && rustix::process::getgroups().is_ok_and(|groups| groups.is_empty());
-    if is_already {
+    if is_already_user {
         return Ok(());
     }
+    // The user last: without root, the process may not change its groups.
     rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
         .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid))
@@ -181,10 +194,10 @@ pub enum Fork {
     Child,
 }
 
-/// Forks this process. Both sides own all descriptors: the child drops those that it must not have.
+/// Forks this process. Both sides own all descriptors, so the child must drop those that it must not have.
 ///
 /// # Errors
-/// The kernel's error, e.g. when the limit of processes is reached.
+/// The kernel's error, for example when the limit of processes is reached.
 pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
     Ok(match sys::fork(one_thread)? {
         sys::ForkSide::Child => Fork::Child,
@@ -195,8 +208,8 @@ pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
     })
 }
 
-/// Starts a process that ends at once, and waits for it.
-pub(crate) fn start_one(one_thread: &SingleThreaded) -> SyscallOutcome {
+/// Starts a process that ends immediately, and waits for it.
+pub(crate) fn try_start_process(one_thread: &SingleThreaded) -> SyscallOutcome {
     match fork(one_thread) {
         Ok(Fork::Child) => sys::exit(0),
         Ok(Fork::Parent { child }) => {
@@ -208,52 +221,52 @@ pub(crate) fn start_one(one_thread: &SingleThreaded) -> SyscallOutcome {
     }
 }
 
-/// Gives the calling thread the lowest real-time priority, so that it runs before all threads of ordinary
-/// scheduling. It is meant for a thread that sleeps nearly always and must not be kept from a processor by
-/// the processes that it watches. No ordinary priority suffices: a group of processes that the kernel
-/// schedules as one would still have a share beside it. Children of the thread have the usual priority.
+/// Gives the calling thread the lowest real-time priority, so that it runs before all threads of ordinary scheduling.
+///
+/// Use it for a thread that sleeps nearly always, and that the processes under its watch must not starve. An ordinary
+/// priority would not be enough: a group of processes that the kernel schedules as one would still get a share beside
+/// the thread. Children of the thread have the usual priority.
 ///
 /// # Errors
-/// The kernel's; usually this takes `CAP_SYS_NICE`.
+/// The kernel's error. The call usually needs `CAP_SYS_NICE`.
 pub fn set_realtime_priority() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
-/// Whether two processes have one address space, as after `vfork` until the new program runs (kcmp(2)).
-/// `None` where the kernel does not say: it must be built with `kcmp`, and the caller must be allowed to
-/// inspect both processes.
+/// Whether two processes share one address space, as after `vfork` until the new program runs (kcmp(2)). `None` if the
+/// kernel does not tell: it must be built with `kcmp`, and the caller must be allowed to inspect both processes.
 #[must_use]
-pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
-    sys::share_memory(one.as_raw_pid(), other.as_raw_pid())
+pub fn share_memory(first: rustix::process::Pid, second: rustix::process::Pid) -> Option<bool> {
+    sys::share_memory(first.as_raw_pid(), second.as_raw_pid())
 }
 
-/// Whether two threads share one table of descriptors (kcmp(2)). `None` where the kernel does not say.
+/// Whether two threads share one table of descriptors (kcmp(2)). `None` if the kernel does not tell.
 #[must_use]
-pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
-    sys::share_descriptors(one.as_raw_pid(), other.as_raw_pid())
+pub fn share_descriptors(first: rustix::process::Pid, second: rustix::process::Pid) -> Option<bool> {
+    sys::share_descriptors(first.as_raw_pid(), second.as_raw_pid())
 }
 
-/// Lets the calling thread look at the processes of a user like that user's own processes. Meant for root
-/// without `CAP_SYS_PTRACE`, as in most containers. The thread keeps all other rights of root except those on
-/// files: it should open only files below `/proc`.
+/// Lets the calling thread inspect the processes of a user, as that user's own processes may. For root without
+/// `CAP_SYS_PTRACE`, as in most containers. The thread keeps all other rights of root except the rights on files, so
+/// use it only for files below `/proc`.
 ///
 /// # Errors
-/// The kernel's; usually this takes `CAP_SETUID` and `CAP_SETGID`.
+/// The kernel's error. The call usually needs `CAP_SETUID` and `CAP_SETGID`.
 pub fn set_thread_user(user: ProcessUser) -> io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     if sets.effective.contains(CapabilitySet::SYS_PTRACE) {
         return Ok(());
     }
     sys::become_user_of_thread(user.uid, user.gid)?;
-    // The change of the effective user clears the effective capabilities. Set them again, without those on
+    // Changing the effective user cleared the effective capabilities. Set them again, without the capabilities on
     // files.
-    sets.effective.remove(RIGHTS_OF_FILES);
+    sets.effective.remove(FILE_CAPABILITIES);
     sets.effective &= sets.permitted;
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// The capabilities that bypass a file's owner and mode: `CAP_FS_SET` in `include/linux/capability.h`.
-const RIGHTS_OF_FILES: CapabilitySet = CapabilitySet::CHOWN
+const FILE_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -262,8 +275,8 @@ const RIGHTS_OF_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::LINUX_IMMUTABLE)
     .union(CapabilitySet::MAC_OVERRIDE);
 
-/// Closes all descriptors except the standard ones, since the parent may have leaked some. Must be called
-/// first, before this process owns descriptors.
+/// Closes all descriptors except the standard ones, because the parent may have leaked some. Call this first, before
+/// this process owns descriptors.
 ///
 /// # Errors
 /// The kernel's error.
@@ -276,21 +289,22 @@ pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
 pub struct EndedChild {
     /// The process number.
     pub pid: rustix::process::Pid,
-    /// Its exit status.
+    /// The child's exit status.
     pub status: ExitStatus,
-    /// The processor time of it and of the children that it waited for.
+    /// The processor time of the child and of the children that it waited for.
     pub cpu: Duration,
-    /// The largest memory of any one of them.
+    /// The largest memory of any one of these processes.
     pub peak_memory_bytes: u64,
 }
 
-/// Waits until a child has ended; `None` if there is none left.
+/// Waits until a child has ended. `None` if no child is left.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn wait_for_any() -> io::Result<Option<EndedChild>> {
-    let Some(reaped) = sys::wait_for_any()? else { return Ok(None) };
+pub fn wait_for_any_child() -> io::Result<Option<EndedChild>> {
+    let Some(reaped) = sys::wait_for_any_child()? else { return Ok(None) };
     let Some(pid) = rustix::process::Pid::from_raw(reaped.pid) else { return Ok(None) };
+    // getrusage(2): `ru_maxrss` is in kilobytes on Linux.
     let kilobytes = u64::try_from(reaped.usage.ru_maxrss).unwrap_or_default();
     Ok(Some(EndedChild {
         pid,

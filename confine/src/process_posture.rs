@@ -1,4 +1,4 @@
-//! The proven posture of a process, as a value that it can send to the process that started it.
+//! The proven posture of a process, as a value that it can send to its parent.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ pub struct ProcessPosture {
 pub struct LayerReport {
     /// The layer that was applied or is missing.
     pub layer: Layer,
-    /// How far it holds.
+    /// How far the layer holds.
     pub status: LayerStatus,
-    /// The attempts before and after. Empty for a layer that was waived.
+    /// The attempts, with their outcomes before and after. Empty for a layer that was waived.
     pub evidence: Vec<Evidence>,
 }
 
 impl ProcessPosture {
-    /// Makes a posture of reports, which keep their order.
+    /// Makes a posture from reports, which keep their order.
     #[must_use]
     pub fn new(layers: Vec<LayerReport>) -> Self {
         Self { layers }

@@ -1,6 +1,4 @@
-//! The caller's request: layers, mounts and canary.
-//!
-//! Values only; nothing here touches the kernel.
+//! The request of a caller as values: layers, mounts and canary. Nothing here calls the kernel.
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -13,17 +11,17 @@ pub struct ThreadConfinement {
     pub landlock: Requirement,
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
-    /// The only directories below which the thread may open files; empty means no file at all.
+    /// The only directories below which the thread may open files. Empty means that it opens no file at all.
     pub mounts: Vec<MountRule>,
-    /// The connections that the thread may make; `None` means no socket at all. A thread with a network has no
-    /// mounts, and its filter refuses to open files.
+    /// The connections that the thread may make; `None` means no socket at all. A thread with a network has no mounts,
+    /// and its filter refuses to open files.
     pub network: Option<NetworkRules>,
-    /// The target of the thread's attempts, whose refusal proves the layer.
+    /// The target of the attempts whose refusal proves each layer.
     pub canary: Canary,
 }
 
 impl ThreadConfinement {
-    /// The requirement on one layer; waived if a thread cannot have it.
+    /// The requirement on one layer. A layer that a thread cannot have is waived.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -34,8 +32,8 @@ impl ThreadConfinement {
     }
 }
 
-/// Whether a layer must hold. There is no third value "if it works": no layer may be on or off without a
-/// decision of the operator.
+/// Whether a layer must hold. There is no third value "if it works": the operator must decide whether a layer is on or
+/// off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// The layer is applied and proven, or confinement fails.
@@ -47,23 +45,23 @@ pub enum Requirement {
 /// One directory tree that the thread may reach.
 #[derive(Clone, Debug)]
 pub struct MountRule {
-    /// The open directory. The Landlock rule is made from this handle, and the guest's preopen should be the
-    /// same handle: a path that is looked up twice can name two directories (TOCTOU race).
+    /// The open directory, from which the Landlock rule is made. Use the same handle for the guest's preopen, because a
+    /// path that is looked up twice can lead to two directories (TOCTOU race).
     pub dir: Arc<OwnedFd>,
-    /// The access below it.
+    /// The access below the directory.
     pub access: MountAccess,
 }
 
-/// The connections of a thread that may only connect: TCP over IPv4 and IPv6, to any address. It can neither
-/// bind nor listen, and has no datagrams: no system-call filter sees where a datagram goes.
+/// The connections of a thread that may only connect: TCP over IPv4 and IPv6, to any address. The thread can neither
+/// bind nor listen. It has no datagrams, because a system-call filter cannot see where a datagram goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkRules {
-    /// The ports that the thread may connect to; empty means none. Landlock holds them from version 4 on
-    /// (Linux 6.7). Below it every port is open, and the posture lists `net_connect_tcp` as missing.
+    /// The ports that the thread may connect to; empty means none. Landlock enforces them from version 4 on (Linux
+    /// 6.7). With an earlier version every port is open, and the posture lists `net_connect_tcp` as missing.
     pub ports: BTreeSet<u16>,
 }
 
-/// The access below a mount. Neither value allows executing a file, or making a device, FIFO or socket.
+/// The access below a mount. Neither value allows the execution of a file, or the making of a device, FIFO or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
     /// Read files and list directories.
@@ -83,19 +81,21 @@ pub struct ProcessConfinement {
     pub user: Option<ProcessUser>,
     /// The only files, folders and devices that may be opened, or below which files may be opened.
     pub paths: Vec<PathRule>,
-    /// The connections that the process may make: streams of IPv4 to these ports. `None` means no socket but
-    /// connected pairs. Meant for a process in a network namespace with nothing but a loopback device: neither layer
-    /// bounds the address.
+    /// The connections that the process may make: IPv4 streams to these ports. `None` means that connected pairs are
+    /// the only sockets. Set this only for a process in a network namespace with nothing but a loopback device, because
+    /// neither layer restricts the address.
     pub network: Option<NetworkRules>,
+    /// Whether changes of files wait for a [`ChangeListener`](crate::ChangeListener). Needs the system-call filter.
+    pub watch_changes: bool,
     /// The limits of the process.
     pub limits: ProcessLimits,
-    /// The target of the process's attempts, whose refusal proves the layer.
+    /// The target of the attempts whose refusal proves each layer.
     pub canary: Canary,
 }
 
 impl ProcessConfinement {
-    /// The requirement on one layer. Privileges and limits work everywhere and are never waived; namespaces
-    /// are entered before, see [`crate::Namespaces`].
+    /// The requirement on one layer. Privileges and limits work everywhere and are never waived. Namespaces are entered
+    /// earlier, by [`crate::Namespaces`], and count as waived here.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -119,14 +119,14 @@ pub struct ProcessUser {
 /// One file, folder or device that a process may reach.
 #[derive(Clone, Debug)]
 pub struct PathRule {
-    /// The open handle; `O_PATH` is enough.
+    /// The open handle. `O_PATH` is enough.
     pub handle: Arc<OwnedFd>,
-    /// The access to it and below it.
+    /// The access to the path and below it.
     pub access: PathAccess,
 }
 
-/// A process's access to a path and below it. A readable file is also executable: a shell that can read a
-/// script can run it anyway.
+/// A process's access to a path and below it. A readable file is also executable, because a shell can run any script
+/// that it can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
@@ -134,14 +134,14 @@ pub enum PathAccess {
     List,
     /// Read files, list folders, execute programs.
     Read,
-    /// Also everything of [`MountAccess::Write`], and making FIFOs.
+    /// In addition to [`PathAccess::Read`], everything of [`MountAccess::Write`], and making FIFOs.
     Write,
     /// Read and write a device, without device-specific requests.
     Device,
 }
 
-/// Limits of a process and of each process below it. The kernel counts each process separately, except for
-/// [`Self::processes`], which it counts by user and does not apply to the machine's root.
+/// Limits of a process and of each process below it. The kernel applies them to each process separately, except
+/// [`Self::processes`]: it counts that one per user, and does not apply it to the machine's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessLimits {
     /// Open descriptors of each process.
@@ -150,9 +150,9 @@ pub struct ProcessLimits {
     pub memory_bytes: u64,
     /// The size of any file that is written.
     pub file_bytes: u64,
-    /// Processes and threads of this user, which no other process may have: if an attempt shows that the
-    /// kernel counts other processes too, or does not apply the limit to the user, nothing is changed and
-    /// there is no evidence for it. `None` keeps the current limit.
+    /// Processes and threads of this user, which no other process may have. If an attempt shows that the kernel counts
+    /// other processes too, or does not apply the limit to the user, the limit stays unchanged and has no evidence.
+    /// `None` keeps the current limit.
     pub processes: Option<u64>,
     /// Processor time of each process. `None` keeps the current limit.
     pub cpu: Option<Duration>,
@@ -161,10 +161,10 @@ pub struct ProcessLimits {
 /// Limits of all processes of a session together, where a control group can be made for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupLimits {
-    /// Memory, memory files included. Beyond it one of the processes is killed.
+    /// Memory, including memory files. Beyond this limit one of the processes is killed.
     pub memory_bytes: u64,
-    /// Processes at a time. Beyond it none can be started.
+    /// Processes at a time. Beyond this limit none can be started.
     pub processes: u64,
-    /// Processor time in percent of one processor. `None` leaves it unbounded.
+    /// Processor time in percent of one processor. `None` means no limit.
     pub cpu_percent: Option<u32>,
 }

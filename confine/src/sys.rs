@@ -1,33 +1,35 @@
-//! The calls that no safe library offers, each behind a safe function.
+//! The calls that safe libraries lack, each behind a safe function.
 //!
-//! The only `unsafe` of the host's crates besides one in `sandbox`. Nothing here makes decisions.
+//! Besides one place in `sandbox`, this file has the only `unsafe` code of the host's crates. It makes no decisions.
 #![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
 use std::{
     ffi::{CStr, CString},
     io, mem,
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
     ptr,
 };
 
 use crate::{SingleThreaded, SyscallOutcome};
 
-/// A system call whose arguments do no harm even if it is not refused: null pointers, sizes of zero, invalid
-/// numbers. Only its `errno` matters.
+/// A system call that does no harm even if it is not refused: its arguments are null pointers, sizes of zero, or
+/// invalid numbers. Only the `errno` matters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HarmlessCall {
-    /// No program: `EFAULT`, or an empty name on newer kernels.
+    /// The program is a null pointer. If not refused, the call gives `EFAULT`, or the error of an empty name on newer
+    /// kernels.
     Execve,
-    /// A description of size 0: `EINVAL`.
+    /// The description has size 0. If not refused, the call gives `EINVAL`.
     Clone3,
-    /// A capability number that no kernel has: `EINVAL`, or `EPERM` for a process that may not drop any.
+    /// The capability has a number that no kernel knows. If not refused, the call gives `EINVAL`, or `EPERM` for a
+    /// process that may not drop any capability.
     DropUnknownCapability,
     #[cfg(test)]
     Test(TestCall),
 }
 
-/// Further calls of the tests. An outer sandbox may answer them by killing the process, so the shipped proof
-/// does not make them.
+/// Further calls for the tests alone. An outer sandbox may kill the process for them, so the shipped proof does not
+/// make them.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TestCall {
@@ -57,22 +59,22 @@ pub(crate) enum TestCall {
     SetOwnFcntl,
     IgnoreInterrupt,
     Personality,
-    /// Advice for another process's memory.
+    /// Gives advice for another process's memory.
     MadviseOther,
-    /// Limits and priority of another process.
+    /// Changes limits and priority of another process.
     PrlimitOther,
     ReniceOther,
     PidfdGetfd,
     ShmGet,
     CloneNamespace,
-    /// Allowed: the one ioctl, and the one advice.
+    /// Allowed calls, unlike those above: `PAGEMAP_SCAN`, and `madvise` on the process's own memory.
     PagemapScan,
     MadviseSelf,
 }
 
 #[cfg(test)]
 impl TestCall {
-    /// All calls that must be refused to a filtered thread.
+    /// All calls that a filtered thread must be refused.
     pub(crate) const REFUSED: [Self; 26] = [
         Self::Clone,
         Self::Execveat,
@@ -102,7 +104,7 @@ impl TestCall {
         Self::MadviseOther,
     ];
 
-    /// All calls that must be refused to a program below a confined process.
+    /// All calls that a program below a confined process must be refused.
     pub(crate) const REFUSED_TO_PROGRAMS: [Self; 18] = [
         Self::Ptrace,
         Self::ProcessVmReadv,
@@ -136,8 +138,8 @@ pub(crate) fn attempt(call: HarmlessCall) -> SyscallOutcome {
         #[cfg(test)]
         HarmlessCall::Test(call) => test_call(call),
     };
-    // SAFETY: every row of the table passes null pointers, zero lengths or invalid numbers only, so the
-    // kernel neither reads nor writes our memory, nor changes this process.
+    // SAFETY: every row of the table passes null or invalid pointers, zero lengths, and numbers with which the call
+    // fails or changes nothing. The kernel neither reads nor writes our memory, nor changes this process.
     outcome(unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], 0, 0) })
 }
 
@@ -145,61 +147,61 @@ const UNKNOWN_CAPABILITY: libc::c_long = 63;
 
 #[cfg(test)]
 fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
-    const NOTHING: libc::c_long = -1;
+    const INVALID: libc::c_long = -1;
     match call {
         TestCall::Clone => (libc::SYS_clone, [libc::CLONE_SIGHAND.into(), 0, 0, 0]),
-        TestCall::Execveat => (libc::SYS_execveat, [NOTHING, 0, 0, 0]),
-        TestCall::Ptrace => (libc::SYS_ptrace, [NOTHING, 0, 0, 0]),
+        TestCall::Execveat => (libc::SYS_execveat, [INVALID, 0, 0, 0]),
+        TestCall::Ptrace => (libc::SYS_ptrace, [INVALID, 0, 0, 0]),
         TestCall::ProcessVmReadv => (libc::SYS_process_vm_readv, [0; 4]),
-        TestCall::PidfdOpen => (libc::SYS_pidfd_open, [0, NOTHING, 0, 0]),
+        TestCall::PidfdOpen => (libc::SYS_pidfd_open, [0, INVALID, 0, 0]),
         TestCall::IoUringSetup => (libc::SYS_io_uring_setup, [0; 4]),
         TestCall::Unshare => (libc::SYS_unshare, [0; 4]),
-        TestCall::Setns => (libc::SYS_setns, [NOTHING, 0, 0, 0]),
+        TestCall::Setns => (libc::SYS_setns, [INVALID, 0, 0, 0]),
         TestCall::Mount => (libc::SYS_mount, [0; 4]),
-        TestCall::Bpf => (libc::SYS_bpf, [NOTHING, 0, 0, 0]),
-        TestCall::Keyctl => (libc::SYS_keyctl, [NOTHING, 0, 0, 0]),
+        TestCall::Bpf => (libc::SYS_bpf, [INVALID, 0, 0, 0]),
+        TestCall::Keyctl => (libc::SYS_keyctl, [INVALID, 0, 0, 0]),
         TestCall::MemfdCreate => (libc::SYS_memfd_create, [0; 4]),
         TestCall::PerfEventOpen => (libc::SYS_perf_event_open, [0; 4]),
-        TestCall::Userfaultfd => (libc::SYS_userfaultfd, [NOTHING, 0, 0, 0]),
-        TestCall::OpenByHandleAt => (libc::SYS_open_by_handle_at, [NOTHING, 0, 0, 0]),
+        TestCall::Userfaultfd => (libc::SYS_userfaultfd, [INVALID, 0, 0, 0]),
+        TestCall::OpenByHandleAt => (libc::SYS_open_by_handle_at, [INVALID, 0, 0, 0]),
         TestCall::Kill => (libc::SYS_kill, [0; 4]),
-        TestCall::Tgkill => (libc::SYS_tgkill, [NOTHING, NOTHING, 0, 0]),
+        TestCall::Tgkill => (libc::SYS_tgkill, [INVALID, INVALID, 0, 0]),
         TestCall::Prctl => (libc::SYS_prctl, [libc::PR_GET_DUMPABLE.into(), 0, 0, 0]),
         TestCall::Prlimit => (libc::SYS_prlimit64, [0; 4]),
-        TestCall::Fchmod => (libc::SYS_fchmod, [NOTHING, 0o4755, 0, 0]),
-        TestCall::Fsetxattr => (libc::SYS_fsetxattr, [NOTHING, 0, 0, 0]),
-        TestCall::TiocstiIoctl => (libc::SYS_ioctl, [NOTHING, 0x5412, 0, 0]),
-        TestCall::SetOwnFcntl => (libc::SYS_fcntl, [NOTHING, libc::F_SETOWN.into(), 0, 0]),
+        TestCall::Fchmod => (libc::SYS_fchmod, [INVALID, 0o4755, 0, 0]),
+        TestCall::Fsetxattr => (libc::SYS_fsetxattr, [INVALID, 0, 0, 0]),
+        TestCall::TiocstiIoctl => (libc::SYS_ioctl, [INVALID, 0x5412, 0, 0]),
+        TestCall::SetOwnFcntl => (libc::SYS_fcntl, [INVALID, libc::F_SETOWN.into(), 0, 0]),
         TestCall::IgnoreInterrupt => (libc::SYS_rt_sigaction, [libc::SIGURG.into(), 0, 0, 8]),
         TestCall::Personality => (libc::SYS_personality, [0xffff_ffff, 0, 0, 0]),
-        TestCall::MadviseOther => (libc::SYS_process_madvise, [NOTHING, 0, 0, libc::MADV_DONTNEED.into()]),
+        TestCall::MadviseOther => (libc::SYS_process_madvise, [INVALID, 0, 0, libc::MADV_DONTNEED.into()]),
         TestCall::MadviseSelf => (libc::SYS_process_madvise, [-10_000, 0, 0, libc::MADV_DONTNEED.into()]),
         TestCall::PrlimitOther => (libc::SYS_prlimit64, [i32::MAX.into(), 0, 0, 0]),
         TestCall::ReniceOther => (libc::SYS_setpriority, [0, i32::MAX.into(), 0, 0]),
-        TestCall::PidfdGetfd => (libc::SYS_pidfd_getfd, [NOTHING, NOTHING, 0, 0]),
-        // Size 0, so no segment is ever made.
+        TestCall::PidfdGetfd => (libc::SYS_pidfd_getfd, [INVALID, INVALID, 0, 0]),
+        // With size 0 no segment is ever made.
         TestCall::ShmGet => (libc::SYS_shmget, [0; 4]),
         // `CLONE_NEWUSER` with `CLONE_THREAD`, which no kernel accepts.
         TestCall::CloneNamespace => {
             (libc::SYS_clone, [(libc::CLONE_NEWUSER | libc::CLONE_THREAD).into(), 0, 0, 0])
         }
-        TestCall::PagemapScan => (libc::SYS_ioctl, [NOTHING, 0xc060_6610, 0, 0]),
+        TestCall::PagemapScan => (libc::SYS_ioctl, [INVALID, 0xc060_6610, 0, 0]),
     }
 }
 
-/// Maps one anonymous page with the given protection, or changes a page's protection to it, and unmaps the
-/// page.
+/// Maps one anonymous page with the protection `map_prot`, changes it to `new_prot` if given, and unmaps the page.
+/// Returns the outcome of the last step before the unmapping.
 #[cfg(test)]
-pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_int>) -> SyscallOutcome {
+pub(crate) fn attempt_page(map_prot: libc::c_int, new_prot: Option<libc::c_int>) -> SyscallOutcome {
     const PAGE_BYTES: usize = 4096;
     // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
     let page = unsafe {
-        libc::mmap(ptr::null_mut(), PAGE_BYTES, map_with, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        libc::mmap(ptr::null_mut(), PAGE_BYTES, map_prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     };
     if page == libc::MAP_FAILED {
         return outcome(-1);
     }
-    let result = match then_protect {
+    let result = match new_prot {
         // SAFETY: the page was mapped above and no other code knows its address.
         Some(protection) => outcome(unsafe { libc::mprotect(page, PAGE_BYTES, protection) }.into()),
         None => SyscallOutcome::Succeeded,
@@ -224,7 +226,7 @@ pub(crate) fn landlock_abi() -> io::Result<u32> {
     u32::try_from(version).map_err(|_negative| io::Error::last_os_error())
 }
 
-/// Whether a filter may answer with an `errno`.
+/// Whether the kernel supports filters that answer with an `errno`.
 pub(crate) fn seccomp_errno_available() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the call reads one u32, which outlives it.
@@ -233,11 +235,90 @@ pub(crate) fn seccomp_errno_available() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Installs a filter for the calling thread, and returns the listener of the calls that it passes on
+/// (seccomp_unotify(2)).
+pub(crate) fn install_listening_filter(program: &[seccompiler::sock_filter]) -> io::Result<OwnedFd> {
+    rustix::thread::set_no_new_privs(true)?;
+    let mut instructions: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
+        .collect();
+    let len = libc::c_ushort::try_from(instructions.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which outlives the call.
+    let listener = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    };
+    let listener = i32::try_from(listener).ok().filter(|listener| *listener >= 0);
+    let listener = listener.ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+    let listener = unsafe { OwnedFd::from_raw_fd(listener) };
+    // The kernel sets `FD_CLOEXEC` on it.
+    Ok(listener)
+}
+
+/// Tells the kernel that a listener's thread and the thread of a call wait for each other, so that it wakes one where
+/// the other ran. A kernel before 6.6 does not know the flag.
+pub(crate) fn wake_notified_in_turn(listener: BorrowedFd<'_>) -> io::Result<()> {
+    // The kernel takes the flags by value.
+    // SAFETY: the call reads no memory.
+    let result =
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` of `linux/seccomp.h`.
+const SYNC_WAKE_UP: libc::c_ulong = 1;
+
+/// Waits for a call that a filter has passed on to its listener.
+pub(crate) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<libc::seccomp_notif> {
+    // SAFETY: all-zero bytes are a valid notification, and the kernel demands them.
+    let mut notification: libc::seccomp_notif = unsafe { mem::zeroed() };
+    // SAFETY: `notification` is valid for writing, and has the size of the request.
+    match unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut notification) }
+    {
+        0 => Ok(notification),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a call still waits for its answer.
+pub(crate) fn is_notification_pending(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads the number, which outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// Answers a call: fails it with an error, or lets the kernel make it.
+pub(crate) fn answer_notification(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    error: Option<libc::c_int>,
+) -> io::Result<()> {
+    #[expect(clippy::cast_possible_truncation, reason = "the flag is 1")]
+    let go_on = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let answer = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: error.map_or(0, |error| -error),
+        flags: if error.is_some() { 0 } else { go_on },
+    };
+    // SAFETY: the kernel reads the answer, which outlives the call.
+    match unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The owner of a signal's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     /// The default action or "ignore".
-    Nobody,
+    Unset,
     /// [`install_empty_handler`] of this process.
     Ours,
     /// The application's handler.
@@ -253,20 +334,20 @@ pub(crate) fn signal_handler(signal: libc::c_int) -> io::Result<Handler> {
         return Err(io::Error::last_os_error());
     }
     Ok(match current.sa_sigaction {
-        libc::SIG_DFL | libc::SIG_IGN => Handler::Nobody,
+        libc::SIG_DFL | libc::SIG_IGN => Handler::Unset,
         address if address == empty_handler_address() => Handler::Ours,
         _ => Handler::Foreign,
     })
 }
 
-/// Installs a handler that does nothing: `signal` then only ends the system call that it interrupts.
+/// Installs a handler that does nothing, so that `signal` only ends the system call that it interrupts.
 pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = empty_handler_address();
-    // No SA_RESTART: ending the call is the purpose. SA_ONSTACK: the signal can hit threads that run a guest
-    // on one of wasmtime's small stacks, where the kernel's frame (up to 11 KiB with AMX) could reach the
-    // guard page; Rust and wasmtime give every thread an alternate stack.
+    // No `SA_RESTART`, because the purpose is to end the call. `SA_ONSTACK`, because the signal can hit a thread that
+    // runs a guest on one of wasmtime's small stacks, where the kernel's frame (up to 11 KiB with AMX) could reach the
+    // guard page. Rust and wasmtime give every thread an alternate stack.
     action.sa_flags = libc::SA_ONSTACK;
     // SAFETY: `action` is initialised, its mask is empty, and the handler is async-signal-safe: it is empty.
     if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } == 0 {
@@ -276,11 +357,12 @@ pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Installs a handler other than ours, like an application's.
+/// Installs a handler that is not this crate's, as an application would.
 #[cfg(test)]
 pub(crate) fn install_foreign_handler(signal: libc::c_int) {
     extern "C" fn foreign_handler(signal: libc::c_int) {
-        // Distinct code: the linker may merge equal functions, and then this would be ours.
+        // The code must differ from the empty handler: the linker may merge equal functions, and this one would count
+        // as ours.
         std::hint::black_box(signal);
     }
     let address = foreign_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
@@ -288,7 +370,7 @@ pub(crate) fn install_foreign_handler(signal: libc::c_int) {
     unsafe { libc::signal(signal, address) };
 }
 
-/// Unblocks `signal` on the calling thread: a blocked signal would stay pending and interrupt nothing.
+/// Unblocks `signal` on the calling thread, because a blocked signal would stay pending and interrupt nothing.
 pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
     // SAFETY: all-zero bytes are a valid, empty set; the calls write to it and read it, and no more.
     unsafe {
@@ -299,8 +381,8 @@ pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
     }
 }
 
-/// Sends `signal` to one thread of this process; a thread that is gone is no error. Uses the kernel's id and
-/// not a `pthread_t`, which it is undefined behaviour to use after the thread has ended.
+/// Sends `signal` to one thread of this process. A thread that is gone is not an error. The thread is named by the
+/// kernel's id, because using a `pthread_t` after the thread's end is undefined behaviour.
 pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
     // SAFETY: `tgkill` takes three integers. The process id is read again here, so no thread of another
     // process can be hit, even if it got the number of an ended thread.
@@ -316,8 +398,8 @@ pub(crate) enum ForkSide {
     Child,
 }
 
-/// Forks this process. Safe because of the token: with one thread, no other thread holds a lock, so the child
-/// may do everything that its parent may.
+/// Forks this process. The token makes this safe: the only thread calls this, so no other thread can hold a lock, and
+/// the child may do everything that its parent may.
 pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     // SAFETY: the process has one thread, see above.
     match unsafe { libc::fork() } {
@@ -327,43 +409,43 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     }
 }
 
-/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). `None` where the
-/// kernel does not say.
-pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
+/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). `None` if the kernel does not
+/// tell.
+pub(crate) fn share_memory(first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
-    have_one(KCMP_VM, one, other)
+    share_resource(KCMP_VM, first, second)
 }
 
-/// Whether two processes or threads share one table of descriptors (kcmp(2), `KCMP_FILES`). `None` where the
-/// kernel does not say.
-pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
+/// Whether two processes or threads share one table of descriptors (kcmp(2), `KCMP_FILES`). `None` if the kernel does
+/// not tell.
+pub(crate) fn share_descriptors(first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     const KCMP_FILES: libc::c_int = 2;
-    have_one(KCMP_FILES, one, other)
+    share_resource(KCMP_FILES, first, second)
 }
 
-/// Whether two processes share a resource of a kind that takes no further number (kcmp(2)). A process that is
-/// gone shares none.
-fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
+/// Whether two processes share a resource of a kind that needs no further arguments (kcmp(2)). A process that is gone
+/// shares none.
+fn share_resource(kind: libc::c_int, first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     // SAFETY: only numbers are passed, and no memory is touched.
-    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) } {
+    match unsafe { libc::syscall(libc::SYS_kcmp, first, second, kind, 0, 0) } {
         0 => Some(true),
         -1 if io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) => None,
         _ => Some(false),
     }
 }
 
-/// Changes the effective user and group of the calling thread alone. The real and the saved ones stay.
+/// Changes the effective user and group of the calling thread alone. The real and the saved ids stay.
 ///
-/// The file system ids would not be enough: whether a user namespace is the caller's own, so that it may look
-/// at the processes there, is decided by the effective user (`cap_capable`).
+/// The file system ids would not be enough: the effective user decides whether a user namespace belongs to the caller,
+/// and so whether the caller may inspect the processes there (`cap_capable`).
 pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
-    const KEPT: libc::c_long = -1;
-    let done = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    const UNCHANGED: libc::c_long = -1;
+    let check = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // SAFETY: the calls take numbers. As raw system calls they change the calling thread alone, whereas the C
     // library's functions change all threads.
     unsafe {
-        done(libc::syscall(libc::SYS_setresgid, KEPT, libc::c_ulong::from(gid), KEPT))?;
-        done(libc::syscall(libc::SYS_setresuid, KEPT, libc::c_ulong::from(uid), KEPT))
+        check(libc::syscall(libc::SYS_setresgid, UNCHANGED, libc::c_ulong::from(gid), UNCHANGED))?;
+        check(libc::syscall(libc::SYS_setresuid, UNCHANGED, libc::c_ulong::from(uid), UNCHANGED))
     }
 }
 
@@ -378,7 +460,7 @@ pub(crate) fn schedule_in_real_time() -> io::Result<()> {
     }
 }
 
-/// Ends a forked process at once, without running the parent's cleanup or writing its buffers.
+/// Ends a forked process immediately, without running the parent's cleanup or writing the parent's buffers.
 pub(crate) fn exit(code: libc::c_int) -> ! {
     // SAFETY: the call takes an integer and does not return.
     unsafe { libc::_exit(code) }
@@ -403,8 +485,8 @@ pub(crate) struct ReapedChild {
     pub(crate) usage: libc::rusage,
 }
 
-/// Waits for any child; `None` if there is none left.
-pub(crate) fn wait_for_any() -> io::Result<Option<ReapedChild>> {
+/// Waits for any child. `None` if no child is left.
+pub(crate) fn wait_for_any_child() -> io::Result<Option<ReapedChild>> {
     loop {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
@@ -428,14 +510,14 @@ pub(crate) fn unshare(
     namespaces: rustix::thread::UnshareFlags,
     _one_thread: &SingleThreaded,
 ) -> io::Result<()> {
-    // Unsharing the descriptor table is the unsafe case, and no caller here asks for it.
+    // Only unsharing the descriptor table is unsafe. No caller asks for it; exclude it anyway.
     let namespaces = namespaces.difference(rustix::thread::UnshareFlags::FILES);
     // SAFETY: no descriptor table is unshared, and there is no other thread.
     Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
 }
 
-/// Takes a variable out of the environment, and overwrites its value where it stood: the kernel shows the text that a
-/// program began with as `/proc/PID/environ`, whatever the list of variables says since.
+/// Removes a variable from the environment, and overwrites its value in place: `/proc/PID/environ` shows the memory of
+/// the text that the program started with, even after the list of variables has changed.
 pub(crate) fn take_variable(name: &str, _one_thread: &SingleThreaded) -> Option<Vec<u8>> {
     let text = CString::new(name).ok().filter(|_| !name.is_empty() && !name.contains('='))?;
     // SAFETY: the name is a C string. There is no other thread that reads or changes the environment. The value that
@@ -447,7 +529,7 @@ pub(crate) fn take_variable(name: &str, _one_thread: &SingleThreaded) -> Option<
         }
         let bytes = CStr::from_ptr(value).to_bytes().to_vec();
         for offset in 0..bytes.len() {
-            // Volatile: nothing reads it again, so the compiler could leave the write out.
+            // Volatile: no code reads the bytes again, so the compiler could otherwise omit the write.
             ptr::write_volatile(value.add(offset), 0);
         }
         std::env::remove_var(name);
@@ -473,7 +555,7 @@ pub(crate) fn set_mount_attributes(
     change_mount(mount, libc::mount_attr { attr_set: attributes, ..NO_CHANGE }, depth)
 }
 
-/// Shows the files of a mount, and of all mounts below it, with their owners mapped by a user namespace.
+/// Maps the owners of the files of a mount, and of all mounts below it, as a user namespace maps them.
 pub(crate) fn map_mount(mount: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::try_from(map.as_raw_fd()).map_err(io::Error::other)?;
     let attr_set = u64::from(rustix::mount::MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
@@ -500,7 +582,7 @@ fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: MountDep
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A page of System V shared memory that exists as long as this value, or this process.
+/// A page of System V shared memory. It exists until this value is dropped or this process ends.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
     id: libc::c_int,
@@ -518,7 +600,7 @@ impl SharedPage {
             }
             let address = libc::shmat(id, ptr::null(), libc::SHM_RDONLY);
             let error = io::Error::last_os_error();
-            // Removes it as soon as no process has it mapped any more.
+            // Mark for removal now: the kernel then removes the segment as soon as no process has it mapped.
             libc::shmctl(id, libc::IPC_RMID, ptr::null_mut());
             if address.addr() == usize::MAX { Err(error) } else { Ok(Self { id, address }) }
         }
@@ -528,8 +610,8 @@ impl SharedPage {
     pub(crate) fn find(&self) -> SyscallOutcome {
         // SAFETY: all-zero bytes are a valid `shmid_ds`, a struct of integers; the kernel writes one there.
         let result = unsafe {
-            let mut about: libc::shmid_ds = mem::zeroed();
-            libc::shmctl(self.id, libc::IPC_STAT, &raw mut about)
+            let mut segment_info: libc::shmid_ds = mem::zeroed();
+            libc::shmctl(self.id, libc::IPC_STAT, &raw mut segment_info)
         };
         outcome(result.into())
     }

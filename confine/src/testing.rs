@@ -1,4 +1,4 @@
-//! A small world for the tests: a state folder, two mounts, a folder outside, and fresh threads.
+//! A small fixture for the tests: a state folder, two mounts, a folder outside, and fresh threads.
 //!
 //! Every confined thread is a new one, so that the test process stays unconfined.
 
@@ -18,6 +18,7 @@ use rustix::{
 use tempfile::TempDir;
 
 pub(crate) use portcullis_testing::enter_stock_container;
+use portcullis_testing::kernel_is_required;
 
 use crate::{
     Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
@@ -25,12 +26,12 @@ use crate::{
 };
 
 /// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
-pub(crate) struct World {
+pub(crate) struct ConfineFixture {
     root: TempDir,
     canary: Canary,
 }
 
-impl World {
+impl ConfineFixture {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         for dir in ["state", "read", "write", "outside"] {
@@ -69,8 +70,8 @@ impl World {
         }
     }
 
-    /// The same, with one layer only.
-    pub(crate) fn only(&self, layer: Layer) -> ThreadConfinement {
+    /// The rules of [`Self::rules`] with one layer alone.
+    pub(crate) fn rules_with_only(&self, layer: Layer) -> ThreadConfinement {
         let mut rules = self.rules();
         match layer {
             Layer::Landlock => rules.seccomp = Requirement::Waived,
@@ -82,7 +83,7 @@ impl World {
 }
 
 /// Runs `body` on a fresh thread, and passes a panic on.
-pub(crate) fn on_fresh_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn run_on_new_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn confined<T: Send>(
     rules: &ThreadConfinement,
     body: impl FnOnce(&ProvenThread) -> T + Send,
 ) -> T {
-    on_fresh_thread(|| {
+    run_on_new_thread(|| {
         let proven = confine_current_thread(rules).expect("the layers hold");
         let result = body(&proven);
         proven.reprove().expect("the layers still hold");
@@ -100,28 +101,24 @@ pub(crate) fn confined<T: Send>(
     })
 }
 
-/// Whether the kernel has both layers. If not, prints that the test is skipped, or fails where a missing
-/// layer is a failure.
+/// Whether the kernel has both layers. If not, prints that the test is skipped, or panics where a missing layer is a
+/// failure ([`kernel_is_required`]).
 pub(crate) fn kernel_has_layers() -> bool {
     let kernel = probe_kernel();
     let Some(reason) = Layer::THREAD.iter().find_map(|layer| kernel.missing(*layer)) else {
         return true;
     };
-    let set = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v == value);
-    assert!(
-        !set("PORTCULLIS_REQUIRE_KERNEL", "1") && !set("CI", "true"),
-        "this machine must have every layer, but {reason}"
-    );
+    assert!(!kernel_is_required(), "this machine must have every layer, but {reason}");
     println!("skipped: {reason}");
     false
 }
 
 /// Opens and closes a path.
-pub(crate) fn open(path: impl AsRef<Path>, how: OFlags) -> Result<(), Errno> {
-    rustix::fs::open(path.as_ref(), how | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(drop)
+pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> Result<(), Errno> {
+    rustix::fs::open(path.as_ref(), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(drop)
 }
 
-/// Asserts that this thread is refused a socket of every family and kind.
+/// Asserts that this thread cannot make a socket of any of these families and kinds.
 #[track_caller]
 pub(crate) fn assert_no_socket_can_be_made() {
     for family in [

@@ -1,6 +1,7 @@
-//! Confinement of a thread: control, apply, prove, and prove again before every call.
+//! Confines a thread: control, apply, prove, and prove again before every call.
 //!
-//! This file knows the order and the meaning of outcomes; each layer's file knows how to apply it.
+//! This module knows the order of the steps and the meaning of outcomes. Each layer's module knows how to apply the
+//! layer.
 
 use std::{io, marker::PhantomData, thread};
 
@@ -11,7 +12,7 @@ use crate::{
     landlock, probe_kernel, seccomp,
 };
 
-/// Proof that the calling thread is confined. It belongs to the thread on which it was made and cannot leave
+/// Proof that the calling thread is confined. The proof belongs to the thread on which it was made, and cannot leave
 /// it:
 ///
 /// ```compile_fail
@@ -24,9 +25,9 @@ pub struct ProvenThread {
     posture: Posture,
     canary: Canary,
     /// The attempts before each call.
-    per_call: Vec<Probe>,
-    /// Neither `Send` nor `Sync`: on another thread it would prove that thread.
-    on_this_thread: PhantomData<*const ()>,
+    per_call_probes: Vec<Probe>,
+    /// Makes the type neither `Send` nor `Sync`: on another thread, it would vouch for the wrong thread.
+    not_send: PhantomData<*const ()>,
 }
 
 impl ProvenThread {
@@ -36,14 +37,17 @@ impl ProvenThread {
         &self.posture
     }
 
-    /// Proves every layer again with one refused `open` and one refused `socket`: about a microsecond, cheap
-    /// enough before each call. A thread with a network is refused a port in place of the `open`, and a second
-    /// `socket`. A waived layer is skipped.
+    /// Proves the layers again, Landlock with a refused `open` and seccomp with a refused `socket`. A proof takes about
+    /// a microsecond, which is cheap enough before each call. Waived layers are skipped.
+    ///
+    /// The filter of a thread with a network refuses the `open` before Landlock sees it. For such a thread, a refused
+    /// port proves Landlock, and two refused `socket`s prove seccomp. Below Landlock ABI 4, which has no rules for
+    /// ports, only seccomp is proved again.
     ///
     /// # Errors
-    /// [`ConfineError::NotRefused`]. The thread must not run another job.
+    /// [`ConfineError::NotRefused`]. The thread must then run no other job.
     pub fn reprove(&self) -> Result<(), ConfineError> {
-        for &probe in &self.per_call {
+        for &probe in &self.per_call_probes {
             if *self.posture.layer(probe.layer()) != LayerStatus::Waived {
                 require_refused(probe, self.canary.attempt(probe))?;
             }
@@ -54,22 +58,22 @@ impl ProvenThread {
 
 /// Confines the calling thread for the rest of its life, and proves each required layer on it.
 ///
-/// Call it on a fresh thread that you own, after everything that the thread needs exists (engine, runtime,
-/// handles). Never call it on an executor's thread, or on a thread that starts others later: they would
-/// inherit it. A waived layer is skipped. `no_new_privs` is set in any case.
+/// Call it on a fresh thread that you own, after everything that the thread needs exists (engine, runtime, handles).
+/// Never call it on an executor's thread, or on a thread that starts others later, which would inherit the confinement.
+/// A waived layer is skipped. `no_new_privs` is set in any case.
 ///
 /// # Errors
 /// If a required layer is missing, cannot be applied, or does not refuse its attempts. The thread may then be
 /// half confined: end it.
 pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
-    confine_on(&probe_kernel(), rules)
+    confine_with(&probe_kernel(), rules)
 }
 
-/// Confines a new thread and ends it. `doctor` and the load of a policy use it to learn which layers hold
-/// here, without giving up a thread.
+/// Confines a new thread, which then ends. `doctor` and the load of a policy use this to learn which layers hold here,
+/// without giving up a thread.
 ///
 /// # Errors
-/// As [`confine_current_thread`], and [`ConfineError::ScratchThread`].
+/// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`].
 pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, ConfineError> {
     let rules = rules.clone();
     thread::Builder::new()
@@ -80,9 +84,9 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
         .map_err(|_payload| ConfineError::ScratchThread { source: io::Error::other("it panicked") })?
 }
 
-/// `kernel` is an argument so that a test can take a layer away. A layer that is claimed but absent fails
-/// when it is applied or proved.
-fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
+/// Confines the calling thread. `kernel` is an argument so that a test can take a layer away. A layer that is claimed
+/// but absent fails when it is applied or proved.
+fn confine_with(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
     for layer in Layer::THREAD {
         if rules.requirement(layer) == Requirement::Required {
             require_supported(kernel, layer)?;
@@ -92,10 +96,13 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
         return Err(ConfineError::MountsWithNetwork { mounts: rules.mounts.len() });
     }
     let abi = kernel.landlock_abi.unwrap_or_default();
-    // Open until the last attempt.
-    let other = rules.network.as_ref().map(|network| OtherPort::open(&network.ports)).transpose()?;
-    let (probes, per_call) = match &other {
-        Some(other) => (Probe::of_network(other.port, abi), Probe::of_network_per_call(other.port, abi)),
+    // Keep the port open until the last attempt.
+    let other_port = rules.network.as_ref().map(|network| OtherPort::open(&network.ports)).transpose()?;
+    let (probes, per_call_probes) = match &other_port {
+        Some(other_port) => (
+            Probe::network_probes(other_port.port, abi),
+            Probe::network_probes_per_call(other_port.port, abi),
+        ),
         None => (Probe::ALL.to_vec(), Probe::PER_CALL.to_vec()),
     };
     let controls = negative_control(rules, &probes)?;
@@ -108,7 +115,7 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
         (Requirement::Required, Some(network)) => landlock::restrict_to_network(network, abi)?,
         (Requirement::Waived, _) => LayerStatus::Waived,
     };
-    // Before the filter, which refuses files to a thread with a network: its refusal would hide Landlock's.
+    // Prove Landlock before applying the filter: with a network, the filter's refusal would hide Landlock's.
     let mut evidence = prove(Layer::Landlock)?;
     let seccomp = match (rules.seccomp, &rules.network) {
         (Requirement::Required, None) => seccomp::restrict()?,
@@ -121,8 +128,8 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
     Ok(ProvenThread {
         posture: Posture::new(landlock, kernel.landlock_abi, seccomp, ports, evidence),
         canary: rules.canary.clone(),
-        per_call,
-        on_this_thread: PhantomData,
+        per_call_probes,
+        not_send: PhantomData,
     })
 }
 
@@ -133,7 +140,7 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
     }
 }
 
-/// The negative control: every attempt that the layers must refuse has to work first.
+/// The negative control: every attempt that a layer must refuse has to work before.
 fn negative_control(
     rules: &ThreadConfinement,
     probes: &[Probe],

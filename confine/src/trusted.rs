@@ -1,10 +1,9 @@
-//! Opens a file that decides about rights, such as a policy, only if no user except root and our own can
-//! change it: neither the file, nor a folder or a link on its path.
+//! Opens a file that decides about rights, such as a policy, only if no user except root and this process's user can
+//! change the file, or any folder or link on its path.
 //!
-//! The path is walked step by step on handles: each is judged before the next one is opened below it. The
-//! file is judged by the descriptor that is then read (no TOCTOU race). On a file system that is mounted
-//! read-only no user here can change anything, so its permissions do not count. An example is a container's
-//! mounted configuration.
+//! The walk along the path uses handles, and judges each one before it opens the next below it. The file is judged by
+//! the descriptor that is then read (no TOCTOU race). On a read-only file system, such as a container's mounted
+//! configuration, no user here can change anything, so permissions do not count.
 
 mod readers;
 
@@ -51,7 +50,7 @@ impl fmt::Display for PathObject {
 /// The reason why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It cannot be opened or examined.
+    /// The file, or a folder or link on its path, cannot be opened or examined.
     #[error("cannot open `{}`", path.display())]
     Unusable {
         /// The path that cannot be opened.
@@ -60,64 +59,66 @@ pub enum TrustError {
         #[source]
         source: io::Error,
     },
-    /// It does not exist, and another user could have removed it, or could create it.
+    /// The file does not exist, and another user could have removed it or could create it.
     #[error("there is no `{}`", path.display())]
     Missing {
         /// The path of the file.
         path: PathBuf,
-        /// The part of its path that another user can change.
+        /// The part of the path that another user can change.
         #[source]
         doubt: Box<TrustError>,
     },
-    /// It is not a regular file, or no folder.
-    #[error("`{}` is not a regular file", path.display())]
+    /// The end of the path is not a regular file, or not a folder, as the caller requires.
+    #[error("`{}` is not a {expected}", path.display())]
     Kind {
         /// The path of the refused object.
         path: PathBuf,
+        /// The required kind: "regular file" or "folder".
+        expected: &'static str,
     },
-    /// Another user owns it, who could change it.
+    /// Another user owns the object and could change it.
     #[error(
-        "the {thing} `{}` belongs to user {owner}, who could change it; right would be root or our own user: `chown {own_uid} {}`",
+        "the {thing} `{}` belongs to user {owner}, who could change it; it must belong to root or to this program's user; fix it with `chown {own_uid} {}`",
         path.display(), path.display()
     )]
     Foreign {
-        /// Whether it is a file or a folder.
+        /// The kind of the object.
         thing: PathObject,
         /// The path of the refused object.
         path: PathBuf,
         /// The owner's user number.
         owner: u32,
-        /// Our own user.
+        /// The number of this process's user.
         own_uid: u32,
     },
-    /// Other users may write it.
+    /// Other users may write to the object.
     #[error(
-        "the {thing} `{}` can be written by {by} (mode {mode:04o}), who could change what holds; right would be `chmod {remedy} {}`",
+        "the {thing} `{}` can be written by {by} (mode {mode:04o}), so others could change it; fix it with `chmod {remedy} {}`",
         path.display(), path.display()
     )]
     Writable {
-        /// Whether it is a file or a folder.
+        /// The kind of the object.
         thing: PathObject,
         /// The path of the refused object.
         path: PathBuf,
-        /// The permission bits of its mode.
+        /// The permission bits of the object's mode.
         mode: u32,
-        /// The users who may write it.
+        /// The users who may write the object.
         by: &'static str,
         /// The `chmod` mode that forbids it.
         remedy: &'static str,
     },
-    /// Other users may read it, and it holds a secret.
+    /// Other users may read the file, which holds a secret.
     #[error(
-        "the file `{}` can be read by {by} (mode {mode:04o}), and holds a secret; right would be `chmod {remedy} {}`",
+        "the file `{}` can be read by {by} (mode {mode:04o}), and contains a secret; fix it with `chmod {remedy} {}`",
         path.display(), path.display()
     )]
     Readable {
         /// The path of the refused file.
         path: PathBuf,
-        /// The permission bits of its mode.
+        /// The permission bits of the file's mode.
         mode: u32,
-        /// The users who may read it.
+        /// The users who may read the file.
         by: &'static str,
         /// The `chmod` mode that forbids it.
         remedy: &'static str,
@@ -136,19 +137,21 @@ impl TrustError {
     }
 }
 
-/// Opens a file for reading that only root and our own user can change. The open does not block.
+/// Opens a file for reading if only root and this process's user can change it. The open does not block.
 ///
 /// # Errors
-/// [`TrustError`] if it cannot be opened, is not a regular file, or another user can change it or its path. If
-/// the file does not exist, [`TrustError::is_missing`] holds, even if another user can change its path.
+/// [`TrustError`] if the file cannot be opened, is not a regular file, or another user can change it or its path. If
+/// the file does not exist, [`TrustError::is_missing`] is true, even if another user can change its path.
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let mut doubt = None;
-    match walk(path, &mut doubt) {
-        Ok((PathEnd::File(file), at)) => {
-            judge(file.as_fd(), PathObject::File, &at)?;
+    match follow_path(path, &mut doubt) {
+        Ok((PathEnd::File(file), end_path)) => {
+            judge(file.as_fd(), PathObject::File, &end_path)?;
             Ok(file.into())
         }
-        Ok((PathEnd::Folder, at)) => Err(doubt.unwrap_or(TrustError::Kind { path: at })),
+        Ok((PathEnd::Folder | PathEnd::Other, end_path)) => {
+            Err(doubt.unwrap_or(TrustError::Kind { path: end_path, expected: FILE }))
+        }
         Err(error) => Err(match doubt {
             Some(doubt) if error.is_missing() => {
                 TrustError::Missing { path: path.to_owned(), doubt: Box::new(doubt) }
@@ -158,24 +161,26 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
     }
 }
 
-/// Judges a folder and its path: whether only root and our own user can change its contents.
+/// Checks that only root and this process's user can change a folder's entries and its path.
 ///
 /// # Errors
-/// Same as [`open_file`].
+/// As for [`open_file`], but for a folder.
 pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
     let mut doubt = None;
-    let found = walk(path, &mut doubt);
-    match (doubt, found?) {
+    let path_end = follow_path(path, &mut doubt);
+    match (doubt, path_end?) {
         (Some(doubt), _) => Err(doubt),
         (None, (PathEnd::Folder, _)) => Ok(()),
-        (None, (PathEnd::File(_), at)) => Err(TrustError::Kind { path: at }),
+        (None, (PathEnd::File(_) | PathEnd::Other, end_path)) => {
+            Err(TrustError::Kind { path: end_path, expected: FOLDER })
+        }
     }
 }
 
-/// Judges an open regular file by itself, regardless of its path.
+/// Checks that only root and this process's user can change an open regular file, whatever its path.
 ///
 /// # Errors
-/// Same as [`open_file`].
+/// As for [`open_file`].
 pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
     judge(file, PathObject::File, path)
 }
@@ -184,73 +189,77 @@ pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
 enum PathEnd {
     File(OwnedFd),
     Folder,
+    /// Not a regular file, or a regular file that was not opened because of a doubt.
+    Other,
 }
 
-/// Follows a path, judging each folder and link on it. The first one that another user can change becomes the
-/// `doubt`. The doubt counts if something exists at the end of the path, which is then not opened.
-fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf), TrustError> {
-    let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
+/// Follows a path and judges each folder and link on it. The first object that another user can change becomes the
+/// `doubt`. After a doubt, the file at the end of the path is not opened.
+fn follow_path(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf), TrustError> {
+    let unusable = |current_path: &Path, source: io::Error| TrustError::Unusable {
+        path: current_path.to_owned(),
+        source,
+    };
     let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
-    let mut left: Vec<OsString> = reversed_components(&absolute);
-    let mut at = PathBuf::from("/");
-    let mut folder = open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&at, errno.into()))?;
-    judge_component(folder.as_fd(), PathObject::Folder, &at, doubt)?;
-    let mut links = 0;
-    while let Some(name) = left.pop() {
+    let mut components: Vec<OsString> = reversed_components(&absolute);
+    let mut current_path = PathBuf::from("/");
+    let mut folder =
+        open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&current_path, errno.into()))?;
+    judge_component(folder.as_fd(), PathObject::Folder, &current_path, doubt)?;
+    let mut link_count = 0;
+    while let Some(name) = components.pop() {
         if name == ".." {
-            at.pop();
-            folder = open_folder(Some(folder.as_fd()), &name).map_err(|errno| unusable(&at, errno.into()))?;
-            judge_component(folder.as_fd(), PathObject::Folder, &at, doubt)?;
+            current_path.pop();
+            folder = open_folder(Some(folder.as_fd()), &name)
+                .map_err(|errno| unusable(&current_path, errno.into()))?;
+            judge_component(folder.as_fd(), PathObject::Folder, &current_path, doubt)?;
             continue;
         }
-        let here = at.join(&name);
-        let failed = |errno: Errno| unusable(&here, errno.into());
-        let seen = rustix::fs::openat(
+        let component_path = current_path.join(&name);
+        let failed = |errno: Errno| unusable(&component_path, errno.into());
+        let component = rustix::fs::openat(
             &folder,
             name.as_os_str(),
             OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
             Mode::empty(),
         )
         .map_err(failed)?;
-        match FileType::from_raw_mode(rustix::fs::fstat(&seen).map_err(failed)?.st_mode) {
+        match FileType::from_raw_mode(rustix::fs::fstat(&component).map_err(failed)?.st_mode) {
             FileType::Directory => {
-                judge_component(seen.as_fd(), PathObject::Folder, &here, doubt)?;
-                (folder, at) = (seen, here);
+                judge_component(component.as_fd(), PathObject::Folder, &component_path, doubt)?;
+                (folder, current_path) = (component, component_path);
             }
             FileType::Symlink => {
-                judge_component(seen.as_fd(), PathObject::Link, &here, doubt)?;
-                links += 1;
-                if links > MAX_LINKS {
+                judge_component(component.as_fd(), PathObject::Link, &component_path, doubt)?;
+                link_count += 1;
+                if link_count > MAX_LINKS {
                     return Err(failed(Errno::LOOP));
                 }
-                let target = rustix::fs::readlinkat(&seen, "", Vec::new()).map_err(failed)?;
+                let target = rustix::fs::readlinkat(&component, "", Vec::new()).map_err(failed)?;
                 let target = Path::new(OsStr::from_bytes(target.as_bytes())).to_owned();
                 if target.is_absolute() {
-                    at = PathBuf::from("/");
+                    current_path = PathBuf::from("/");
                     folder = open_folder(None, OsStr::new("/")).map_err(failed)?;
                 }
-                left.extend(reversed_components(&target));
+                components.extend(reversed_components(&target));
             }
-            // A file that other users could have led us to is not even opened.
-            FileType::RegularFile if left.is_empty() && doubt.is_some() => {
-                return Err(TrustError::Kind { path: here });
+            // Do not open a file to which other users could have led this walk.
+            FileType::RegularFile if components.is_empty() && doubt.is_some() => {
+                return Ok((PathEnd::Other, component_path));
             }
-            FileType::RegularFile if left.is_empty() => {
+            FileType::RegularFile if components.is_empty() => {
                 let file = open_regular(folder.as_fd(), &name).map_err(failed)?;
-                return match file {
-                    Some(file) => Ok((PathEnd::File(file), here)),
-                    None => Err(TrustError::Kind { path: here }),
-                };
+                return Ok((file.map_or(PathEnd::Other, PathEnd::File), component_path));
             }
-            _ if left.is_empty() => return Err(TrustError::Kind { path: here }),
+            _ if components.is_empty() => return Ok((PathEnd::Other, component_path)),
             _ => return Err(failed(Errno::NOTDIR)),
         }
     }
-    Ok((PathEnd::Folder, at))
+    Ok((PathEnd::Folder, current_path))
 }
 
-/// Opens a file that was seen to be a regular one. None if it no longer is: the users that are trusted here
-/// may have replaced it since.
+/// Opens a file that was seen to be a regular file. `None` if it no longer is one: a trusted user may have replaced it
+/// since.
 fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
@@ -258,7 +267,7 @@ fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>,
     Ok((kind == FileType::RegularFile).then_some(file))
 }
 
-/// Judges an object on the path, and records a doubt. Only errors of the system end the walk.
+/// Judges an object on the path, and records the first doubt. Only errors of the system end the walk.
 fn judge_component(
     handle: BorrowedFd<'_>,
     thing: PathObject,
@@ -266,15 +275,15 @@ fn judge_component(
     doubt: &mut Option<TrustError>,
 ) -> Result<(), TrustError> {
     match judge(handle, thing, path) {
-        Err(found @ (TrustError::Foreign { .. } | TrustError::Writable { .. })) => {
-            doubt.get_or_insert(found);
+        Err(error @ (TrustError::Foreign { .. } | TrustError::Writable { .. })) => {
+            doubt.get_or_insert(error);
             Ok(())
         }
         judged => judged,
     }
 }
 
-/// The names of a path, the last one first.
+/// The names of a path, the last name first.
 fn reversed_components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -284,32 +293,34 @@ fn reversed_components(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
-fn open_folder(from: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_folder(base: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(from.unwrap_or(rustix::fs::CWD), name, flags, Mode::empty())
+    rustix::fs::openat(base.unwrap_or(rustix::fs::CWD), name, flags, Mode::empty())
 }
 
 fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), TrustError> {
     let failed = |errno: Errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() };
     let stat = rustix::fs::fstat(handle).map_err(failed)?;
     let own_uid = rustix::process::geteuid().as_raw();
-    let (is_ours, by) = (is_trusted(stat.st_uid, own_uid), written_by(&stat, thing, handle));
-    if is_ours && by.is_none() {
+    let (is_trusted_owner, writers) = (is_trusted(stat.st_uid, own_uid), other_writers(&stat, thing, handle));
+    if is_trusted_owner && writers.is_none() {
         return Ok(());
     }
-    // Asked last: it takes a further system call and is rarely needed.
-    if rustix::fs::fstatvfs(handle).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+    // The last check, because it needs a further system call and rarely matters.
+    if rustix::fs::fstatvfs(handle)
+        .is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
+    {
         return Ok(());
     }
-    match by {
-        _ if !is_ours => {
+    match writers {
+        _ if !is_trusted_owner => {
             Err(TrustError::Foreign { thing, path: path.to_owned(), owner: stat.st_uid, own_uid })
         }
-        Some((by, remedy)) => Err(TrustError::Writable {
+        Some((writers, remedy)) => Err(TrustError::Writable {
             thing,
             path: path.to_owned(),
             mode: stat.st_mode & 0o7777,
-            by,
+            by: writers,
             remedy,
         }),
         None => Ok(()),
@@ -320,14 +331,14 @@ fn is_trusted(owner: u32, own_uid: u32) -> bool {
     owner == own_uid || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
 }
 
-/// The other users who may write it, and the `chmod` mode that forbids that.
-fn written_by(
+/// The other users who may write to an object, and the `chmod` mode that forbids that.
+fn other_writers(
     stat: &Stat,
     thing: PathObject,
     handle: BorrowedFd<'_>,
 ) -> Option<(&'static str, &'static str)> {
-    // A link's permissions do not count. In a folder with the sticky bit only a name's owner can change its
-    // target, and the owner of each name on the path is judged.
+    // A link's permissions do not count. In a folder with the sticky bit, only the owner of a name can change the
+    // name's target, and the walk judges the owner of each name on the path.
     let is_sticky = thing == PathObject::Folder && stat.st_mode & 0o1000 != 0;
     if thing == PathObject::Link || is_sticky {
         return None;
@@ -340,28 +351,30 @@ fn written_by(
         .then_some(("others of its group", "g-w"))
 }
 
-/// Whether an access list grants rights besides the mode: then the mode's group bits are the mask for all of
-/// its entries.
+/// Whether the object has an access list besides its mode. The group bits of the mode are then the mask of the list.
 fn has_access_list(handle: BorrowedFd<'_>) -> bool {
-    // `getxattr` does not work on an `O_PATH` handle, but works on its name below `/proc`.
+    // `getxattr` fails on an `O_PATH` handle, but works on the handle's name below `/proc`.
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let mut none = [0_u8; 0];
-    match rustix::fs::getxattr(name, "system.posix_acl_access", &mut none[..]) {
+    let mut empty_buffer = [0_u8; 0];
+    match rustix::fs::getxattr(name, "system.posix_acl_access", &mut empty_buffer[..]) {
         Ok(_) | Err(Errno::RANGE) => true,
         Err(_) => false,
     }
 }
 
-/// Whether a group's only member is the owner, as on systems where each user has a group of the same name and
-/// files are group-writable by default. A group that is not in this machine's files may have any members. A
-/// group without members belongs to a program: each user who runs it, by its set-group-ID bit or as a
-/// service, is in the group.
+/// Whether the owner is the only member of a group, as on systems where each user has a group of the same name and
+/// files are group-writable by default.
+///
+/// A group that is not in this machine's files may have any members. A group without members belongs to a program: each
+/// user who runs that program, by its set-group-ID bit or as a service, is in the group.
 fn is_private_group(group: u32, owner: u32) -> bool {
-    let (Some(users), Some(groups)) = (lines("/etc/passwd"), lines("/etc/group")) else { return false };
-    only_the_owner(&users, &groups, group, owner)
+    let (Some(users), Some(groups)) = (read_table("/etc/passwd"), read_table("/etc/group")) else {
+        return false;
+    };
+    has_only_owner(&users, &groups, group, owner)
 }
 
-fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
+fn has_only_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
     let mut owners = Vec::new();
     let mut has_owner = false;
@@ -371,6 +384,7 @@ fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
             owners.extend(user.first().copied());
             has_owner |= number(user.get(3).copied()) == Some(group);
         } else if number(user.get(3).copied()) == Some(group) {
+            // Another user has this group as the primary group.
             return false;
         }
     }
@@ -391,10 +405,10 @@ fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     is_listed && has_owner
 }
 
-/// Whether a user's number means that user here. In a user namespace that does not map it, it is
-/// the number of every user outside, and no process inside is one of them.
+/// Whether a user's number stands for that user alone. In a user namespace that does not map [`UNMAPPED`], this number
+/// stands for every user outside, and no process inside has such a user.
 fn is_mapped(uid: u32) -> bool {
-    let Some(map) = lines("/proc/self/uid_map") else { return true };
+    let Some(map) = read_table("/proc/self/uid_map") else { return true };
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().filter_map(|text| text.parse::<u64>().ok());
         let (Some(first), _, Some(count)) = (numbers.next(), numbers.next(), numbers.next()) else {
@@ -404,20 +418,24 @@ fn is_mapped(uid: u32) -> bool {
     })
 }
 
-fn lines(path: &str) -> Option<String> {
+fn read_table(path: &str) -> Option<String> {
     let mut text = String::new();
     let file = File::open(path).ok()?;
     file.take(MAX_TABLE_BYTES + 1).read_to_string(&mut text).ok()?;
     (text.len() as u64 <= MAX_TABLE_BYTES).then_some(text)
 }
 
+/// The required ends of a path, as errors name them.
+const FILE: &str = "regular file";
+const FOLDER: &str = "folder";
+
 /// The kernel's stand-in for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const UNMAPPED: u32 = 65534;
 
-/// As many links as the kernel follows.
+/// The most links on one path: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// The largest table of users or groups that is read: 4 MiB.
+/// The longest table of users or groups that is read, in bytes: 4 MiB.
 const MAX_TABLE_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]
@@ -429,7 +447,7 @@ mod tests {
 
     use super::*;
 
-    fn world() -> (tempfile::TempDir, PathBuf) {
+    fn fixture() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("etc");
         fs::create_dir(&folder).unwrap();
@@ -441,13 +459,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_refused(path: &Path, thing: PathObject, at: &Path) {
+    fn check_refused(path: &Path, thing: PathObject, expected_path: &Path) {
         match open_file(path) {
             Err(
-                TrustError::Writable { thing: found, path, .. }
-                | TrustError::Foreign { thing: found, path, .. },
+                TrustError::Writable { thing: actual_thing, path, .. }
+                | TrustError::Foreign { thing: actual_thing, path, .. },
             ) => {
-                assert_eq!((found, path.as_path()), (thing, at));
+                assert_eq!((actual_thing, path.as_path()), (thing, expected_path));
             }
             other => panic!("{other:?}"),
         }
@@ -455,24 +473,32 @@ mod tests {
 
     #[test]
     fn a_file_is_read_that_only_its_owner_can_change() {
-        let (_dir, file) = world();
+        let (_dir, file) = fixture();
         let mut text = String::new();
         open_file(&file).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
         judge_folder(file.parent().unwrap()).unwrap();
         assert!(open_file(&file.with_file_name("missing")).unwrap_err().is_missing());
-        assert!(matches!(open_file(file.parent().unwrap()), Err(TrustError::Kind { .. })));
-        assert!(matches!(judge_folder(&file), Err(TrustError::Kind { .. })));
+        for (refused, expected) in [
+            (open_file(file.parent().unwrap()).map(drop), "is not a regular file"),
+            (judge_folder(&file), "is not a folder"),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, TrustError::Kind { .. }) && error.to_string().ends_with(expected),
+                "{error}"
+            );
+        }
     }
 
     #[test]
     fn a_world_writable_file_is_refused_with_the_remedy() {
-        let (_dir, file) = world();
+        let (_dir, file) = fixture();
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
         check_refused(&file, PathObject::File, &file);
-        let shown = open_file(&file).unwrap_err().to_string();
-        assert!(shown.contains("can be written by everybody (mode 0666)"), "{shown}");
-        assert!(shown.contains(&format!("`chmod o-w {}`", file.display())), "{shown}");
+        let message = open_file(&file).unwrap_err().to_string();
+        assert!(message.contains("can be written by everybody (mode 0666)"), "{message}");
+        assert!(message.contains(&format!("`chmod o-w {}`", file.display())), "{message}");
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         let folder = file.parent().unwrap().to_owned();
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
@@ -484,7 +510,7 @@ mod tests {
 
     #[test]
     fn every_folder_and_link_on_the_way_counts() {
-        let (dir, file) = world();
+        let (dir, file) = fixture();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         let link = open.join("link.toml");
@@ -493,7 +519,7 @@ mod tests {
         open_file(&link).expect("a link that only we could have made");
         fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         check_refused(&link, PathObject::Folder, &open);
-        // By a link elsewhere, and by a path that goes through the folder and back.
+        // A link elsewhere and a path that goes through the folder and back are refused too.
         let second = dir.path().join("second.toml");
         symlink("open/link.toml", &second).unwrap();
         check_refused(&second, PathObject::Folder, &open);
@@ -505,7 +531,7 @@ mod tests {
 
     #[test]
     fn an_absent_file_is_missing_even_on_an_untrusted_path() {
-        let (dir, file) = world();
+        let (dir, file) = fixture();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         symlink(open.join("nowhere"), dir.path().join("dangling")).unwrap();
@@ -519,7 +545,7 @@ mod tests {
             };
             assert!(matches!(*doubt, TrustError::Writable { .. }), "{doubt:?}");
         }
-        // An existing object is reported, of whatever kind, and not opened.
+        // An existing object of any kind is reported and not opened.
         check_refused(&open.join("leads.toml"), PathObject::Folder, &open);
         check_refused(&open, PathObject::Folder, &open);
         rustix::fs::mknodat(rustix::fs::CWD, open.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
@@ -532,22 +558,22 @@ mod tests {
             eprintln!("skipped: only root gives files away");
             return;
         }
-        let (dir, file) = world();
+        let (dir, file) = fixture();
         let link = dir.path().join("link");
         symlink(&file, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
         check_refused(&link, PathObject::Link, &link);
         std::os::unix::fs::chown(&file, Some(12345), None).unwrap();
         check_refused(&file, PathObject::File, &file);
-        let shown = open_file(&file).unwrap_err().to_string();
-        assert!(shown.contains("belongs to user 12345") && shown.contains("`chown 0 "), "{shown}");
+        let message = open_file(&file).unwrap_err().to_string();
+        assert!(message.contains("belongs to user 12345") && message.contains("`chown 0 "), "{message}");
         std::os::unix::fs::chown(&file, Some(0), None).unwrap();
         std::os::unix::fs::chown(file.parent().unwrap(), Some(12345), None).unwrap();
         check_refused(&file, PathObject::Folder, file.parent().unwrap());
     }
 
     #[test]
-    fn a_group_is_private_where_nobody_else_is_in_it() {
+    fn a_group_is_private_if_the_owner_is_its_only_member() {
         let users = "root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\ncat:x:1002:1001::/:\n";
         let groups =
             "root:x:0:\nann:x:1000:\nbob:x:1001:\nteam:x:1100:ann,bob\nalone:x:1101:ann\nplayers:x:60:\n";
@@ -563,13 +589,13 @@ mod tests {
             (60, 0, false),
             (60, 1000, false),
         ] {
-            assert_eq!(only_the_owner(users, groups, group, owner), private, "{group} {owner}");
+            assert_eq!(has_only_owner(users, groups, group, owner), private, "{group} {owner}");
         }
     }
 
     #[test]
     fn a_fifo_is_no_file_and_is_not_waited_for() {
-        let (dir, _file) = world();
+        let (dir, _file) = fixture();
         let fifo = dir.path().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert!(matches!(open_file(&fifo), Err(TrustError::Kind { .. })));

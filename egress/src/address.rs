@@ -1,4 +1,4 @@
-//! The addresses that a request may dial: all of the host's, each of them judged, or those of the operator's proxy.
+//! The addresses that a request may dial: those of the host, all of them judged, or those of the operator's proxy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,53 +6,53 @@ use crate::{
     FetchError, Judge, RequestLimits,
     proxy::Proxy,
     resolve::Resolver,
-    target::{Place, Target},
+    target::{HostKind, Target},
 };
 
-/// Addresses that may be dialled. Only this file makes one, and only these addresses are dialled.
+/// Addresses that may be dialled. Only this module makes the value, and only its addresses are dialled.
 #[derive(Debug)]
 pub(crate) struct JudgedAddresses(Vec<SocketAddr>);
 
 impl JudgedAddresses {
-    /// Resolves the target's host once, and judges every address. One refusal refuses all: a name with both
-    /// public and private addresses is an attack (DNS rebinding) or a mistake.
+    /// Resolves the target's host once, and asks the judge about every address. One refusal refuses all: a name with
+    /// both public and private addresses is an attack (DNS rebinding) or a mistake.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.
-    pub(crate) async fn of(
+    pub(crate) async fn resolve(
         target: &Target,
         resolver: &Resolver,
         judge: &dyn Judge,
         limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
-        let found = addresses((&target.host, &target.place), resolver, limits).await?;
-        for address in &found {
+        let addresses_found = addresses(&target.host, &target.kind, resolver, limits).await?;
+        for address in &addresses_found {
             judge.address(&target.host, target.port, *address)?;
         }
-        Ok(Self::in_turn(found, target.port))
+        Ok(Self::interleaved(addresses_found, target.port))
     }
 
-    /// The addresses of the proxy. No judge is asked about them, since the operator has named the proxy.
+    /// Resolves the proxy's host. The judge is not asked about its addresses, since the operator has named the proxy.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.
-    pub(crate) async fn of_proxy(
+    pub(crate) async fn resolve_proxy(
         proxy: &Proxy,
         resolver: &Resolver,
         limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
-        let found = addresses((&proxy.host, &proxy.place), resolver, limits).await?;
-        Ok(Self::in_turn(found, proxy.port))
+        let proxy_addresses = addresses(&proxy.host, &proxy.kind, resolver, limits).await?;
+        Ok(Self::interleaved(proxy_addresses, proxy.port))
     }
 
-    /// IPv6 and IPv4 in turn, IPv6 first, each in the resolver's order (RFC 8305, section 4): a family without a way
-    /// out costs one attempt, not one for each of its addresses.
-    fn in_turn(found: Vec<IpAddr>, port: u16) -> Self {
-        let (first, second): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
-        let (mut first, mut second) = (first.into_iter(), second.into_iter());
-        let mut ordered = Vec::with_capacity(first.len() + second.len());
+    /// Returns IPv6 and IPv4 addresses in turn, IPv6 first, each in the resolver's order (RFC 8305, section 4). So a
+    /// family without a route costs one attempt, not one for each of its addresses.
+    fn interleaved(addresses_found: Vec<IpAddr>, port: u16) -> Self {
+        let (ipv6, ipv4): (Vec<_>, Vec<_>) = addresses_found.into_iter().partition(IpAddr::is_ipv6);
+        let (mut ipv6_addresses, mut ipv4_addresses) = (ipv6.into_iter(), ipv4.into_iter());
+        let mut ordered = Vec::with_capacity(ipv6_addresses.len() + ipv4_addresses.len());
         loop {
-            let pair = [first.next(), second.next()];
+            let pair = [ipv6_addresses.next(), ipv4_addresses.next()];
             if pair == [None, None] {
                 return Self(ordered);
             }
@@ -65,40 +65,42 @@ impl JudgedAddresses {
     }
 }
 
-/// Judges a target that a proxy resolves: as far as its addresses are known without a name server. `localhost` and the
-/// names below it are the loopback device's everywhere (RFC 6761, section 6.3), here that of the proxy's machine.
+/// Asks the judge about a target that a proxy resolves, as far as its addresses are known without a name server.
+/// `localhost` and the names below it always lead to the loopback device (RFC 6761, section 6.3), here that of the
+/// proxy's machine.
 pub(crate) fn judge_unresolved(target: &Target, judge: &dyn Judge) -> Result<(), FetchError> {
-    let known = match &target.place {
-        Place::Address(address) => vec![*address],
-        Place::Name(name) if is_local(name) => {
+    let known_addresses = match &target.kind {
+        HostKind::Address(address) => vec![*address],
+        HostKind::Name(name) if is_local(name) => {
             vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         }
-        Place::Name(_) => Vec::new(),
+        HostKind::Name(_) => Vec::new(),
     };
-    for address in known {
+    for address in known_addresses {
         judge.address(&target.host, target.port, address)?;
     }
     Ok(())
 }
 
-/// Names of URLs are in lower case.
+/// Whether a name, in lower case as in URLs, leads to the loopback device.
 fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
 async fn addresses(
-    (host, place): (&str, &Place),
+    host: &str,
+    kind: &HostKind,
     resolver: &Resolver,
     limits: &RequestLimits,
 ) -> Result<Vec<IpAddr>, FetchError> {
-    let found = match place {
-        Place::Address(address) => vec![*address],
-        Place::Name(name) => resolver.addresses(host, name).await?,
+    let resolved = match kind {
+        HostKind::Address(address) => vec![*address],
+        HostKind::Name(name) => resolver.addresses(host, name).await?,
     };
-    if found.len() > limits.addresses {
+    if resolved.len() > limits.addresses {
         return Err(FetchError::TooManyAddresses { host: host.to_owned(), limit: limits.addresses });
     }
-    Ok(found)
+    Ok(resolved)
 }
 
 #[cfg(test)]
@@ -107,12 +109,14 @@ mod tests {
 
     #[test]
     fn families_take_turns_and_ipv6_comes_first() {
-        let found = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "192.0.2.3"];
-        let found = found.iter().map(|text| text.parse().unwrap()).collect();
-        let ordered: Vec<String> =
-            JudgedAddresses::in_turn(found, 443).iter().map(|address| address.ip().to_string()).collect();
+        let resolved = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "192.0.2.3"];
+        let resolved = resolved.iter().map(|text| text.parse().unwrap()).collect();
+        let ordered: Vec<String> = JudgedAddresses::interleaved(resolved, 443)
+            .iter()
+            .map(|address| address.ip().to_string())
+            .collect();
         assert_eq!(ordered, ["2001:db8::1", "192.0.2.1", "192.0.2.2", "192.0.2.3"]);
-        assert_eq!(JudgedAddresses::in_turn(Vec::new(), 443).iter().count(), 0);
+        assert_eq!(JudgedAddresses::interleaved(Vec::new(), 443).iter().count(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Attempts to connect to the addresses of one host, which overlap (RFC 8305, section 5).
+//! Overlapping attempts to connect to the addresses of one host (RFC 8305, section 5).
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 use crate::{FetchError, RequestLimits, address::JudgedAddresses};
 
 /// Connects to the addresses in their order until one accepts. The next attempt begins when one has failed, or after
-/// [`ATTEMPT_DELAY`]. The first connection is taken, and the other attempts are given up.
+/// [`ATTEMPT_DELAY`]. The first connection wins, and the other attempts are cancelled.
 ///
 /// # Cancellation
 /// Dropping the future closes the connections.
@@ -21,8 +21,8 @@ pub(crate) async fn dial(
     addresses: &JudgedAddresses,
     limits: &RequestLimits,
 ) -> Result<(SocketAddr, TcpStream), FetchError> {
-    let too_late = || FetchError::ConnectTimeout { host: host.to_owned(), limit: limits.connect };
-    let mut last = too_late();
+    let timeout_error = || FetchError::ConnectTimeout { host: host.to_owned(), limit: limits.connect };
+    let mut last_error = timeout_error();
     let mut waiting = addresses.iter();
     let mut under_way = FuturesUnordered::new();
     let mut may_begin = true;
@@ -36,22 +36,23 @@ pub(crate) async fn dial(
         let has_more = waiting.len() > 0;
         tokio::select! {
             ended = under_way.next() => match ended {
-                None => return Err(last),
+                None => return Err(last_error),
                 Some((address, Ok(Ok(stream)))) => {
-                    // A request is one write, and must not wait for more. If the kernel refuses, it is only slower.
+                    // Disable Nagle's algorithm: a request is one write, and must not wait for more. An error is
+                    // ignored: the connection is only slower.
                     let _slower = stream.set_nodelay(true);
                     return Ok((address, stream));
                 }
-                // Landlock's refusal.
+                // Landlock refuses the port.
                 Some((_, Ok(Err(source)))) if source.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(FetchError::PortClosed { port });
                 }
                 Some((address, Ok(Err(source)))) => {
-                    last = FetchError::ConnectFailed { host: host.to_owned(), address, source };
+                    last_error = FetchError::ConnectFailed { host: host.to_owned(), address, source };
                     may_begin = true;
                 }
                 Some((_, Err(_elapsed))) => {
-                    last = too_late();
+                    last_error = timeout_error();
                     may_begin = true;
                 }
             },
@@ -60,6 +61,6 @@ pub(crate) async fn dial(
     }
 }
 
-/// The time until the next address is tried while the last one has not answered: the value that RFC 8305, section 5,
+/// The delay until the next attempt begins while the last one is unanswered: 250 ms, as RFC 8305, section 5,
 /// recommends.
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

@@ -5,17 +5,17 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::{EgressError, SystemRoots};
 
-/// The machine's certificates and those of `extra`, without duplicates, read like
+/// Returns the machine's certificates and those of `extra_pems` in PEM form, without duplicates. Reads them like
 /// [`crate::TrustedRoots::read`].
 ///
 /// # Errors
 /// See [`crate::TrustedRoots::read`].
-pub fn certificate_bundle(system: SystemRoots, extra: &[&[u8]]) -> Result<String, EgressError> {
+pub fn certificate_bundle(system: SystemRoots, extra_pems: &[&[u8]]) -> Result<String, EgressError> {
     let mut certificates = match system {
         SystemRoots::Trust => rustls_native_certs::load_native_certs().certs,
         SystemRoots::Leave => Vec::new(),
     };
-    for text in extra {
+    for text in extra_pems {
         for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
             let certificate =
                 certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
@@ -25,7 +25,7 @@ pub fn certificate_bundle(system: SystemRoots, extra: &[&[u8]]) -> Result<String
     if certificates.is_empty() {
         return Err(EgressError::NoRoots);
     }
-    certificates.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    certificates.sort_unstable_by(|left, right| left.as_ref().cmp(right.as_ref()));
     certificates.dedup();
     Ok(certificates.iter().map(|certificate| pem(certificate)).collect())
 }
@@ -36,16 +36,16 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
     let mut rest = text.as_str();
     while !rest.is_empty() {
         // Base64 is ASCII, so every position is a character boundary.
-        let (line, more) = rest.split_at(rest.len().min(LINE_CHARS));
+        let (line, remaining) = rest.split_at(rest.len().min(LINE_CHARS));
         pem.push_str(line);
         pem.push('\n');
-        rest = more;
+        rest = remaining;
     }
     pem.push_str("-----END CERTIFICATE-----\n");
     pem
 }
 
-/// The length of a line of PEM (RFC 7468, section 2).
+/// The length of a line of PEM, in characters (RFC 7468, section 2).
 const LINE_CHARS: usize = 64;
 
 #[cfg(test)]
@@ -60,12 +60,12 @@ mod tests {
             let params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
             params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
         };
-        let (one, two) = (make(), make());
-        let both = format!("{one}{two}");
-        let bundle = certificate_bundle(SystemRoots::Leave, &[one.as_bytes(), both.as_bytes()]).unwrap();
+        let (first, second) = (make(), make());
+        let both = format!("{first}{second}");
+        let bundle = certificate_bundle(SystemRoots::Leave, &[first.as_bytes(), both.as_bytes()]).unwrap();
         let read = |text: &str| -> Vec<Vec<u8>> {
             let all = CertificateDer::pem_slice_iter(text.as_bytes());
-            let mut all: Vec<Vec<u8>> = all.map(|one| one.unwrap().to_vec()).collect();
+            let mut all: Vec<Vec<u8>> = all.map(|certificate| certificate.unwrap().to_vec()).collect();
             all.sort_unstable();
             all
         };

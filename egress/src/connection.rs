@@ -1,8 +1,8 @@
-//! A connection that speaks HTTP/1.1: over TCP, or over TLS where the scheme asks for it. It serves one request after
-//! the other.
+//! A connection that speaks HTTP/1.1, over TCP or, for `https`, over TLS. It serves one request after the other.
 //!
-//! A connection that has served a request is used again only while it is quiet: the server has sent nothing beyond its
-//! answer, and has not closed. A byte more would be taken for the beginning of the next answer (response splitting).
+//! A connection that has served a request is used again only while it is quiet: the server has sent nothing after its
+//! response, and has not closed the connection. A further byte would be taken for the beginning of the next response
+//! (response splitting).
 
 use std::{
     cell::Cell,
@@ -36,25 +36,25 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// An open connection. Dropping it closes it: nothing but its owner drives it.
+/// An open connection. Dropping it closes it, since only its owner drives it.
 pub(crate) struct Connection {
-    /// The address that was dialled.
+    /// The address that was dialled: the target's, or the proxy's.
     pub(crate) address: SocketAddr,
-    /// When it was opened.
+    /// The time at which the connection was opened.
     pub(crate) opened: Instant,
     sender: SendRequest<Full<Bytes>>,
     driver: Driver,
-    line: Rc<Line>,
+    watch: Rc<ByteWatch>,
 }
 
-/// Moves a connection's bytes while it is polled.
+/// The I/O of a connection. Bytes move only while it is polled.
 struct Driver {
     http: Pin<Box<http1::Connection<TokioIo<Watched>, Full<Bytes>>>>,
     has_ended: bool,
 }
 
 impl Connection {
-    /// Agrees on TLS, if the target's scheme asks for it, and on HTTP.
+    /// Performs the TLS handshake, if the target's scheme asks for it, and sets up HTTP.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -78,23 +78,23 @@ impl Connection {
                 }
             }
         };
-        let line = Rc::new(Line::default());
-        let header_bytes = limits.header_bytes.max(LEAST_HEADER_BYTES);
+        let watch = Rc::new(ByteWatch::default());
+        let header_bytes = limits.header_bytes.max(MIN_HEADER_BYTES);
         let (sender, driver) = Builder::new()
             .max_headers(limits.header_count)
             .max_header_size(header_bytes)
             .max_buf_size(header_bytes)
-            .handshake(TokioIo::new(Watched { stream, line: Rc::clone(&line) }))
+            .handshake(TokioIo::new(Watched { stream, watch: Rc::clone(&watch) }))
             .await
             .map_err(|source| fault(&target.host, source))?;
         let driver = Driver { http: Box::pin(driver), has_ended: false };
-        Ok(Self { address, opened: Instant::now(), sender, driver, line })
+        Ok(Self { address, opened: Instant::now(), sender, driver, watch })
     }
 
-    /// Sends a request, and returns the head of its answer with the body, which is not read yet.
+    /// Sends a request, and returns the response with its body unread.
     ///
     /// # Cancellation
-    /// The connection must be dropped with the future: it has a request under way.
+    /// The caller must drop the connection together with the future, since a request is under way on it.
     pub(crate) async fn send(
         &mut self,
         request: http::Request<Full<Bytes>>,
@@ -103,22 +103,22 @@ impl Connection {
         self.driver.drive(sent).await
     }
 
-    /// Awaits something of this connection, such as the next piece of a body, and moves its bytes meanwhile.
-    pub(crate) async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
-        self.driver.drive(work).await
+    /// Awaits `future`, such as the next piece of a body, while driving the connection.
+    pub(crate) async fn drive<T>(&mut self, future: impl Future<Output = T>) -> T {
+        self.driver.drive(future).await
     }
 
-    /// The bytes that have come from the server so far, after decryption.
-    pub(crate) fn received(&self) -> u64 {
-        self.line.received.get()
+    /// Returns the number of bytes received from the server so far, after decryption.
+    pub(crate) fn bytes_received(&self) -> u64 {
+        self.watch.received.get()
     }
 
-    /// Whether the connection can take the next request: the last answer was read to its end, both sides keep the
-    /// connection, and not a byte has come since. Asked after an answer, and again before the next request. Until the
-    /// first byte of that request is written, each look at the connection is as strict.
-    pub(crate) fn is_quiet(&mut self) -> bool {
-        self.line.is_idle.set(true);
-        // The waker is that of the next request's owner; until then there is nothing to wake.
+    /// Whether the connection can take the next request: the last response was read to its end, both sides keep the
+    /// connection, and no byte has come since. Called after a response, and again before the next request. Until the
+    /// first byte of that request is written, each poll of the connection is as strict.
+    pub(crate) fn can_be_reused(&mut self) -> bool {
+        self.watch.is_idle.set(true);
+        // A waker that does nothing: no task waits on the connection until the next request polls it.
         let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
         !self.driver.has_ended
             && self.driver.http.as_mut().poll(&mut context).is_pending()
@@ -127,32 +127,33 @@ impl Connection {
 }
 
 impl Driver {
-    /// Drives the connection while the work runs. After the connection has ended, the work still gets what was received
-    /// before, or the error.
-    async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
+    /// Drives the connection until `future` is done. After the connection has ended, `future` still gets the bytes that
+    /// were received before, or the error.
+    async fn drive<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
         loop {
             tokio::select! {
+                // `biased`: a result that is ready wins over the end of the connection.
                 biased;
-                done = &mut work => return done,
+                done = &mut future => return done,
                 _ended = self.http.as_mut(), if !self.has_ended => self.has_ended = true,
             }
         }
     }
 }
 
-/// What is known of a connection's bytes.
+/// The state that a connection shares with its stream.
 #[derive(Default)]
-struct Line {
+struct ByteWatch {
     received: Cell<u64>,
-    /// Whether no request is under way. Any byte that the server sends then is a fault.
+    /// Whether no request is in flight. A byte that the server sends at such a time is a fault.
     is_idle: Cell<bool>,
 }
 
-/// A stream that counts, and that refuses bytes that nothing was asked for.
+/// A stream that counts received bytes, and fails on bytes that come without a request.
 struct Watched {
     stream: Stream,
-    line: Rc<Line>,
+    watch: Rc<ByteWatch>,
 }
 
 enum Stream {
@@ -168,8 +169,8 @@ impl Stream {
         }
     }
 
-    /// Whether the kernel has bytes or the end of the connection for us. The runtime's own readiness is as old as its
-    /// last look at the descriptor, so the kernel is asked.
+    /// Whether the kernel holds received bytes, or the end of the connection. Asks the kernel, since the runtime's
+    /// readiness is as old as its last look at the descriptor.
     fn has_input(&self) -> bool {
         let mut byte = [0_u8; 1];
         let peeked = recv(self.tcp(), &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -183,17 +184,17 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = match &mut self.stream {
+        let filled_before = buffer.filled().len();
+        let poll = match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
             Stream::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
         };
-        let more = (buffer.filled().len() - before) as u64;
-        self.line.received.set(self.line.received.get() + more);
-        if read.is_pending() && self.line.is_idle.get() && self.stream.has_input() {
+        let bytes_read = (buffer.filled().len() - filled_before) as u64;
+        self.watch.received.set(self.watch.received.get() + bytes_read);
+        if poll.is_pending() && self.watch.is_idle.get() && self.stream.has_input() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "bytes without a request")));
         }
-        read
+        poll
     }
 }
 
@@ -203,7 +204,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.line.is_idle.set(false);
+        self.watch.is_idle.set(false);
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
             Stream::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
@@ -215,7 +216,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.line.is_idle.set(false);
+        self.watch.is_idle.set(false);
         match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
             Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
@@ -244,5 +245,5 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// The HTTP library takes no smaller buffer.
-const LEAST_HEADER_BYTES: usize = 8 << 10;
+/// The smallest buffer that the HTTP library takes: 8 KiB.
+const MIN_HEADER_BYTES: usize = 8 << 10;

@@ -8,49 +8,49 @@ use zeroize::Zeroizing;
 
 use crate::{
     redact::{Pattern, patterns},
-    request::FORBIDDEN,
+    request::FORBIDDEN_HEADERS,
 };
 
-/// The value of a secret: [`SecretValue::MIN_BYTES`] to [`SecretValue::MAX_BYTES`] bytes of printable ASCII,
-/// without spaces around it. It is overwritten when it is dropped. `Debug` does not show it, and it has no
-/// `Display` and no `Serialize`.
+/// The value of a secret: [`SecretValue::MIN_BYTES`] to [`SecretValue::MAX_BYTES`] bytes of printable ASCII, without
+/// spaces around it. The bytes are overwritten on drop. `Debug` does not show them, and there is no `Display` and no
+/// `Serialize`.
 #[derive(Clone)]
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
 /// The reason why a text is not a valid secret. The text is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// It is empty, or only a line break.
+    /// The secret is empty, or only a line break.
     #[error("it is empty")]
     Empty,
-    /// It is too short to be searched for in responses without false matches.
+    /// The secret is too short to be searched for in responses without false matches.
     #[error(
         "it has fewer than {} bytes, which could not be told from other text in a response",
         SecretValue::MIN_BYTES
     )]
     TooShort,
-    /// It is too long for a header.
+    /// The secret is too long for a header.
     #[error("it has more than {} bytes", SecretValue::MAX_BYTES)]
     TooLong,
-    /// It has a control character, such as a line break, or a byte outside ASCII.
+    /// The secret has a control character, such as a line break, or a byte outside ASCII.
     #[error(
         "it has a control character or is not ASCII, and stands in a header; one line break at its end is dropped"
     )]
     Characters,
-    /// It begins or ends with a space.
+    /// The secret begins or ends with a space.
     #[error("it begins or ends with a space, which a header would lose")]
     Space,
 }
 
 impl SecretValue {
-    /// The shortest value: 8 bytes. A shorter one would be found where nothing is repeated.
+    /// The length of the shortest value: 8 bytes. A shorter value would also match ordinary text.
     pub const MIN_BYTES: usize = 8;
 
-    /// The longest value: 4 KiB, half of what common servers accept as one header.
+    /// The length of the longest value: 4 KiB, half of what common servers accept as one header.
     pub const MAX_BYTES: usize = 4096;
 
-    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten
-    /// when the value is dropped, also when they are refused.
+    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten when the
+    /// value is dropped or refused.
     ///
     /// # Errors
     /// [`InvalidSecret`], without the text.
@@ -80,7 +80,7 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// A secret with its header. [`crate::Judge::attaches`] decides which requests carry it.
+/// A secret with its header. [`crate::Judge::should_attach`] decides which requests carry it.
 #[derive(Clone)]
 pub struct Credential {
     name: Arc<str>,
@@ -98,7 +98,8 @@ pub struct InvalidCredential {
 }
 
 impl Credential {
-    /// The secret `name` in a header, between two texts. They may be empty, or such as `Bearer `.
+    /// Creates the credential that carries the secret `name` in a header, after a prefix such as `Bearer ` and before a
+    /// suffix. Both may be empty.
     ///
     /// # Errors
     /// [`InvalidCredential`] for a header that a request cannot set, or texts that a header cannot hold.
@@ -106,39 +107,40 @@ impl Credential {
         name: impl Into<Arc<str>>,
         value: &SecretValue,
         header: &str,
-        (before, after): (&str, &str),
+        (prefix, suffix): (&str, &str),
     ) -> Result<Self, InvalidCredential> {
         let invalid = || InvalidCredential { header: header.to_owned() };
         let header = HeaderName::try_from(header).map_err(|_invalid| invalid())?;
-        if FORBIDDEN.contains(&header) {
+        if FORBIDDEN_HEADERS.contains(&header) {
             return Err(invalid());
         }
-        let mut line = Zeroizing::new(Vec::with_capacity(before.len() + value.0.len() + after.len()));
-        for part in [before.as_bytes(), &value.0, after.as_bytes()] {
-            line.extend_from_slice(part);
+        let mut header_bytes =
+            Zeroizing::new(Vec::with_capacity(prefix.len() + value.0.len() + suffix.len()));
+        for part in [prefix.as_bytes(), &value.0, suffix.as_bytes()] {
+            header_bytes.extend_from_slice(part);
         }
         // The owner overwrites its bytes when the last request with them is dropped.
-        let line = Bytes::from_owner(Overwritten(line));
-        let mut line = HeaderValue::from_maybe_shared(line).map_err(|_invalid| invalid())?;
-        line.set_sensitive(true);
-        let patterns = patterns(&value.0, before).into();
-        Ok(Self { name: name.into(), header, value: line, patterns })
+        let header_bytes = Bytes::from_owner(Overwritten(header_bytes));
+        let mut header_value = HeaderValue::from_maybe_shared(header_bytes).map_err(|_invalid| invalid())?;
+        header_value.set_sensitive(true);
+        let patterns = patterns(&value.0, prefix).into();
+        Ok(Self { name: name.into(), header, value: header_value, patterns })
     }
 
-    /// The secret's name.
+    /// Returns the secret's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The header that carries it.
+    /// Returns the header that carries the secret.
     #[must_use]
     pub fn header(&self) -> &HeaderName {
         &self.header
     }
 
-    /// Whether another credential has the same value in the same header. Not for a comparison with a stranger's guess: the
-    /// time that it takes depends on the values.
+    /// Whether another credential has the same value in the same header. The comparison takes time that depends on the
+    /// values, so it must not check a stranger's guess.
     #[must_use]
     pub fn has_value_of(&self, other: &Self) -> bool {
         self.header == other.header && self.value == other.value
@@ -153,7 +155,7 @@ impl Credential {
     }
 }
 
-/// Without the value.
+/// Omits the value.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential")
@@ -206,15 +208,15 @@ mod tests {
         let value = value("hunter2hunter2").unwrap();
         let credential = Credential::new("test", &value, "authorization", ("Bearer ", "")).unwrap();
         assert_eq!(credential.value().as_bytes(), b"Bearer hunter2hunter2");
-        let shown = format!("{value:?} {credential:?} {:?}", credential.value());
-        assert!(!shown.contains("hunter2"), "{shown}");
+        let debug_text = format!("{value:?} {credential:?} {:?}", credential.value());
+        assert!(!debug_text.contains("hunter2"), "{debug_text}");
         assert!(credential.value().is_sensitive());
     }
 
     #[test]
     fn a_header_of_the_connection_carries_no_secret() {
         let value = value("hunter2hunter2").unwrap();
-        for header in FORBIDDEN {
+        for header in FORBIDDEN_HEADERS {
             assert!(Credential::new("test", &value, header.as_str(), ("", "")).is_err(), "{header}");
         }
         for header in ["", "a b", "a:b"] {

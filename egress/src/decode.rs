@@ -1,20 +1,21 @@
-//! Decompression, piece by piece, into a bounded buffer.
+//! Decompression, piece by piece.
 //!
-//! A response of a few kilobytes can expand to gigabytes. Decoding stops at the limit, before the bytes beyond it
-//! are kept.
+//! A response of a few kilobytes can expand to gigabytes. The decoder makes one piece of at most 64 KiB at a time, on
+//! demand, and stops at the limit of the whole body. So its memory is bounded, however far a body expands.
 
 use std::io::{self, Write};
 
-use brotli_decompressor::DecompressorWriter;
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use bytes::{Buf as _, Bytes};
 use flate2::write::MultiGzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::FetchError;
+use crate::{FetchError, RequestLimits};
 
 /// The compression of a response's body (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCoding {
-    /// None.
+    /// No compression.
     Identity,
     /// `gzip`, also named `x-gzip` (RFC 1952).
     Gzip,
@@ -23,11 +24,29 @@ pub enum ContentCoding {
 }
 
 impl ContentCoding {
-    /// The value of `Accept-Encoding`.
-    pub(crate) const OFFERED: HeaderValue = HeaderValue::from_static("gzip, br");
+    /// Returns the value of `Accept-Encoding`.
+    pub(crate) fn accept_encoding(limits: &RequestLimits) -> HeaderValue {
+        HeaderValue::from_static(if Self::Brotli.fits_window(limits) { "gzip, br" } else { "gzip" })
+    }
 
-    /// Several codings, one after the other, are refused: they were not offered, and multiply what a bomb costs.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, FetchError> {
+    /// Whether the decoder's window is within the limit `window_bytes`.
+    fn fits_window(self, limits: &RequestLimits) -> bool {
+        let window = match self {
+            Self::Identity => 0,
+            Self::Gzip => GZIP_WINDOW_BYTES,
+            Self::Brotli => BROTLI_WINDOW_BYTES,
+        };
+        window <= limits.window_bytes
+    }
+
+    /// Returns the response's coding. Several in sequence are refused: they were not offered, and multiply the cost of
+    /// a decompression bomb.
+    pub(crate) fn from_headers(headers: &HeaderMap, limits: &RequestLimits) -> Result<Self, FetchError> {
+        let coding = Self::from_name(headers)?;
+        if coding.fits_window(limits) { Ok(coding) } else { Err(FetchError::CodingUnsupported) }
+    }
+
+    fn from_name(headers: &HeaderMap) -> Result<Self, FetchError> {
         let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return match headers.contains_key(header::CONTENT_ENCODING) {
@@ -44,113 +63,151 @@ impl ContentCoding {
     }
 }
 
-/// Decodes one body.
+/// A decoder of one body.
 pub(crate) struct Decoder {
     coding: Coding,
+    /// The received bytes that are not decoded yet.
+    input: Bytes,
+    /// The number of decoded bytes.
+    decoded: usize,
     limit: usize,
 }
 
 enum Coding {
-    Identity(Bounded),
-    Gzip(Box<MultiGzDecoder<Bounded>>),
-    /// Also whether a first byte was read.
-    Brotli(Box<DecompressorWriter<Bounded>>, bool),
+    Identity,
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
+    Brotli(Box<Brotli>),
+}
+
+struct Brotli {
+    state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    output: Vec<u8>,
+    total: usize,
+    /// Whether the stream has ended. Bytes after its end are a fault.
+    has_ended: bool,
+    /// Whether the decoder still holds output of the input that it has consumed.
+    has_more: bool,
 }
 
 impl Decoder {
-    /// `limit` is that of the decoded body, in bytes.
+    /// Creates a decoder. `limit` is the limit of the decoded body, in bytes.
     pub(crate) fn new(coding: ContentCoding, limit: usize) -> Self {
-        let sink = Bounded { bytes: Vec::new(), taken: 0, limit, is_full: false };
         let coding = match coding {
-            ContentCoding::Identity => Coding::Identity(sink),
-            ContentCoding::Gzip => Coding::Gzip(Box::new(MultiGzDecoder::new(sink))),
-            ContentCoding::Brotli => {
-                Coding::Brotli(Box::new(DecompressorWriter::new(sink, BUFFER_BYTES)), false)
-            }
+            ContentCoding::Identity => Coding::Identity,
+            ContentCoding::Gzip => Coding::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+            ContentCoding::Brotli => Coding::Brotli(Box::new(Brotli::new())),
         };
-        Self { coding, limit }
+        Self { coding, input: Bytes::new(), decoded: 0, limit }
     }
 
-    /// Takes the next piece.
-    pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), FetchError> {
-        let written = match &mut self.coding {
-            Coding::Identity(sink) => sink.write_all(piece),
-            Coding::Gzip(decoder) => decoder.write_all(piece),
-            Coding::Brotli(_, false) if piece.first().is_some_and(|first| first & 0x7f == LARGE_WINDOW) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "a window larger than 16 MiB"))
-            }
-            Coding::Brotli(decoder, has_begun) => {
-                *has_begun |= !piece.is_empty();
-                decoder.write_all(piece)
-            }
+    /// Takes the next piece of the transfer, once [`Self::next_piece`] has decoded the last one.
+    pub(crate) fn push(&mut self, input: Bytes) {
+        debug_assert!(self.input.is_empty(), "the last piece is decoded");
+        self.input = input;
+    }
+
+    /// Returns the next decoded piece, of at most [`MAX_PIECE_BYTES`]. `None` means that it needs more of the transfer.
+    pub(crate) fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
+        let input = &mut self.input;
+        let decoded = match &mut self.coding {
+            Coding::Identity => Ok(input.split_to(input.len().min(MAX_PIECE_BYTES))),
+            Coding::Gzip(decoder) => gunzip(decoder, input),
+            Coding::Brotli(decoder) => decoder.decode(input),
         };
-        written.map_err(|source| self.fault(source))
+        self.count_decoded(decoded)
     }
 
-    /// What was decoded since the last call.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        let sink = self.sink_mut();
-        sink.taken += sink.bytes.len();
-        std::mem::take(&mut sink.bytes)
-    }
-
-    /// The rest of the decoded body, once the last piece was written. A compressed body that is cut off is an error.
-    pub(crate) fn finish(mut self) -> Result<Vec<u8>, FetchError> {
+    /// Returns the rest of the decoded body, after the last piece was decoded. A compressed body that is cut off is an
+    /// error.
+    pub(crate) fn finish(mut self) -> Result<Option<Bytes>, FetchError> {
         let finished = match &mut self.coding {
-            Coding::Identity(_) => Ok(()),
-            Coding::Gzip(decoder) => decoder.try_finish(),
-            Coding::Brotli(decoder, _) => decoder.close(),
+            Coding::Identity => Ok(Bytes::new()),
+            Coding::Gzip(decoder) => decoder.try_finish().map(|()| std::mem::take(decoder.get_mut()).into()),
+            Coding::Brotli(decoder) if decoder.has_ended => Ok(Bytes::new()),
+            Coding::Brotli(_) => Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        finished.map_err(|source| self.fault(source))?;
-        Ok(std::mem::take(&mut self.sink_mut().bytes))
+        self.count_decoded(finished)
     }
 
-    fn fault(&mut self, source: io::Error) -> FetchError {
-        match self.sink_mut().is_full {
-            true => FetchError::DecodedTooLarge { limit: self.limit },
-            false => FetchError::CodingInvalid { source },
+    fn count_decoded(&mut self, decoded: io::Result<Bytes>) -> Result<Option<Bytes>, FetchError> {
+        let piece = decoded.map_err(|source| FetchError::CodingInvalid { source })?;
+        self.decoded = self.decoded.saturating_add(piece.len());
+        if self.decoded > self.limit {
+            return Err(FetchError::DecodedTooLarge { limit: self.limit });
         }
-    }
-
-    fn sink_mut(&mut self) -> &mut Bounded {
-        match &mut self.coding {
-            Coding::Identity(sink) => sink,
-            Coding::Gzip(decoder) => decoder.get_mut(),
-            Coding::Brotli(decoder, _) => decoder.get_mut(),
-        }
+        Ok(Some(piece).filter(|piece| !piece.is_empty()))
     }
 }
 
-/// A buffer that takes no more than its limit, what was taken out of it included.
-struct Bounded {
-    bytes: Vec<u8>,
-    /// The bytes that were taken out before.
-    taken: usize,
-    limit: usize,
-    /// More was to be written.
-    is_full: bool,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if piece.len() > self.limit - self.taken - self.bytes.len() {
-            self.is_full = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
+/// Decodes gzip until there is half a piece, or no input. One write adds at most another half, since the decoder passes
+/// on its buffer of 32 KiB before it fills it again.
+fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, input: &mut Bytes) -> io::Result<Bytes> {
+    while !input.is_empty() && decoder.get_mut().len() < MAX_PIECE_BYTES / 2 {
+        let consumed = decoder.write(input)?;
+        if consumed == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
+        input.advance(consumed);
+    }
+    if input.is_empty() {
+        // Flush the output of all received input, so that a line that a server has flushed is not held back.
+        decoder.flush()?;
+    }
+    let output = decoder.get_mut();
+    let rest = output.split_off(output.len().min(MAX_PIECE_BYTES));
+    Ok(std::mem::replace(output, rest).into())
+}
+
+impl Brotli {
+    fn new() -> Self {
+        let alloc = StandardAlloc::default();
+        // Strict: without large windows of up to 1 GiB, which RFC 7932 does not define.
+        let state = BrotliState::new_strict(alloc, alloc, alloc);
+        Self { state, output: vec![0; MAX_PIECE_BYTES], total: 0, has_ended: false, has_more: false }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn decode(&mut self, input: &mut Bytes) -> io::Result<Bytes> {
+        if input.is_empty() && !self.has_more {
+            return Ok(Bytes::new());
+        }
+        if self.has_ended {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes after the end"));
+        }
+        let (mut available_in, mut consumed) = (input.len(), 0);
+        let (mut output_left, mut written) = (self.output.len(), 0);
+        let result = BrotliDecompressStream(
+            &mut available_in,
+            &mut consumed,
+            input,
+            &mut output_left,
+            &mut written,
+            &mut self.output,
+            &mut self.total,
+            &mut self.state,
+        );
+        input.advance(consumed);
+        self.has_more = false;
+        match result {
+            BrotliResult::NeedsMoreInput => {}
+            BrotliResult::NeedsMoreOutput => self.has_more = true,
+            BrotliResult::ResultSuccess => self.has_ended = true,
+            BrotliResult::ResultFailure => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "no brotli stream"));
+            }
+        }
+        Ok(Bytes::copy_from_slice(&self.output[..written]))
     }
 }
 
-const BUFFER_BYTES: usize = 16 << 10;
+/// The longest piece of a decoded body: 64 KiB.
+pub(crate) const MAX_PIECE_BYTES: usize = 64 << 10;
 
-/// How a brotli stream with a window of up to 1 GiB begins, in the low seven bits. RFC 7932, section 9.1, knows no
-/// such stream, but the decoder takes it, and allocates the window for a body of a few bytes.
-const LARGE_WINDOW: u8 = 0b001_0001;
+/// The window of a gzip decoder: 32 KiB (RFC 1951, section 2).
+const GZIP_WINDOW_BYTES: usize = 32 << 10;
+
+/// The largest window of a brotli decoder, 16 MiB; a stream states its own (RFC 7932, section 9.1). The decoder
+/// allocates it at the beginning. With its tables it holds up to 20 MiB.
+const BROTLI_WINDOW_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -164,10 +221,21 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn decode(coding: ContentCoding, pieces: &[&[u8]], limit: usize) -> Result<Vec<u8>, &'static str> {
-        let mut decoder = Decoder::new(coding, limit);
-        let written = pieces.iter().try_for_each(|piece| decoder.write(piece));
-        written.and_then(|()| decoder.finish()).map_err(|error| error.code())
+    /// Returns the decoded pieces.
+    fn pieces(coding: ContentCoding, transfer: &[&[u8]], limit: usize) -> Result<Vec<Bytes>, FetchError> {
+        let (mut decoder, mut decoded) = (Decoder::new(coding, limit), Vec::new());
+        for piece in transfer {
+            decoder.push(Bytes::copy_from_slice(piece));
+            while let Some(piece) = decoder.next_piece()? {
+                decoded.push(piece);
+            }
+        }
+        decoded.extend(decoder.finish()?);
+        Ok(decoded)
+    }
+
+    fn decode(coding: ContentCoding, transfer: &[&[u8]], limit: usize) -> Result<Vec<u8>, &'static str> {
+        pieces(coding, transfer, limit).map(|pieces| pieces.concat()).map_err(|error| error.code())
     }
 
     /// "hello" as an uncompressed block of a brotli stream.
@@ -177,17 +245,17 @@ mod tests {
     fn each_coding_is_undone() {
         assert_eq!(decode(ContentCoding::Identity, &[b"hel", b"lo"], 5).unwrap(), b"hello");
         let zipped = gzip(b"hello");
-        let (one, two) = zipped.split_at(7);
-        assert_eq!(decode(ContentCoding::Gzip, &[one, two], 5).unwrap(), b"hello");
-        let (one, two) = BROTLI_HELLO.split_at(4);
-        assert_eq!(decode(ContentCoding::Brotli, &[one, two], 5).unwrap(), b"hello");
+        let (first, second) = zipped.split_at(7);
+        assert_eq!(decode(ContentCoding::Gzip, &[first, second], 5).unwrap(), b"hello");
+        let (first, second) = BROTLI_HELLO.split_at(4);
+        assert_eq!(decode(ContentCoding::Brotli, &[first, second], 5).unwrap(), b"hello");
     }
 
     #[test]
     fn members_of_a_gzip_stream_count_together() {
-        let twice = [gzip(b"hello"), gzip(b" you")].concat();
-        assert_eq!(decode(ContentCoding::Gzip, &[&twice], 9).unwrap(), b"hello you");
-        assert_eq!(decode(ContentCoding::Gzip, &[&twice], 8), Err("decoded_too_large"));
+        let two_members = [gzip(b"hello"), gzip(b" you")].concat();
+        assert_eq!(decode(ContentCoding::Gzip, &[&two_members], 9).unwrap(), b"hello you");
+        assert_eq!(decode(ContentCoding::Gzip, &[&two_members], 8), Err("decoded_too_large"));
     }
 
     #[test]
@@ -200,20 +268,57 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_counts_what_was_taken_before() {
+    fn a_limit_counts_all_pieces() {
         let zipped = gzip(b"hello hello");
-        let (one, two) = zipped.split_at(zipped.len() / 2);
-        let mut decoder = Decoder::new(ContentCoding::Gzip, 11);
-        decoder.write(one).unwrap();
-        let mut body = decoder.take();
-        decoder.write(two).unwrap();
-        body.extend(decoder.take());
-        body.extend(decoder.finish().unwrap());
-        assert_eq!(body, b"hello hello");
-        let mut decoder = Decoder::new(ContentCoding::Identity, 6);
-        decoder.write(b"hello").unwrap();
-        assert_eq!(decoder.take(), b"hello");
-        assert_eq!(decoder.write(b"hi").unwrap_err().code(), "decoded_too_large");
+        let (first, second) = zipped.split_at(zipped.len() / 2);
+        assert_eq!(decode(ContentCoding::Gzip, &[first, second], 11).unwrap(), b"hello hello");
+        assert_eq!(decode(ContentCoding::Gzip, &[first, second], 10), Err("decoded_too_large"));
+        assert_eq!(decode(ContentCoding::Identity, &[b"hello", b"hi"], 6), Err("decoded_too_large"));
+    }
+
+    /// Each bomb expands to 64 MiB, of which no more than one piece is decoded at a time.
+    #[test]
+    fn a_bomb_is_decoded_in_pieces_of_bounded_size() {
+        let bomb = gzip(&vec![0; 64 << 20]);
+        for (coding, bomb) in [(ContentCoding::Gzip, &bomb[..]), (ContentCoding::Brotli, BROTLI_BOMB)] {
+            let decoded = pieces(coding, &[bomb], 64 << 20).unwrap();
+            assert!(decoded.iter().all(|piece| (1..=MAX_PIECE_BYTES).contains(&piece.len())), "{coding:?}");
+            assert_eq!(decoded.iter().map(Bytes::len).sum::<usize>(), 64 << 20);
+        }
+    }
+
+    /// 64 MiB of zeros, as `zlib.brotliCompressSync` of Node.js writes them.
+    const BROTLI_BOMB: &[u8] = &[
+        0xcf, 0xff, 0xff, 0x7f, 0xf8, 0x27, 0x00, 0xe2, 0xb1, 0x40, 0x20, 0xf7, 0xfe, 0x9f, 0xff, 0xff, 0xff,
+        0xf0, 0x4f, 0x00, 0xc4, 0x61, 0x01, 0x80, 0xee, 0xfd, 0x3f, 0xff, 0xff, 0xff, 0xe1, 0x9f, 0x00, 0x88,
+        0xc3, 0x22, 0x00, 0xdd, 0xfb, 0xff, 0xfc, 0xff, 0xff, 0xc7, 0x3f, 0x01, 0x10, 0x87, 0x05, 0x00, 0xba,
+        0xf7, 0xff,
+    ];
+
+    #[test]
+    fn what_a_server_has_flushed_is_decoded_at_once() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let mut decoder = Decoder::new(ContentCoding::Gzip, 100);
+        for line in ["one\n", "two\n", "three\n"] {
+            encoder.write_all(line.as_bytes()).unwrap();
+            encoder.flush().unwrap();
+            decoder.push(std::mem::take(encoder.get_mut()).into());
+            assert_eq!(decoder.next_piece().unwrap().as_deref(), Some(line.as_bytes()));
+            assert_eq!(decoder.next_piece().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_coding_with_a_too_large_window_is_not_used() {
+        let outcome_for = |coding: &'static str, window_bytes: usize| {
+            let limits = RequestLimits { window_bytes, ..RequestLimits::default() };
+            let headers =
+                HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static(coding))]);
+            (ContentCoding::accept_encoding(&limits), ContentCoding::from_headers(&headers, &limits).is_ok())
+        };
+        assert_eq!(outcome_for("br", 16 << 20), (HeaderValue::from_static("gzip, br"), true));
+        assert_eq!(outcome_for("br", 1 << 20), (HeaderValue::from_static("gzip"), false));
+        assert_eq!(outcome_for("gzip", 1 << 20), (HeaderValue::from_static("gzip"), true));
     }
 
     #[test]
@@ -241,7 +346,7 @@ mod tests {
                     headers
                 },
             );
-            ContentCoding::of(&headers).map_err(|error| error.code())
+            ContentCoding::from_headers(&headers, &RequestLimits::default()).map_err(|error| error.code())
         };
         assert_eq!(coding(&[]), Ok(ContentCoding::Identity));
         assert_eq!(coding(&["identity"]), Ok(ContentCoding::Identity));

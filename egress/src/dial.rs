@@ -1,4 +1,4 @@
-//! A connection for a client of this process that speaks its own protocol over it.
+//! Raw connections, for a client of this process that speaks its own protocol.
 
 use std::net::TcpStream;
 
@@ -6,33 +6,37 @@ use http::Method;
 use tokio::time::timeout;
 use url::Url;
 
-use crate::{FetchError, Judge, fetch::Client, route::Route, target::Target};
+use crate::{FetchError, Judge, fetch::FetchClient, route::Route, target::Target};
 
-/// Has the URL's host and all its addresses judged, and connects to one of them, or through the proxy. The stream does
-/// not block, and has no TLS.
+/// Asks the judge about the URL's host and all its addresses, and connects to one of them, or through the proxy. The
+/// stream is non-blocking and has no TLS.
 ///
 /// # Cancellation
 /// Dropping the future closes the connection.
-pub(crate) async fn connect(client: &Client, judge: &dyn Judge, url: &Url) -> Result<TcpStream, FetchError> {
-    let (target, route) = judged(client, judge, url).await?;
+pub(crate) async fn connect(
+    client: &FetchClient,
+    judge: &dyn Judge,
+    url: &Url,
+) -> Result<TcpStream, FetchError> {
+    let (target, route) = judge_and_connect(client, judge, url).await?;
     let limits = judge.limits();
     let (address, stream) = route.tunnel(&target, &limits).await?;
     stream.into_std().map_err(|source| FetchError::ConnectFailed { host: target.host, address, source })
 }
 
-/// Has a host and all its addresses judged, as those of a request with the method `CONNECT`.
-pub(crate) async fn judged<'c>(
-    client: &'c Client,
+/// Asks the judge about a host and all its addresses, as for a request with the method `CONNECT`.
+pub(crate) async fn judge_and_connect<'c>(
+    client: &'c FetchClient,
     judge: &dyn Judge,
     url: &Url,
 ) -> Result<(Target, Route<'c>), FetchError> {
-    // Before the ports of the threads: the judge says what would have to be granted.
+    // Ask the judge before the ports are checked: its refusal says which grant is missing.
     judge.request(&Method::CONNECT, url)?;
-    let target = Target::of(url, &client.ports)?;
-    let asked = judge.limits();
-    let resolved = Route::of(client, &target, judge, &asked);
-    let route = timeout(asked.first_byte, resolved)
+    let target = Target::parse(url, &client.ports)?;
+    let limits = judge.limits();
+    let resolved = Route::judge(client, &target, judge, &limits);
+    let route = timeout(limits.first_byte, resolved)
         .await
-        .map_err(|_elapsed| FetchError::TotalTimeout { limit: asked.first_byte })??;
+        .map_err(|_elapsed| FetchError::TotalTimeout { limit: limits.first_byte })??;
     Ok((target, route))
 }

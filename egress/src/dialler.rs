@@ -1,4 +1,4 @@
-//! Connections to a few origins, for a client of this process that speaks its own protocol: a model's provider.
+//! Connections to a few origins, for a client of this process that speaks the protocol of a model's provider.
 //!
 //! The operator has named the origins in the client's own settings, so their addresses are not judged. The
 //! dialling thread may connect to their ports and to name servers, and do nothing else.
@@ -27,18 +27,18 @@ use crate::{
 /// The settings of a [`Dialler`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiallerSettings {
-    /// Whether the thread must have Landlock, which holds the ports.
+    /// Whether the thread must have Landlock, which bounds the ports.
     pub landlock: Requirement,
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
     /// The time limit for the name servers' answer, and then for each address of a name.
     pub connect: Duration,
-    /// The folder of the canary, whose refusal proves the confinement. It must exist when the first
-    /// connection is made. Default: a temporary folder.
+    /// The folder of the canary, a part of the proof of confinement. The folder must exist when the first connection is
+    /// made. `None` means a temporary folder.
     pub folder: Option<PathBuf>,
 }
 
-/// Hands out connections to some origins. Its thread starts with the first connection.
+/// A dialler, which hands out connections to some origins. Its thread starts with the first connection.
 pub struct Dialler {
     origins: Arc<Origins>,
     /// Whether a name server may be needed.
@@ -49,15 +49,15 @@ pub struct Dialler {
     temporary: Arc<OnceLock<TempDir>>,
 }
 
-/// No connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
     /// The folder of the thread's canary could not be made.
-    #[error("make a temporary folder for the proof of confinement")]
+    #[error("cannot make a temporary folder for the proof of confinement")]
     Folder(#[source] io::Error),
     /// The canary could not be made.
-    #[error("prepare the proof of confinement")]
+    #[error("cannot prepare the proof of confinement")]
     Canary(#[source] ConfineError),
     /// The thread could not be started.
     #[error(transparent)]
@@ -68,43 +68,44 @@ pub enum DialError {
 }
 
 impl Dialler {
-    /// A dialler to the hosts and ports of these URLs. Nothing is started yet.
+    /// Creates a dialler to the hosts and ports of these URLs. Nothing is started yet.
     #[must_use]
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a Url>, settings: DiallerSettings) -> Self {
-        let (mut places, mut needs_names) = (BTreeSet::new(), false);
+        let (mut allowed_origins, mut needs_names) = (BTreeSet::new(), false);
         for url in origins {
             needs_names |= matches!(url.host(), Some(Host::Domain(name)) if name != "localhost");
-            places.extend(place(url));
+            allowed_origins.extend(origin_of(url));
         }
         let limits = RequestLimits {
             connect: settings.connect,
             first_byte: settings.connect,
             ..RequestLimits::default()
         };
-        let origins = Arc::new(Origins { places, limits });
+        let origins = Arc::new(Origins { allowed: allowed_origins, limits });
         Self { origins, needs_names, settings, egress: LazyEgress::default(), temporary: Arc::default() }
     }
 
-    /// Connects to the host and port of a URL. The stream does not block, and has no TLS.
+    /// Connects to the host and port of a URL. The stream is non-blocking and has no TLS.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
     ///
     /// # Errors
-    /// [`DialError::Connect`] with the code `origin_not_configured` for another origin.
+    /// [`DialError::Connect`] with the code `origin_not_configured` for another origin, or the reason why there is no
+    /// connection.
     pub async fn dial(&self, url: Url) -> Result<TcpStream, DialError> {
         let (settings, needs_names) = (self.settings.clone(), self.needs_names);
-        let ports = self.origins.places.iter().map(|(_, port)| *port).collect();
+        let ports = self.origins.allowed.iter().map(|(_, port)| *port).collect();
         let temporary = Arc::clone(&self.temporary);
         let egress = self.egress.get(move || start(&settings, &temporary, ports, needs_names)).await?;
         Ok(egress.dial(Arc::clone(&self.origins) as Arc<dyn Judge>, url).await?)
     }
 }
 
-/// Shows no thread.
+/// Omits the thread.
 impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialler").field("origins", &self.origins.places).finish_non_exhaustive()
+        f.debug_struct("Dialler").field("origins", &self.origins.allowed).finish_non_exhaustive()
     }
 }
 
@@ -128,26 +129,26 @@ fn start(
         seccomp: settings.seccomp,
         ports,
         proxy: None,
-        // A machine without name servers reaches servers of its own.
+        // Only names require name servers: without them, addresses and the names of the hosts file can be reached.
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
-        roots: TrustedRoots::none(),
+        roots: TrustedRoots::empty(),
         threads: NonZeroUsize::MIN,
     })?)
 }
 
-/// The judge. It allows these hosts and ports at any address.
+/// The judge of a dialler, which allows these hosts and ports at any address.
 struct Origins {
-    places: BTreeSet<(String, u16)>,
+    allowed: BTreeSet<(String, u16)>,
     limits: RequestLimits,
 }
 
-fn place(url: &Url) -> Option<(String, u16)> {
+fn origin_of(url: &Url) -> Option<(String, u16)> {
     Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
 }
 
 impl Judge for Origins {
     fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
-        match place(url).is_some_and(|place| self.places.contains(&place)) {
+        match origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
             true => Ok(()),
             false => Err(Refusal {
                 code: "origin_not_configured",

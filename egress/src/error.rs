@@ -1,7 +1,7 @@
-//! Errors: the threads could not be started, or a request failed.
+//! The errors of starting the threads, and of requests.
 //!
-//! [`EgressError`] is for operators. [`FetchError`] is for callers of a tool: a stable code, and a text that
-//! names a host and never a query, a header or a body.
+//! [`EgressError`] is for operators. [`FetchError`] is for callers of a tool: a stable code, and a text that may name a
+//! host, but no query, header value or body.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,26 +11,26 @@ use portcullis_confine::ConfineError;
 
 use crate::Refusal;
 
-/// The threads could not be started.
+/// The reason why the threads could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressError {
     /// The machine's resolver configuration cannot be read, or names no server.
-    #[error("read the name servers of /etc/resolv.conf")]
+    #[error("cannot read the name servers of /etc/resolv.conf")]
     NameServers {
         /// The resolver's error.
         #[source]
         source: NetError,
     },
-    /// The text of the hosts file cannot be read.
-    #[error("read the hosts file")]
+    /// The hosts file cannot be read.
+    #[error("cannot read the hosts file")]
     Hosts {
         /// The I/O error.
         #[source]
         source: io::Error,
     },
     /// The resolver cannot be built.
-    #[error("build the resolver")]
+    #[error("cannot build the resolver")]
     Resolver {
         /// The resolver's error.
         #[source]
@@ -39,52 +39,52 @@ pub enum EgressError {
     /// The address of the proxy cannot be used.
     #[error("the address of the proxy cannot be used: {problem}")]
     Proxy {
-        /// The problem.
+        /// The problem, such as `it has no host`.
         problem: &'static str,
     },
     /// No certificate is trusted, so that no `https` request could succeed.
     #[error("there is no trusted certificate: install the machine's CA certificates, or name a file as `ca`")]
     NoRoots,
     /// A certificate of `ca` cannot be read.
-    #[error("read certificate {index} of the text that `ca` names")]
+    #[error("cannot read certificate {index} of the text that `ca` names")]
     Root {
-        /// Its index in the text, from 0.
+        /// The certificate's index in the text, from 0.
         index: usize,
-        /// The cause.
+        /// The error of PEM or TLS.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// TLS cannot be set up.
-    #[error("set up TLS")]
+    #[error("cannot set up TLS")]
     Tls {
         /// The error of the TLS library.
         #[source]
         source: rustls::Error,
     },
     /// A thread or its runtime could not be started.
-    #[error("start a thread for requests")]
+    #[error("cannot start a thread for requests")]
     Thread {
-        /// The I/O error; of a panic, only that it happened.
+        /// The I/O error. After a panic, it says only that there was one.
         #[source]
         source: io::Error,
     },
     /// A thread could not be confined.
-    #[error("confine a thread for requests")]
+    #[error("cannot confine a thread for requests")]
     Confine {
-        /// The failure.
+        /// The error of the confinement.
         #[source]
         source: ConfineError,
     },
 }
 
-/// A request failed, or was refused.
+/// The reason why a request failed or was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
     /// The judge refused the request, an address or a redirect. The code is the refusal's.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A scheme other than `http` and `https`.
+    /// The URL has a scheme other than `http` and `https`.
     #[error("the scheme `{scheme}` cannot be requested, only http and https")]
     Scheme {
         /// The scheme.
@@ -96,20 +96,20 @@ pub enum FetchError {
     /// The URL has no host, or parts that cannot be sent.
     #[error("the URL cannot be sent as a request")]
     UrlUnusable,
-    /// The threads may not connect to this port.
+    /// Requests may not go to this port.
     #[error("port {port} is not open to requests")]
     PortClosed {
         /// The port.
         port: u16,
     },
-    /// `CONNECT` or `TRACE`.
+    /// The method is `CONNECT` or `TRACE`.
     #[error("the method {method} cannot be requested")]
     MethodForbidden {
         /// The method.
         method: Method,
     },
-    /// A header that belongs to the connection or the framing, that carries a credential of this request, or that asks a
-    /// host for a part of a response where the host may know a secret.
+    /// The request has a header that belongs to the connection or the framing, that carries a credential of this
+    /// request, or that asks for a part of a response from a host that may know a secret.
     #[error("the header `{name}` cannot be set")]
     HeaderForbidden {
         /// The header.
@@ -122,9 +122,9 @@ pub enum FetchError {
         limit: usize,
     },
     /// The host's name has no address, or the name servers did not answer.
-    #[error("resolve the name {host}")]
+    #[error("cannot resolve the name {host}")]
     NameUnresolved {
-        /// The host.
+        /// The URL's host, or the proxy's.
         host: String,
         /// The resolver's error.
         #[source]
@@ -135,29 +135,29 @@ pub enum FetchError {
         "the name {host} cannot be resolved: /etc/resolv.conf is missing, cannot be read, or names no server"
     )]
     NoNameServers {
-        /// The host.
+        /// The URL's host, or the proxy's.
         host: String,
     },
     /// The name has more addresses than the limit.
     #[error("the name {host} has more than {limit} addresses")]
     TooManyAddresses {
-        /// The host.
+        /// The URL's host, or the proxy's.
         host: String,
-        /// The limit.
+        /// The most addresses of one name.
         limit: usize,
     },
-    /// No connection to any of the host's addresses.
-    #[error("connect to {host}")]
+    /// No address of the host accepted a connection.
+    #[error("cannot connect to {host}")]
     ConnectFailed {
-        /// The host.
+        /// The URL's host, or the proxy's.
         host: String,
-        /// The address that was tried last. Not in the text: a caller of a tool knows the name, and not where it leads.
+        /// The address that was tried last. The text omits it: a tool's caller knows the name, not its addresses.
         address: SocketAddr,
         /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// The proxy does not open a tunnel, or asks for credentials. Its words are not read.
+    /// The proxy refused to open a tunnel, or asked for credentials. The text of its answer is not read.
     #[error("the proxy answers {status} to a connection to {host}{}", missing(*status))]
     ProxyRefused {
         /// The host behind the proxy.
@@ -165,15 +165,15 @@ pub enum FetchError {
         /// The proxy's status.
         status: u16,
     },
-    /// The proxy's answer cannot be trusted to be the beginning of a tunnel.
+    /// The proxy's answer to `CONNECT` is malformed, too long or ambiguous.
     #[error("the proxy's answer to a connection to {host} is refused: {problem}")]
     ProxyInvalid {
         /// The host behind the proxy.
         host: String,
-        /// The fault.
+        /// The fault, such as `it is not HTTP/1`.
         problem: &'static str,
     },
-    /// The connection to the proxy broke before it had answered.
+    /// The connection to the proxy broke before the proxy had answered.
     #[error("the proxy broke off a connection to {host}")]
     ProxyBroken {
         /// The host behind the proxy.
@@ -182,65 +182,65 @@ pub enum FetchError {
         #[source]
         source: io::Error,
     },
-    /// TLS failed: the certificate is not trusted, expired or another host's, or the two sides do not agree.
-    #[error("agree on TLS with {host}")]
+    /// TLS failed: the certificate is untrusted, expired or another host's, or the two sides do not agree.
+    #[error("cannot agree on TLS with {host}")]
     TlsFailed {
-        /// The host.
+        /// The URL's host, which the certificate must name.
         host: String,
-        /// The error, with that of the TLS library inside.
+        /// The I/O error, which wraps the error of the TLS library.
         #[source]
         source: io::Error,
     },
-    /// Connecting to an address, or agreeing on TLS, took longer than the limit.
+    /// Connecting to an address, opening a proxy's tunnel, or the TLS handshake took longer than the limit.
     #[error("no connection to {host} within {limit:?}")]
     ConnectTimeout {
-        /// The host.
+        /// The URL's host, or the proxy's.
         host: String,
         /// The limit.
         limit: Duration,
     },
-    /// The response's headers were not complete in time.
+    /// The response's headers were not complete within the limit.
     #[error("no response from {host} within {limit:?}")]
     FirstByteTimeout {
-        /// The host.
+        /// The URL's host.
         host: String,
         /// The limit.
         limit: Duration,
     },
-    /// The whole request took longer than the limit.
+    /// The whole request took longer than the limit, or resolving the host of a tunnel or dial did.
     #[error("the request was not finished within {limit:?}")]
     TotalTimeout {
         /// The limit.
         limit: Duration,
     },
-    /// The response's headers are more or longer than the limits.
+    /// The response has more or longer headers than the limits allow.
     #[error("the headers of the response from {host} are too large")]
     HeadersTooLarge {
-        /// The host.
+        /// The URL's host.
         host: String,
         /// The error of the HTTP library.
         #[source]
         source: hyper::Error,
     },
-    /// The response states its length in two ways, so two readers could see two bodies (RFC 9112, 6.3).
+    /// The response's framing is ambiguous, so two readers could see two bodies (RFC 9112, section 6.3).
     #[error("the response from {host} has {fault}")]
     Framing {
-        /// The host.
+        /// The URL's host.
         host: String,
-        /// The fault.
+        /// The fault, such as `two lengths`.
         fault: &'static str,
     },
-    /// The response is a part of one (RFC 9110, section 15.3.7), of a host that may know a secret: redaction would miss a
-    /// value that is cut in two.
+    /// The response is partial (RFC 9110, section 15.3.7), and its host may know a secret: redaction would miss a value
+    /// that is cut in two.
     #[error("the response from {host} is a part, which is refused where a secret may be repeated")]
     ResponsePartial {
-        /// The host.
+        /// The host that sent the part.
         host: String,
     },
-    /// The response is not HTTP/1.
+    /// The response is not valid HTTP/1.
     #[error("the response from {host} is not valid HTTP")]
     ResponseInvalid {
-        /// The host.
+        /// The URL's host.
         host: String,
         /// The error of the HTTP library.
         #[source]
@@ -249,7 +249,7 @@ pub enum FetchError {
     /// The connection ended before the response did.
     #[error("the response from {host} was cut off")]
     ResponseTruncated {
-        /// The host.
+        /// The URL's host.
         host: String,
         /// The error of the HTTP library.
         #[source]
@@ -267,60 +267,60 @@ pub enum FetchError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// A compression that was not offered, or several.
+    /// The response has a compression that was not offered, or several.
     #[error("the response has a content coding other than gzip and br")]
     CodingUnsupported,
     /// The compressed body is damaged or cut off.
-    #[error("decompress the response")]
+    #[error("cannot decompress the response")]
     CodingInvalid {
         /// The decoder's error.
         #[source]
         source: io::Error,
     },
-    /// A redirect without a readable target.
+    /// A redirect has no readable target.
     #[error("the redirect of {host} has no valid target")]
     RedirectInvalid {
-        /// The host.
+        /// The host that sent the redirect.
         host: String,
     },
-    /// A redirect from `https` to `http`.
+    /// A redirect leads from `https` to `http`.
     #[error("the redirect of {host} leads from https to http")]
     RedirectDowngrade {
-        /// The host.
+        /// The host that sent the redirect.
         host: String,
     },
-    /// A redirect would carry the request's body to another origin (status 307 or 308).
+    /// A redirect would carry the request's body to another origin, such as with status 307 or 308.
     #[error("the redirect of {host} would send the request's body to another origin")]
     RedirectBody {
-        /// The host.
+        /// The host that sent the redirect.
         host: String,
     },
-    /// More redirects than the limit.
+    /// There were more redirects than the limit.
     #[error("more than {limit} redirects")]
     TooManyRedirects {
-        /// The limit.
+        /// The most redirects.
         limit: u32,
     },
     /// The caller cancelled the request. Its connection is closed.
     #[error("the request was cancelled")]
     Cancelled,
-    /// Every thread has as many requests waiting as it takes.
+    /// Every thread's queue is full, or a thread has as many streams or tunnels as it may.
     #[error("too many requests are under way")]
     Busy,
     /// The thread can no longer prove its confinement, and has ended.
     #[error("the thread for requests is no longer confined")]
     NotConfined {
-        /// The failure.
+        /// The error of the confinement.
         #[source]
         source: ConfineError,
     },
-    /// The threads have ended, or the request met a bug of this crate.
+    /// The threads have ended, or a bug of this crate made the request panic.
     #[error("the thread for requests has stopped")]
     Stopped,
 }
 
 impl FetchError {
-    /// A stable name of the failure, for results and audit rows.
+    /// Returns a stable name of the failure, for results and audit rows.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -364,7 +364,7 @@ impl FetchError {
     }
 }
 
-/// What a proxy that asks for credentials is missing.
+/// Returns a hint if the status is 407, with which a proxy asks for credentials.
 fn missing(status: u16) -> &'static str {
     match status {
         407 => ": it asks for credentials, and none can be configured",

@@ -1,4 +1,4 @@
-//! One request and its response over one connection, by HTTP/1.1.
+//! Sends one request over a connection and reads its response, by HTTP/1.1.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -10,41 +10,41 @@ use crate::{
     ContentCoding, Credential, FetchError, Request, RequestLimits,
     connection::Connection,
     decode::Decoder,
-    pool::{Pool, PoolKey},
+    pool::{ConnectionPool, PoolKey},
     redirect,
     target::Target,
 };
 
-/// Where a connection goes after its answer: to its pool, or to its end.
-pub(crate) type Kept<'p> = Option<(&'p Pool, PoolKey)>;
+/// The pool and key that keep a connection after its response. `None` closes the connection.
+pub(crate) type ReturnToPool<'p> = Option<(&'p ConnectionPool, PoolKey)>;
 
-/// Whether the connection leads to the target itself, or to a proxy that is told the target with the request.
+/// The form of the request target: absolute for a plain `http` request to a proxy, else origin form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// The path alone (RFC 9112, section 3.2.1).
+pub(crate) enum RequestTargetForm {
+    /// The path and query (RFC 9112, section 3.2.1).
     Origin,
-    /// The whole address (RFC 9112, section 3.2.2).
+    /// The whole URL without fragment (RFC 9112, section 3.2.2).
     Absolute,
 }
 
-/// The head of a response.
+/// The head of a response. [`BodyReader::new`] sets `coding`.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) coding: ContentCoding,
 }
 
-/// Sends the request and reads the head of the response, within the limits.
+/// Sends the request and reads the head of the response, within the limit `first_byte`.
 ///
 /// # Cancellation
-/// The connection must be dropped with the future.
+/// The caller must drop the connection with the future.
 pub(crate) async fn send(
     connection: &mut Connection,
     target: &Target,
     outgoing: http::Request<Full<Bytes>>,
     limits: &RequestLimits,
-) -> Result<(Head, Incoming), FetchError> {
+) -> Result<(ResponseHead, Incoming), FetchError> {
     let response = match timeout(limits.first_byte, connection.send(outgoing)).await {
         Ok(response) => response.map_err(|source| fault(&target.host, source))?,
         Err(_elapsed) => {
@@ -53,28 +53,29 @@ pub(crate) async fn send(
     };
     let (parts, body) = response.into_parts();
     check_framing(target, parts.status, &parts.headers)?;
-    Ok((Head { status: parts.status, headers: parts.headers, coding: ContentCoding::Identity }, body))
+    Ok((ResponseHead { status: parts.status, headers: parts.headers, coding: ContentCoding::Identity }, body))
 }
 
-/// The request as it is sent. `keeps`: whether the server may keep the connection.
-pub(crate) fn outgoing(
+/// Builds the HTTP request with the attached credentials. Without `keep_alive`, it carries `Connection: close`.
+pub(crate) fn build_request(
     target: &Target,
     request: &Request,
     attached: &[&Credential],
-    form: Form,
-    keeps: bool,
+    form: RequestTargetForm,
+    keep_alive: bool,
+    limits: &RequestLimits,
 ) -> http::Request<Full<Bytes>> {
     let mut outgoing = http::Request::new(Full::new(request.body.clone()));
     *outgoing.method_mut() = request.method.clone();
     *outgoing.uri_mut() = match form {
-        Form::Origin => target.path.clone(),
-        Form::Absolute => target.whole.clone(),
+        RequestTargetForm::Origin => target.path.clone(),
+        RequestTargetForm::Absolute => target.whole_url.clone(),
     };
     let headers = outgoing.headers_mut();
     headers.insert(header::HOST, target.authority.clone());
     headers.extend(request.headers.clone());
-    headers.insert(header::ACCEPT_ENCODING, ContentCoding::OFFERED);
-    if !keeps {
+    headers.insert(header::ACCEPT_ENCODING, ContentCoding::accept_encoding(limits));
+    if !keep_alive {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     for credential in attached {
@@ -83,7 +84,7 @@ pub(crate) fn outgoing(
     outgoing
 }
 
-/// The body of a response, decoded piece by piece.
+/// A reader that decodes a response's body piece by piece.
 pub(crate) struct BodyReader<'p> {
     host: String,
     source: Option<Source<'p>>,
@@ -96,80 +97,93 @@ pub(crate) struct BodyReader<'p> {
 struct Source<'p> {
     connection: Connection,
     body: Incoming,
-    kept: Kept<'p>,
+    return_to_pool: ReturnToPool<'p>,
 }
 
 impl Source<'_> {
-    /// The body was read to its end.
+    /// Keeps the connection, once the body was read to its end.
     fn finish(self) {
-        if let Some((pool, key)) = self.kept {
-            pool.keep(key, self.connection);
+        if let Some((pool, key)) = self.return_to_pool {
+            pool.add(key, self.connection);
         }
     }
 }
 
 impl<'p> BodyReader<'p> {
-    /// The body that follows a head. The body of a redirect is not read; if there is one, its connection is closed.
+    /// Creates the reader of a head's body. The body of a redirect is not read: the connection is closed unless the
+    /// body is empty.
     pub(crate) fn new(
         connection: Connection,
-        (head, body): (&mut Head, Incoming),
-        (target, request): (&Target, &Request),
-        kept: Kept<'p>,
+        head: &mut ResponseHead,
+        body: Incoming,
+        target: &Target,
+        request: &Request,
+        return_to_pool: ReturnToPool<'p>,
         limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
         let host = target.host.clone();
-        let source = Source { connection, body, kept };
+        let source = Source { connection, body, return_to_pool };
         let has_body = request.method != Method::HEAD
             && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if !has_body || redirect::is_redirect(head.status, &head.headers) {
-            if source.body.is_end_stream() {
+        let is_over = source.body.is_end_stream();
+        if !has_body || is_over || redirect::is_redirect(head.status, &head.headers) {
+            if is_over {
                 source.finish();
             }
             return Ok(Self { host, source: None, decoder: None, wire_limit: 0, wire_bytes: 0 });
         }
-        head.coding = ContentCoding::of(&head.headers)?;
+        head.coding = ContentCoding::from_headers(&head.headers, limits)?;
         check_length(&head.headers, limits)?;
         let decoder = Some(Decoder::new(head.coding, limits.response_bytes));
         Ok(Self { host, source: Some(source), decoder, wire_limit: limits.wire_bytes, wire_bytes: 0 })
     }
 
-    /// The next piece after decompression, which may be empty; none at the end.
+    /// Whether the body has no further piece.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// Returns the next piece after decompression, of 1 to [`MAX_PIECE_BYTES`](crate::decode::MAX_PIECE_BYTES) bytes,
+    /// or `None` at the end.
     ///
     /// # Cancellation
     /// A piece may be lost, so the reader must be dropped with the future.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, FetchError> {
-        let (Some(source), Some(decoder)) = (&mut self.source, &mut self.decoder) else { return Ok(None) };
-        let Source { connection, body, .. } = source;
-        let frame = connection.drive(body.frame()).await;
-        let Some(frame) = frame else { return self.finish().map(Some) };
-        // Trailers are dropped.
-        let Ok(piece) = frame.map_err(|source| fault(&self.host, source))?.into_data() else {
-            return Ok(Some(Vec::new()));
-        };
-        self.wire_bytes = self.wire_bytes.saturating_add(piece.len());
-        if self.wire_bytes > self.wire_limit {
-            return Err(FetchError::ResponseTooLarge { limit: self.wire_limit });
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
+        loop {
+            let (Some(source), Some(decoder)) = (&mut self.source, &mut self.decoder) else {
+                return Ok(None);
+            };
+            if let Some(piece) = decoder.next_piece()? {
+                return Ok(Some(piece));
+            }
+            let Source { connection, body, .. } = source;
+            let Some(frame) = connection.drive(body.frame()).await else { return self.finish() };
+            // Trailers, which have no data, are dropped.
+            let Ok(piece) = frame.map_err(|source| fault(&self.host, source))?.into_data() else { continue };
+            self.wire_bytes = self.wire_bytes.saturating_add(piece.len());
+            if self.wire_bytes > self.wire_limit {
+                return Err(FetchError::ResponseTooLarge { limit: self.wire_limit });
+            }
+            decoder.push(piece);
         }
-        decoder.write(&piece)?;
-        Ok(Some(decoder.take()))
     }
 
-    /// What the decoder still has. An empty body has no coding, whatever the header says.
-    fn finish(&mut self) -> Result<Vec<u8>, FetchError> {
+    /// Returns the rest of the decoder's output. An empty body has no coding, even if a header names one.
+    fn finish(&mut self) -> Result<Option<Bytes>, FetchError> {
         let (source, decoder) = (self.source.take(), self.decoder.take());
-        let last = match decoder.filter(|_| self.wire_bytes > 0) {
+        let last_piece = match decoder.filter(|_| self.wire_bytes > 0) {
             Some(decoder) => decoder.finish()?,
-            None => Vec::new(),
+            None => None,
         };
-        // Not before: a connection that has sent a damaged body serves no other request.
+        // Keep the connection only now: one that has sent a damaged body serves no other request.
         source.into_iter().for_each(Source::finish);
-        Ok(last)
+        Ok(last_piece)
     }
 }
 
-/// A length that is said twice could be read in two ways, by us and by a proxy between (RFC 9112, 6.3 and 11.2).
-/// The HTTP library refuses lengths that differ; equal ones, also as a list in one header, and a length beside
-/// chunks, it takes.
+/// Refuses a response whose length a proxy before this client could read differently (RFC 9112, sections 6.3 and 11.2),
+/// and a 1xx status. The HTTP library refuses lengths that differ, but accepts equal ones, also as a list in one
+/// header, and a length beside `chunked`.
 fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Result<(), FetchError> {
     let fault = |fault| Err(FetchError::Framing { host: target.host.clone(), fault });
     if status.is_informational() {
@@ -192,7 +206,7 @@ fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Re
     Ok(())
 }
 
-/// Refuses a body that is announced too large, before any of it is read.
+/// Refuses a body whose announced length is above the limit, before any of it is read.
 fn check_length(headers: &HeaderMap, limits: &RequestLimits) -> Result<(), FetchError> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -220,7 +234,7 @@ pub(crate) fn fault(host: &str, source: hyper::Error) -> FetchError {
     }
 }
 
-/// Whether the connection ended below HTTP: reset, or TLS without its end mark.
+/// Whether the connection was cut off below HTTP: reset, or TLS without `close_notify`.
 fn is_cut_off(error: &hyper::Error) -> bool {
     use std::{error::Error, io::ErrorKind};
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());

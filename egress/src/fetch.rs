@@ -1,7 +1,7 @@
-//! A request with its redirects, each of which is checked, judged, resolved and dialled anew.
+//! A request with its redirects. Each redirect is checked, judged, resolved and dialled anew.
 //!
-//! A request whose grant has left a connection to its origin takes that one: its address is judged anew, and its name
-//! is not asked again.
+//! A request reuses an idle connection of its grant to the same origin. The connection's address is judged anew, and
+//! the name is not resolved again.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -13,9 +13,9 @@ use url::Url;
 use crate::{
     ContentCoding, Credential, FetchError, Judge, Request, RequestLimits, Response,
     connection::Connection,
-    exchange::{self, BodyReader, Form, Head, outgoing},
+    exchange::{self, BodyReader, RequestTargetForm, ResponseHead, build_request},
     parts,
-    pool::{Pool, PoolKey},
+    pool::{ConnectionPool, PoolKey},
     proxy::Proxy,
     redact, redirect,
     resolve::Resolver,
@@ -23,19 +23,20 @@ use crate::{
     target::Target,
 };
 
-/// Everything that requests need, made before the thread was confined, and the connections that they leave.
-pub(crate) struct Client {
+/// The HTTP client of one thread: everything that requests need, made before the thread is confined, and the connection
+/// pool.
+pub(crate) struct FetchClient {
     pub(crate) resolver: Resolver,
     pub(crate) tls: Arc<ClientConfig>,
-    /// The ports that may be requested. The name servers' ports are not among them, unless they are named.
+    /// The ports that requests may go to. A name server's port is among them only if the settings list it.
     pub(crate) ports: BTreeSet<u16>,
     /// The proxy of all connections, if there is one.
     pub(crate) proxy: Option<Proxy>,
-    pub(crate) pool: Pool,
+    pub(crate) pool: ConnectionPool,
 }
 
-/// A response whose body is not read yet. Secrets are taken out of its headers.
-pub(crate) struct Opened<'c> {
+/// A response with redacted headers and an unread body.
+pub(crate) struct OpenResponse<'c> {
     pub(crate) url: Url,
     pub(crate) redirects: u32,
     pub(crate) address: SocketAddr,
@@ -46,21 +47,21 @@ pub(crate) struct Opened<'c> {
     pub(crate) body: BodyReader<'c>,
 }
 
-impl Client {
-    /// Makes the request, within the judge's limits.
+impl FetchClient {
+    /// Makes the request within the judge's limits, and reads the response's body.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
     pub(crate) async fn fetch(&self, judge: &dyn Judge, request: Request) -> Result<Response, FetchError> {
         let limits = judge.limits();
-        let whole = async { self.open(judge, &limits, request).await?.collect(judge).await };
-        match timeout(limits.total, whole).await {
+        let whole_fetch = async { self.open(judge, &limits, request).await?.collect(judge).await };
+        match timeout(limits.total, whole_fetch).await {
             Ok(result) => result,
             Err(_elapsed) => Err(FetchError::TotalTimeout { limit: limits.total }),
         }
     }
 
-    /// Makes the request up to the head of the last response.
+    /// Makes the request, follows its redirects, and returns the last response with its body unread.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -69,56 +70,56 @@ impl Client {
         judge: &dyn Judge,
         limits: &RequestLimits,
         mut request: Request,
-    ) -> Result<Opened<'_>, FetchError> {
+    ) -> Result<OpenResponse<'_>, FetchError> {
         request.url.set_fragment(None);
         let (mut redirects, mut redacted) = (0, false);
         loop {
             request.check(limits)?;
-            let target = Target::of(&request.url, &self.ports)?;
+            let target = Target::parse(&request.url, &self.ports)?;
             judge.request(&request.method, &request.url)?;
             parts::refuse_request(judge, &request)?;
             let (address, mut head, body) = self.ask(judge, &target, limits, &request).await?;
-            // Before the headers are read for a redirect: its target could carry the secret on.
+            // Redact before following a redirect, whose target could carry the secret on.
             redacted |= redact::redact_headers(&mut head.headers, &judge.known_secrets());
             parts::refuse_response(judge, &request, head.status, &head.headers)?;
             if !redirect::is_redirect(head.status, &head.headers) {
-                let Head { status, headers, coding } = head;
+                let ResponseHead { status, headers, coding } = head;
                 let url = request.url;
-                return Ok(Opened { url, redirects, address, status, headers, coding, redacted, body });
+                return Ok(OpenResponse { url, redirects, address, status, headers, coding, redacted, body });
             }
             if redirects == limits.max_redirects {
                 return Err(FetchError::TooManyRedirects { limit: limits.max_redirects });
             }
             redirects += 1;
-            let from = request.url.clone();
+            let previous_url = request.url.clone();
             request = redirect::follow(&request, head.status, &head.headers)?;
-            judge.redirect(&from, &request.url)?;
+            judge.redirect(&previous_url, &request.url)?;
         }
     }
 
-    /// Sends one judged request over a kept connection or a new one, and reads the head of its response.
+    /// Sends one judged request over an idle connection or a new one, and reads the head of its response.
     async fn ask(
         &self,
         judge: &dyn Judge,
         target: &Target,
         limits: &RequestLimits,
         request: &Request,
-    ) -> Result<(SocketAddr, Head, BodyReader<'_>), FetchError> {
-        let key = judge.grant_key().map(|grant| PoolKey::of(grant, target, limits));
-        let (mut connection, mut is_kept) = match self.kept(judge, target, request, key.as_ref())? {
-            Some(kept) => (kept, true),
+    ) -> Result<(SocketAddr, ResponseHead, BodyReader<'_>), FetchError> {
+        let key = judge.grant_key().map(|grant| PoolKey::new(grant, target, limits));
+        let (mut connection, mut is_kept) = match self.take_from_pool(judge, target, request, key.as_ref())? {
+            Some(connection) => (connection, true),
             None => (self.connect(judge, target, limits).await?, false),
         };
         let attached = credentials_for(judge, request)?;
         let form = route::form(self, target);
         loop {
-            let before = connection.received();
-            let outgoing = outgoing(target, request, &attached, form, key.is_some());
+            let received_before = connection.bytes_received();
+            let outgoing = build_request(target, request, &attached, form, key.is_some(), limits);
             let (mut head, body) = match exchange::send(&mut connection, target, outgoing, limits).await {
-                // The server has closed while the connection was idle, or spoke unasked. Once more, on a new one: the
-                // method is idempotent, and no byte of an answer has come (RFC 9110, section 9.2.2).
+                // The server closed the idle connection, or sent bytes without a request. Retry once on a new one: the
+                // method is idempotent, and no byte of a response has come (RFC 9110, section 9.2.2).
                 Err(FetchError::ResponseTruncated { .. } | FetchError::ResponseInvalid { .. })
-                    if is_kept && connection.received() == before =>
+                    if is_kept && connection.bytes_received() == received_before =>
                 {
                     connection = self.connect(judge, target, limits).await?;
                     is_kept = false;
@@ -126,23 +127,24 @@ impl Client {
                 }
                 sent => sent?,
             };
-            if form == Form::Absolute && head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-                // No origin answers so (RFC 9110, section 15.5.8).
+            if form == RequestTargetForm::Absolute && head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            {
+                // Only a proxy answers with this status (RFC 9110, section 15.5.8).
                 return Err(FetchError::ProxyRefused {
                     host: target.host.clone(),
                     status: head.status.as_u16(),
                 });
             }
-            let (address, kept) = (connection.address, key.map(|key| (&self.pool, key)));
-            let body = BodyReader::new(connection, (&mut head, body), (target, request), kept, limits)?;
+            let (address, return_to_pool) = (connection.address, key.map(|key| (&self.pool, key)));
+            let body = BodyReader::new(connection, &mut head, body, target, request, return_to_pool, limits)?;
             return Ok((address, head, body));
         }
     }
 
-    /// A connection of the request's grant to its origin, with its address judged anew. A method that is not idempotent
-    /// has a connection of its own: where the server closes an idle connection just then, it would stay unknown whether
-    /// it has acted on the request.
-    fn kept(
+    /// Takes an idle connection of the grant to this origin, and has its address judged anew. A method that is not
+    /// idempotent gets a new connection: if the server closed an idle one just then, it would be unknown whether it has
+    /// acted on the request.
+    fn take_from_pool(
         &self,
         judge: &dyn Judge,
         target: &Target,
@@ -154,8 +156,8 @@ impl Client {
         else {
             return Ok(None);
         };
-        route::judge_kept(self, target, judge, connection.address)?;
-        judge.dialled(connection.address);
+        route::judge_pooled(self, target, judge, connection.address)?;
+        judge.on_dialled(connection.address);
         Ok(Some(connection))
     }
 
@@ -165,10 +167,10 @@ impl Client {
         target: &Target,
         limits: &RequestLimits,
     ) -> Result<Connection, FetchError> {
-        let route = Route::of(self, target, judge, limits).await?;
+        let route = Route::judge(self, target, judge, limits).await?;
         let connected = route.connect(target, limits).await;
         match &connected {
-            Ok((address, _)) | Err(FetchError::ConnectFailed { address, .. }) => judge.dialled(*address),
+            Ok((address, _)) | Err(FetchError::ConnectFailed { address, .. }) => judge.on_dialled(*address),
             Err(_) => {}
         }
         let connected = connected?;
@@ -176,15 +178,12 @@ impl Client {
     }
 }
 
-impl Opened<'_> {
-    /// Reads the body, and takes secrets out of it.
+impl OpenResponse<'_> {
+    /// Reads the whole body and redacts it.
     async fn collect(mut self, judge: &dyn Judge) -> Result<Response, FetchError> {
         let mut body = Vec::new();
         while let Some(piece) = self.body.next().await? {
-            match body.is_empty() {
-                true => body = piece,
-                false => body.extend_from_slice(&piece),
-            }
+            body.extend_from_slice(&piece);
         }
         let redacted = self.redacted | redact::redact(&mut body, &judge.known_secrets());
         let Self { url, redirects, address, status, headers, coding, body: reader, .. } = self;
@@ -193,23 +192,28 @@ impl Opened<'_> {
     }
 }
 
-/// RFC 9110, section 9.2.2. Methods of other specifications are not known to be.
+/// Whether a method is idempotent (RFC 9110, section 9.2.2). Methods of other specifications count as not idempotent.
 fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS)
 }
 
-/// The credentials of one request. A header that the tool has set itself is refused: a server could take either.
+/// Returns the credentials of one request, and reports each to the judge.
+///
+/// # Errors
+/// [`FetchError::HeaderForbidden`] if a header is set twice: a server could take either value.
 fn credentials_for<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Credential>, FetchError> {
     let mut attached: Vec<&Credential> = Vec::new();
     for credential in judge.credentials() {
         let name = credential.header();
-        if judge.attaches(credential, &request.url) {
-            if request.headers.contains_key(name) || attached.iter().any(|other| other.header() == name) {
+        if judge.should_attach(credential, &request.url) {
+            if request.headers.contains_key(name)
+                || attached.iter().any(|credential| credential.header() == name)
+            {
                 return Err(FetchError::HeaderForbidden { name: name.clone() });
             }
             attached.push(credential);
         }
     }
-    attached.iter().for_each(|credential| judge.attached(credential));
+    attached.iter().for_each(|credential| judge.on_attached(credential));
     Ok(attached)
 }

@@ -1,6 +1,6 @@
-//! The judge of a request, which stands for the policy and the grant.
+//! The judge of requests, which stands for the policy and the grant.
 //!
-//! The judge's implementation decides. This file says when it is asked.
+//! An implementation decides. This module defines when it is asked.
 
 use std::{
     fmt,
@@ -13,24 +13,25 @@ use url::Url;
 
 use crate::{Credential, RequestLimits};
 
-/// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so it must answer at
+/// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so each method must return at
 /// once, without I/O.
 pub trait Judge: Send + Sync {
-    /// Whether this request may be made. Called before each request, those after a redirect included, and before
-    /// the host's name is resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has
-    /// the method `CONNECT` and the URL `https://host:port/`; its host is never an address.
+    /// Decides whether a request may be made. Called for each request, also after a redirect, before the host's name is
+    /// resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has the method `CONNECT`
+    /// and the URL `https://host:port/`, whose host is never an address. A dial has `CONNECT` and the caller's
+    /// unchecked URL.
     ///
     /// # Errors
     /// The refusal.
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
 
-    /// Whether this address may be connected to as `host`. Called for every address of a name before any of
-    /// them is dialled, and for a host that is written as an address. One refusal refuses the request: a name
-    /// with a public and a private address is refused. Called too for the address of a connection that is used
-    /// again, whose name is not asked anew.
+    /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any of them
+    /// is dialled, and for a host that is written as an address. One refusal refuses the request, so a name with a
+    /// public and a private address is refused. Called also for the address of a reused connection, whose name is not
+    /// resolved again.
     ///
-    /// Behind a proxy, which resolves names itself, only hosts that are addresses are asked about, and `localhost`
-    /// with the names below it, as the addresses of the loopback device.
+    /// Behind a proxy, which resolves names itself, called only for hosts that are addresses, and with the loopback
+    /// addresses for `localhost` and the names below it.
     ///
     /// `host` is the URL's host as [`Url::host_str`] writes it, an IPv6 address in brackets.
     ///
@@ -38,60 +39,62 @@ pub trait Judge: Send + Sync {
     /// The refusal.
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
 
-    /// Called with the address of the connection that a request is about to use, or of the attempt that failed last;
-    /// behind a proxy, with the proxy's. For rows. Default: nothing.
-    fn dialled(&self, _address: SocketAddr) {}
+    /// Receives the address of the connection that a request is about to use, or of the attempt that failed last;
+    /// behind a proxy, the proxy's. For audit rows. Default: does nothing.
+    fn on_dialled(&self, _address: SocketAddr) {}
 
-    /// Whether a redirect may be followed. Called before [`Self::request`] is asked about its target.
+    /// Decides whether a redirect may be followed. Called before [`Self::request`] is called for its target.
     ///
     /// # Errors
     /// The refusal.
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
 
-    /// The secrets that [`Self::attaches`] is asked about. Called for each request. Default: none.
+    /// Returns the secrets that [`Self::should_attach`] is asked about. Called for each request. Default: none.
     fn credentials(&self) -> &[Credential] {
         &[]
     }
 
-    /// The secrets that responses are cleaned of. Called when a response has come, since a secret may have become known
-    /// while the server took its time. Default: [`Self::credentials`].
+    /// Returns the secrets that are redacted. Called when a response or a piece of a stream has come, since a secret
+    /// may become known after the request was sent. Default: [`Self::credentials`].
     fn known_secrets(&self) -> Vec<Credential> {
         self.credentials().to_vec()
     }
 
-    /// Whether the request to this address carries a credential. Called for each credential once all other
-    /// questions about the request are answered and a connection is open or kept, anew after each redirect. Default: no.
-    fn attaches(&self, _credential: &Credential, _url: &Url) -> bool {
+    /// Decides whether the request to `url` carries a credential. Called for each credential, after all other checks of
+    /// the request and when its connection is open, and again after each redirect. Default: `false`.
+    fn should_attach(&self, _credential: &Credential, _url: &Url) -> bool {
         false
     }
 
-    /// Whether any request may have sent one of the secrets to the host of this address, also if this request carries
-    /// none. Such a host is asked for no part of a response. Called only for range requests and partial responses. Default: whether [`Self::attaches`] holds for a credential.
+    /// Decides whether the host of `url` may have got one of the secrets, from this request or any other. Called only
+    /// for a request that asks for a part, and for a partial response; both are refused for such a host. Default:
+    /// whether [`Self::should_attach`] holds for any credential.
     fn may_repeat_a_secret(&self, url: &Url) -> bool {
-        self.credentials().iter().any(|credential| self.attaches(credential, url))
+        self.credentials().iter().any(|credential| self.should_attach(credential, url))
     }
 
-    /// Called with each credential before the request that carries it is sent. Default: nothing.
-    fn attached(&self, _credential: &Credential) {}
+    /// Receives each credential before the request that carries it is sent. Default: does nothing.
+    fn on_attached(&self, _credential: &Credential) {}
 
-    /// The identity of the grant, for which connections are kept. Called for each request, those after a redirect
-    /// included. Default: none, so that each request has a connection of its own.
+    /// Returns the identity of the grant, under which connections are pooled. Called for each request, also after a
+    /// redirect. Default: `None`, so that each request opens a new connection.
     fn grant_key(&self) -> Option<GrantKey> {
         None
     }
 
-    /// The limits of the request. Called before anything else, by the caller and by the thread.
+    /// Returns the limits of the request. For requests, called before all other methods, by the caller and by the
+    /// thread.
     fn limits(&self) -> RequestLimits;
 }
 
-/// The identity of a grant. Requests whose judges give equal keys may use each other's connections, one after the
-/// other, so that the key must have everything by which two grants can differ: where requests may go, which secrets
-/// they carry, and on whose behalf they are made.
+/// The identity of a grant. Requests whose judges return equal keys may reuse each other's connections. So a key must
+/// contain everything by which two grants can differ: where requests may go, which secrets they carry, and on whose
+/// behalf they are made.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct GrantKey(Arc<str>);
 
 impl GrantKey {
-    /// A key. Its text is compared, and never sent or shown.
+    /// Creates a key. Its text is compared, and never sent or shown.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

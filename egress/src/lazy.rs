@@ -6,18 +6,18 @@ use tokio::sync::Mutex;
 
 use crate::{Egress, EgressError};
 
-/// An [`Egress`] that starts when it is first needed, so a process without connections pays nothing.
+/// An [`Egress`] that starts when it is first needed, so that a process without connections pays nothing.
 #[derive(Debug, Default)]
 pub struct LazyEgress(Arc<Mutex<Option<Arc<Egress>>>>);
 
 impl LazyEgress {
-    /// The running client. If there is none, or its threads have ended, `start` makes one on a thread that
-    /// may block. The new threads prove their confinement before they serve. A failed start is repeated by
-    /// the next caller, since a name server may be configured meanwhile.
+    /// Returns the running client. If there is none, or its threads have ended, runs `start` on a thread that may
+    /// block. The new threads prove their confinement before they serve. After a failed start, the next caller tries
+    /// again, since the cause may be gone by then.
     ///
     /// # Cancellation
-    /// Dropping the future leaves a start to its thread, and later callers wait for that one: a file system that does not
-    /// answer holds up one thread, not one for each call.
+    /// After the future is dropped, a running start goes on, and later callers wait for it. So a file system that does
+    /// not answer holds up one thread, not one for each call.
     ///
     /// # Errors
     /// The error of `start`, or [`EgressError::Thread`] if it panics.
@@ -29,11 +29,11 @@ impl LazyEgress {
         E: From<EgressError> + Send + 'static,
     {
         let mut started = Arc::clone(&self.0).lock_owned().await;
-        if let Some(running) = started.as_ref().filter(|running| running.is_serving()) {
-            return Ok(Arc::clone(running));
+        if let Some(client) = started.as_ref().filter(|client| client.is_serving()) {
+            return Ok(Arc::clone(client));
         }
         let panicked = |_| EgressError::Thread { source: io::Error::other("it panicked") };
-        // The lock goes with the thread, and not with the caller, who may give up.
+        // The closure holds the lock until the start ends, even if the caller gives up.
         let start_and_keep = move || Ok(Arc::clone(started.insert(Arc::new(start()?))));
         tokio::task::spawn_blocking(start_and_keep).await.map_err(panicked)?
     }
@@ -68,8 +68,8 @@ mod tests {
                     seccomp: Requirement::Waived,
                     ports: BTreeSet::new(),
                     proxy: None,
-                    names: NameSettings::of_servers(Vec::new()),
-                    roots: TrustedRoots::none(),
+                    names: NameSettings::with_servers(Vec::new()),
+                    roots: TrustedRoots::empty(),
                     threads: NonZeroUsize::MIN,
                 })
             }
@@ -79,8 +79,8 @@ mod tests {
         let first = lazy.get(start()).await.unwrap();
         assert!(Arc::ptr_eq(&first, &lazy.get(start()).await.unwrap()));
         drop(first);
-        let running = lazy.0.lock().await.take().and_then(Arc::into_inner).unwrap();
-        let ended = running.ended();
+        let client = lazy.0.lock().await.take().and_then(Arc::into_inner).unwrap();
+        let ended = client.ended();
         assert!(!ended.is_serving());
         *lazy.0.lock().await = Some(Arc::new(ended));
         assert!(lazy.get(start()).await.unwrap().is_serving());
@@ -92,18 +92,18 @@ mod tests {
     #[tokio::test]
     async fn a_start_whose_caller_gave_up_is_waited_for_and_not_repeated() {
         let (lazy, starts) = (LazyEgress::default(), Arc::new(AtomicUsize::new(0)));
-        let (go_on, waits) = std::sync::mpsc::channel::<()>();
-        let waits = Arc::new(std::sync::Mutex::new(waits));
+        let (proceed, proceed_signal) = std::sync::mpsc::channel::<()>();
+        let proceed_signal = Arc::new(std::sync::Mutex::new(proceed_signal));
         let start = || {
-            let (starts, waits) = (Arc::clone(&starts), Arc::clone(&waits));
+            let (starts, proceed_signal) = (Arc::clone(&starts), Arc::clone(&proceed_signal));
             move || {
                 starts.fetch_add(1, Ordering::SeqCst);
-                waits.lock().unwrap().recv().unwrap();
+                proceed_signal.lock().unwrap().recv().unwrap();
                 Err::<Egress, _>(EgressError::NoRoots)
             }
         };
         let mut first = Box::pin(lazy.get(start()));
-        // Begun, and given up.
+        // The first start begins, and its caller gives up.
         while starts.load(Ordering::SeqCst) == 0 {
             assert!(futures_util::poll!(&mut first).is_pending());
             tokio::task::yield_now().await;
@@ -116,8 +116,8 @@ mod tests {
         }
         assert_eq!(starts.load(Ordering::SeqCst), 1);
         // The first start fails, and the second begins.
-        go_on.send(()).unwrap();
-        go_on.send(()).unwrap();
+        proceed.send(()).unwrap();
+        proceed.send(()).unwrap();
         assert!(second.await.is_err());
         assert_eq!(starts.load(Ordering::SeqCst), 2);
     }

@@ -1,26 +1,27 @@
-//! The host's HTTP client: requests of tools, on threads that may connect and can do nothing else.
+//! The host's HTTP client, which makes the requests of tools on threads that may connect and do nothing else.
 //!
-//! A tool has no sockets. [`Egress::send`] takes a [`Request`] and a [`Judge`], which stands for the policy and
-//! the grant. The judge is asked about each request, each address that a name resolves to, and each redirect.
-//! Only judged addresses are dialled: a name is resolved once for a request, and the connection goes to an address
-//! of that answer.
+//! A tool has no sockets. [`Egress::send`] takes a [`Request`] and a [`Judge`], which stands for the policy and the
+//! grant. The judge is asked about each request, each address that a name resolves to, and each redirect. Only judged
+//! addresses are dialled: a name is resolved once for a request, and the connection goes to an address of that answer.
 //!
-//! The threads confine themselves with `portcullis-confine`: no file, TCP to the named ports only, no other
-//! protocol. Resolver configuration, hosts file and certificates are read before. Names are asked over TCP, since
-//! no filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
+//! [`Egress::stream`] makes the same request, and passes on the body of the response as it comes.
 //!
-//! [`Egress::tunnel`] carries the TLS of a confined program to a host that the judge lets through, unread.
+//! The threads confine themselves with `portcullis-confine`: no file, TCP to the named ports only, no other protocol.
+//! Resolver configuration, hosts file and certificates are read before that. Names are resolved over TCP, since no
+//! filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
 //!
-//! A [`Dialler`] hands out connections to a few origins, for a client of the process that speaks its own protocol.
+//! [`Egress::tunnel`] carries the TLS of a confined program, unread, to a host that the judge allows.
 //!
-//! A connection is kept for the next request of the grant that opened it, and for no other ([`GrantKey`]).
-//! `pool.rs` has the bounds. A proxy that the operator names carries every connection.
+//! A [`Dialler`] hands out connections to a few origins, for a client of this process that speaks its own protocol.
 //!
-//! A [`Credential`] of the judge is attached to the requests that the judge names, after all checks. No response
-//! repeats one: the bytes are redacted before anything else sees them.
+//! A connection is kept for the next request of the grant that opened it, and for no other grant ([`GrantKey`]).
+//! `pool.rs` has the bounds. If the operator names a proxy, it carries every connection.
 //!
-//! This crate makes no policy: which hosts, methods and addresses are good, and which requests carry a credential, is
-//! the judge's decision. It keeps no cookies and no cache.
+//! A [`Credential`] is attached to the requests that the judge names, after all checks. Responses are redacted before
+//! anything else sees them, so that they repeat no credential.
+//!
+//! This crate makes no policy: the judge decides which hosts, methods and addresses are allowed, and which requests
+//! carry a credential. The crate keeps no cookies and no cache.
 //!
 //! ```no_run
 //! # async fn example(judge: std::sync::Arc<dyn portcullis_egress::Judge>) -> Result<(), Box<dyn std::error::Error>> {
@@ -71,6 +72,7 @@ mod request;
 mod resolve;
 mod roots;
 mod route;
+mod stream;
 mod target;
 mod thread;
 mod tunnel;
@@ -86,8 +88,9 @@ pub use redact::redact_text;
 pub use request::{Request, Response};
 pub use resolve::NameSettings;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
+pub use stream::StreamedResponse;
 pub use thread::{Egress, EgressConfig};
-pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelWatch};
+pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelShare, TunnelWatch};
 
 pub use decode::ContentCoding;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

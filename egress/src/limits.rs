@@ -2,29 +2,34 @@
 
 use std::time::Duration;
 
-/// Bounds of one request with all its redirects. The sizes are those of each response alone.
+/// The limits of one request with all its redirects. The sizes apply to each response alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Redirects that are followed; 0 means that the first is an error. Default: 5.
+    /// The most redirects that are followed. With 0, the first redirect is an error. Default: 5.
     pub max_redirects: u32,
-    /// Method, URL, headers and body that are sent, in bytes. Default: 1 MiB.
+    /// A request's method, URL, headers and body together, in bytes. Default: 1 MiB.
     pub request_bytes: usize,
-    /// A response's status line and headers together, in bytes, and as much for the trailers. A server could
-    /// else fill the memory before a body begins. Less than 8 KiB counts as 8 KiB. Default: 64 KiB.
+    /// A response's status line and headers together, in bytes, and again its trailers. Without the limit, a server
+    /// could fill the memory before a body begins. Less than 8 KiB counts as 8 KiB. Default: 64 KiB.
     pub header_bytes: usize,
-    /// The number of a response's headers. Default: 100.
+    /// The most headers of a response. Default: 100.
     pub header_count: usize,
-    /// A response's body as it is transferred, in bytes, before decompression. Default: 10 MiB.
+    /// A response's body before decompression, in bytes. Default: 10 MiB.
     pub wire_bytes: usize,
     /// A response's body after decompression, in bytes. Default: 10 MiB.
     pub response_bytes: usize,
-    /// The addresses of one name. A name with more is refused, since each of them is judged. Default: 64.
+    /// The window of earlier output that a decoder may keep, in bytes. Brotli needs 16 MiB and is not offered below
+    /// that; gzip needs 32 KiB. Default: 16 MiB.
+    pub window_bytes: usize,
+    /// The most addresses of one name. A name with more is refused, since each address is judged. Default: 64.
     pub addresses: usize,
-    /// Connecting to one address, being let through by a proxy, and agreeing on TLS. Default: 10 s each.
+    /// The time limit for connecting to one address, for opening a proxy's tunnel, and for the TLS handshake. Default:
+    /// 10 s each.
     pub connect: Duration,
-    /// From the request until the response's headers are complete. Default: 30 s.
+    /// The time limit from the request to the end of the response's headers, or for resolving the host of a tunnel or
+    /// dial. Default: 30 s.
     pub first_byte: Duration,
-    /// The whole request: names, connections, redirects, bodies. Default: 60 s.
+    /// The time limit for the whole request: names, connections, redirects, bodies. Default: 60 s.
     pub total: Duration,
 }
 
@@ -37,6 +42,7 @@ impl Default for RequestLimits {
             header_count: 100,
             wire_bytes: 10 << 20,
             response_bytes: 10 << 20,
+            window_bytes: 16 << 20,
             addresses: 64,
             connect: Duration::from_secs(10),
             first_byte: Duration::from_secs(30),

@@ -1,15 +1,15 @@
-//! Parts of a response: refused where a secret could come back cut in two.
+//! Partial responses, which are refused where a secret could come back cut in two.
 //!
-//! Redaction finds whole values in one body. A server that echoes its request and honours ranges would give each half of
-//! a secret to a request of its own.
+//! Redaction finds whole values in one body. A server that echoes its request and honours ranges would return each half
+//! of a secret to a separate request.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::{FetchError, Judge, Request};
 
-/// Refuses a request for a part of a response, where its host may know a secret.
+/// Refuses a request for a part of a response, if its host may know a secret.
 pub(crate) fn refuse_request(judge: &dyn Judge, request: &Request) -> Result<(), FetchError> {
-    match ASK_FOR_A_PART.iter().find(|name| request.headers.contains_key(*name)) {
+    match RANGE_HEADERS.iter().find(|name| request.headers.contains_key(*name)) {
         Some(name) if judge.may_repeat_a_secret(&request.url) => {
             Err(FetchError::HeaderForbidden { name: name.clone() })
         }
@@ -17,7 +17,7 @@ pub(crate) fn refuse_request(judge: &dyn Judge, request: &Request) -> Result<(),
     }
 }
 
-/// Refuses a response that is a part, also one that was not asked for, where its host may know a secret.
+/// Refuses a partial response, even if none was asked for, if its host may know a secret.
 pub(crate) fn refuse_response(
     judge: &dyn Judge,
     request: &Request,
@@ -31,7 +31,8 @@ pub(crate) fn refuse_response(
     Ok(())
 }
 
-/// RFC 9110, sections 14.4 and 14.6, and RFC 3229. Other statuses count too: a server could send a part under any.
+/// Whether a response is partial (RFC 9110, sections 14.4 and 14.6, and RFC 3229). Headers count under any status,
+/// since a server could send a part under any.
 fn is_part(status: StatusCode, headers: &HeaderMap) -> bool {
     let is_multipart = |value: &http::HeaderValue| {
         let name = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -42,9 +43,9 @@ fn is_part(status: StatusCode, headers: &HeaderMap) -> bool {
         || headers.get_all(header::CONTENT_TYPE).iter().any(is_multipart)
 }
 
-/// `Request-Range` is an old name of `Range` that servers still take. `A-IM` asks for a difference (RFC 3229), of which
-/// a range is one kind.
-const ASK_FOR_A_PART: [HeaderName; 4] = [
+/// The headers that ask for a part. `Request-Range` is an old name of `Range` that servers still accept. `A-IM`
+/// (RFC 3229) requests a delta response. One of its forms is a byte range.
+const RANGE_HEADERS: [HeaderName; 4] = [
     header::RANGE,
     header::IF_RANGE,
     HeaderName::from_static("request-range"),
@@ -62,8 +63,8 @@ mod tests {
         let headers = header
             .into_iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let found = is_part(StatusCode::from_u16(status).unwrap(), &headers.collect());
-        assert_eq!(found, expected, "{status} {header:?}");
+        let is_partial = is_part(StatusCode::from_u16(status).unwrap(), &headers.collect());
+        assert_eq!(is_partial, expected, "{status} {header:?}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The operator's proxy, and tunnels through it (RFC 9110, section 9.3.6).
 //!
-//! TLS is spoken with the origin, through the tunnel. So a proxy sees the names of hosts, and of plain requests
-//! everything.
+//! TLS ends at the origin. So the proxy sees only host and port of `https` requests, but everything of `http` requests.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -11,21 +10,21 @@ use url::{Host, Url};
 
 use crate::{
     EgressError, FetchError,
-    target::{Place, Target},
+    target::{HostKind, Target},
 };
 
-/// A proxy.
+/// The address of a proxy.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
-    /// The host as the URL writes it.
+    /// The host as [`Url::host_str`] writes it.
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) place: Place,
+    pub(crate) kind: HostKind,
 }
 
 impl Proxy {
-    /// Reads the address of a proxy: `http`, a host, and a port.
-    pub(crate) fn of(url: &Url) -> Result<Self, EgressError> {
+    /// Parses a proxy's URL: the scheme `http`, a host and a port, nothing else.
+    pub(crate) fn parse(url: &Url) -> Result<Self, EgressError> {
         let invalid = |problem| EgressError::Proxy { problem };
         if url.scheme() != "http" {
             return Err(invalid("its scheme is not `http`"));
@@ -39,24 +38,24 @@ impl Proxy {
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(invalid("it has no host"));
         };
-        let place = match url.host() {
-            Some(Host::Ipv4(address)) => Place::Address(address.into()),
-            Some(Host::Ipv6(address)) => Place::Address(address.into()),
-            Some(Host::Domain(_)) | None => Place::Name(host.strip_suffix('.').unwrap_or(host).to_owned()),
+        let kind = match url.host() {
+            Some(Host::Ipv4(address)) => HostKind::Address(address.into()),
+            Some(Host::Ipv6(address)) => HostKind::Address(address.into()),
+            Some(Host::Domain(_)) | None => HostKind::Name(host.strip_suffix('.').unwrap_or(host).to_owned()),
         };
-        Ok(Self { host: host.to_owned(), port, place })
+        Ok(Self { host: host.to_owned(), port, kind })
     }
 
-    /// Whether its host is a name, which name servers must be asked for.
+    /// Whether the host is a name, which must be resolved.
     pub(crate) fn has_name(&self) -> bool {
-        matches!(self.place, Place::Name(_))
+        matches!(self.kind, HostKind::Name(_))
     }
 }
 
-/// Asks a connected proxy for a tunnel to the target. Afterwards every byte is the target's.
+/// Asks a connected proxy for a tunnel. After success, all bytes are from and to the target.
 ///
 /// # Cancellation
-/// The connection must be dropped with the future.
+/// The caller must drop the connection together with the future.
 pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Result<(), FetchError> {
     let host = || target.host.clone();
     let broken = |source| FetchError::ProxyBroken { host: host(), source };
@@ -65,17 +64,18 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
     proxy.write_all(request.as_bytes()).await.map_err(broken)?;
     let mut head = Vec::with_capacity(READ_BYTES);
     loop {
-        let before = head.len();
-        let room = (MAX_PROXY_HEAD_BYTES - before) as u64;
-        if (&mut *proxy).take(room).read_buf(&mut head).await.map_err(broken)? == 0 {
-            let problem = match room {
+        let length_before = head.len();
+        let free_bytes = (MAX_PROXY_HEAD_BYTES - length_before) as u64;
+        if (&mut *proxy).take(free_bytes).read_buf(&mut head).await.map_err(broken)? == 0 {
+            let problem = match free_bytes {
                 0 => "its head is too large",
                 _ => "it ends too early",
             };
             return Err(FetchError::ProxyInvalid { host: host(), problem });
         }
-        // A head ends with a line, so that one that comes byte by byte is not read anew with each.
-        if head[before..].contains(&b'\n') {
+        // A head ends with a line break. Without this check, an answer that comes byte by byte would be parsed again
+        // for each byte.
+        if head[length_before..].contains(&b'\n') {
             match status_of(&head) {
                 Ok(None) => {}
                 Ok(Some(200..=299)) => return Ok(()),
@@ -86,11 +86,11 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
     }
 }
 
-/// The status of a complete answer; none while its head is incomplete.
+/// Returns the status of the proxy's answer, or `None` while its head is incomplete.
 ///
 /// # Errors
-/// For a head that two readers could read in two ways, and for bytes behind the head of a tunnel's answer: in TLS the
-/// client speaks first, so they are the proxy's, and would be taken for the origin's.
+/// The problem of an answer that is not HTTP/1, that two readers could read differently, or that has bytes after a 2xx
+/// head. Such bytes come from the proxy, because a TLS client speaks first, but would be taken for the origin's.
 fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_PROXY_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -102,12 +102,12 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     };
     let status = response.code.ok_or("it has no status")?;
     if !(200..300).contains(&status) {
-        // The rest, with any body, is not read.
+        // Of a refusal, only the status is used.
         return Ok(Some(status));
     }
     for header in response.headers.iter() {
-        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-        if is("transfer-encoding") || (is("content-length") && header.value != b"0") {
+        let is_header = |name: &str| header.name.eq_ignore_ascii_case(name);
+        if is_header("transfer-encoding") || (is_header("content-length") && header.value != b"0") {
             return Err("it announces a body before the tunnel");
         }
     }
@@ -117,13 +117,13 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     Ok(Some(status))
 }
 
-/// More than most answers.
+/// The initial buffer for an answer. Most answers are shorter.
 const READ_BYTES: usize = 512;
 
-/// The head of a proxy's answer to `CONNECT`. A proxy could else fill the memory.
+/// The longest head of a proxy's answer: 8 KiB. The bound keeps a proxy from filling the memory.
 pub(crate) const MAX_PROXY_HEAD_BYTES: usize = 8 << 10;
 
-/// Headers of such an answer; usual ones have fewer than ten.
+/// The most headers of a proxy's answer. Usual answers have fewer than ten.
 pub(crate) const MAX_PROXY_HEADERS: usize = 64;
 
 #[cfg(test)]
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn a_proxy_is_a_host_and_a_port() {
-        let of = |text: &str| Proxy::of(&text.parse().unwrap());
-        let proxy = of("http://Proxy.Test:3128/").unwrap();
+        let parse = |text: &str| Proxy::parse(&text.parse().unwrap());
+        let proxy = parse("http://Proxy.Test:3128/").unwrap();
         assert_eq!((proxy.host.as_str(), proxy.port, proxy.has_name()), ("proxy.test", 3128, true));
-        let proxy = of("http://[::1]").unwrap();
+        let proxy = parse("http://[::1]").unwrap();
         assert_eq!((proxy.host.as_str(), proxy.port, proxy.has_name()), ("[::1]", 80, false));
         for text in [
             "https://proxy.test:3128",
@@ -187,7 +187,7 @@ mod tests {
             "http://proxy.test/?query",
             "http://proxy.test/#fragment",
         ] {
-            assert!(matches!(of(text), Err(EgressError::Proxy { .. })), "{text}");
+            assert!(matches!(parse(text), Err(EgressError::Proxy { .. })), "{text}");
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Finds secrets in responses, and replaces them before anything else sees the bytes.
 //!
-//! A server that echoes its request, or reports an error with the refused header, repeats the secret. The
-//! search finds the raw value and its forms in base64 (any of the three alignments, both alphabets),
-//! hexadecimal and UTF-16. Each form may have bytes that are escaped as in URLs, JSON, HTML or a string
-//! literal. This protects against careless servers. A server that wants to pass its own secret on can write
-//! it in another form.
+//! A server repeats a secret when it echoes its request, or reports an error with the refused header. The search finds
+//! the raw value and its forms in base64 (all three alignments, both alphabets), hexadecimal and UTF-16. In each form,
+//! bytes may be escaped as in URLs, JSON, HTML or a string literal. This protects against careless servers only: a
+//! malicious server can pass on the secret that it got in another form.
 
 use std::ops::Range;
 
@@ -17,99 +16,98 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::{Credential, SecretValue};
 
-/// The replacement of a secret. It has no special meaning in a URL, a header, JSON, HTML or Markdown, and is
-/// not longer than the shortest secret, so redacting never enlarges a body.
+/// The replacement of a secret. It has no special meaning in a URL, a header, JSON, HTML or Markdown. It is not longer
+/// than the shortest secret, so redaction never enlarges a body.
 pub(crate) const REDACTED: &[u8] = b"REDACTED";
 
 const _: () = assert!(REDACTED.len() <= SecretValue::MIN_BYTES);
 
-/// One form of a secret.
+/// One searched form of a secret.
 pub(crate) struct Pattern {
     bytes: Zeroizing<Vec<u8>>,
-    /// Whether line breaks may stand between its bytes, as MIME writes base64 (RFC 2045, section 6.8).
+    /// Whether line breaks may stand between the bytes, as in base64 by MIME (RFC 2045, section 6.8).
     is_wrapped: bool,
-    /// Whether the character before the form, and the one after it, hold bits of the secret together with
-    /// others.
+    /// Whether the base64 digit before the form, and the one after it, hold bits of both the secret and its neighbour.
     edges: (bool, bool),
 }
 
-/// The forms of a value. For a header of the scheme `Basic` they include the forms of the password that the
-/// value encodes.
-pub(crate) fn patterns(value: &[u8], before: &str) -> Vec<Pattern> {
-    let mut found = Vec::new();
-    add_patterns(&mut found, value);
-    if before.trim_ascii().eq_ignore_ascii_case("basic")
+/// Returns the forms of a value that stands after `prefix`. After `Basic` they include the forms of the encoded pair of
+/// user name and password, and of the password.
+pub(crate) fn patterns(value: &[u8], prefix: &str) -> Vec<Pattern> {
+    let mut all_patterns = Vec::new();
+    add_patterns(&mut all_patterns, value);
+    if prefix.trim_ascii().eq_ignore_ascii_case("basic")
         && let Ok(pair) = STANDARD.decode(value).map(Zeroizing::new)
         && let Some(colon) = pair.iter().position(|byte| *byte == b':')
     {
         for part in [&pair[..], &pair[colon + 1..]] {
             if part.len() >= SecretValue::MIN_BYTES {
-                add_patterns(&mut found, part);
+                add_patterns(&mut all_patterns, part);
             }
         }
     }
-    found
+    all_patterns
 }
 
-fn add_patterns(found: &mut Vec<Pattern>, value: &[u8]) {
-    let plain = |bytes| Pattern { bytes: Zeroizing::new(bytes), is_wrapped: false, edges: (false, false) };
+fn add_patterns(all_patterns: &mut Vec<Pattern>, value: &[u8]) {
+    let plain_pattern =
+        |bytes| Pattern { bytes: Zeroizing::new(bytes), is_wrapped: false, edges: (false, false) };
     let in_hexadecimal = |digits: &[u8; 16]| {
         let digit = |byte: u8| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]];
         value.iter().copied().flat_map(digit).collect()
     };
     let mut utf16: Vec<u8> = value.iter().flat_map(|byte| [*byte, 0]).collect();
     utf16.pop();
-    found.extend(
+    all_patterns.extend(
         [value.to_vec(), in_hexadecimal(b"0123456789abcdef"), in_hexadecimal(b"0123456789ABCDEF"), utf16]
-            .map(plain),
+            .map(plain_pattern),
     );
     for engine in [STANDARD, URL_SAFE] {
-        found.extend((0..3).map(|offset| aligned(value, offset, &engine)));
+        all_patterns.extend((0..3).map(|offset| base64_pattern(value, offset, &engine)));
     }
 }
 
-/// The base64 digits determined by the value alone, when it starts `offset` bytes into a three-byte group.
-fn aligned(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose) -> Pattern {
+/// Returns the base64 digits that the value alone determines, if it begins `offset` bytes into a three-byte group.
+fn base64_pattern(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose) -> Pattern {
     let mut padded = Zeroizing::new(vec![0; offset]);
     padded.extend_from_slice(value);
     let mut text = Zeroizing::new(engine.encode(&padded).into_bytes());
-    let first = (8 * offset).div_ceil(6);
+    let skipped_digits = (8 * offset).div_ceil(6);
     let bits = 8 * (offset + value.len());
     text.truncate(bits / 6);
-    let bytes = Zeroizing::new(text[first..].to_vec());
+    let bytes = Zeroizing::new(text[skipped_digits..].to_vec());
     Pattern { bytes, is_wrapped: true, edges: (offset != 0, !bits.is_multiple_of(6)) }
 }
 
 /// Replaces all secrets in a text. Returns whether there were any.
 pub(crate) fn redact(text: &mut Vec<u8>, credentials: &[Credential]) -> bool {
-    let found = find(text, credentials);
-    if found.is_empty() {
+    let matches = find_secrets(text, credentials).matches;
+    if matches.is_empty() {
         return false;
     }
     let mut clean = Vec::with_capacity(text.len());
-    let mut from = 0;
-    for place in found {
-        clean.extend_from_slice(&text[from..place.start]);
+    let mut copied = 0;
+    for range in matches {
+        clean.extend_from_slice(&text[copied..range.start]);
         clean.extend_from_slice(REDACTED);
-        from = place.end;
+        copied = range.end;
     }
-    clean.extend_from_slice(&text[from..]);
+    clean.extend_from_slice(&text[copied..]);
     text.zeroize();
     *text = clean;
     true
 }
 
-/// Replaces all secrets in a text of the host, such as an error that quotes a server.
+/// Replaces all secrets in a text that the host composes, such as an error that quotes a server.
 #[must_use]
 pub fn redact_text(text: String, credentials: &[Credential]) -> String {
     let mut bytes = text.into_bytes();
     redact(&mut bytes, credentials);
-    // A pattern consists of ASCII characters, so no byte of another character is lost.
+    // Patterns are ASCII, so no byte of another character is lost.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Replaces all secrets in headers. A header whose name repeats a secret is dropped. Returns whether there
-/// were any.
+/// Replaces all secrets in headers. Drops a header whose name repeats a secret. Returns whether there were any.
 pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]) -> bool {
     if credentials.is_empty() {
         return false;
@@ -136,7 +134,7 @@ pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]
     is_redacted
 }
 
-/// Header names arrive in lower case.
+/// Whether a header's name, which is in lower case, has a form of a secret in any case.
 fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
     let patterns = credentials.iter().flat_map(Credential::patterns);
     patterns.into_iter().any(|pattern| {
@@ -146,39 +144,54 @@ fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
     })
 }
 
-/// The places of all secrets, sorted and disjoint.
-fn find(text: &[u8], credentials: &[Credential]) -> Vec<Range<usize>> {
+/// The result of a search.
+struct SecretMatches {
+    /// The ranges of all secrets, sorted and disjoint.
+    matches: Vec<Range<usize>>,
+    /// The index at which a secret may begin that only further text completes, or the length of the text.
+    undecided_from: usize,
+}
+
+fn find_secrets(text: &[u8], credentials: &[Credential]) -> SecretMatches {
     let patterns: Vec<&Pattern> = credentials.iter().flat_map(Credential::patterns).collect();
-    // A match begins with the first byte of a pattern, or with an escape that may stand for it: `%41`, `\u0041`, `&#65;`.
+    // A match begins with the first byte of a pattern, or with an escape that may stand for it.
     let mut begins = [false; 256];
-    for first in patterns.iter().filter_map(|pattern| pattern.bytes.first()).chain(b"%\\&") {
+    for first in patterns.iter().filter_map(|pattern| pattern.bytes.first()).chain(ESCAPES) {
         begins[usize::from(*first)] = true;
     }
-    let mut places: Vec<Range<usize>> = Vec::new();
-    let mut ends = Ends::default();
+    let mut matches: Vec<Range<usize>> = Vec::new();
+    let (mut ends, mut undecided_from) = (MatchEnds::default(), text.len());
     if patterns.is_empty() {
-        return places;
+        return SecretMatches { matches, undecided_from };
     }
-    for (at, byte) in text.iter().enumerate().filter(|(_, byte)| begins[usize::from(**byte)]) {
-        let is_escape = b"%\\&".contains(byte);
+    // The base64 digits at both edges hold bits of the secret and of its neighbours, so they are replaced too.
+    let is_digit = |index: usize| text.get(index).is_some_and(|byte| is_base64(*byte));
+    for (index, byte) in text.iter().enumerate().filter(|(_, byte)| begins[usize::from(**byte)]) {
         for pattern in &patterns {
-            if (is_escape || pattern.bytes.first() == Some(byte))
-                && let Some(end) = ends.of_match(text, at, pattern)
-            {
-                // In base64 the digits at both edges hold bits of the secret together with those of its neighbours.
-                let is_digit = |at: usize| text.get(at).is_some_and(|byte| is_base64(*byte));
-                let start = at - usize::from(pattern.edges.0 && at > 0 && is_digit(at - 1));
-                let end = end + usize::from(pattern.edges.1 && is_digit(end));
-                places.push(start..end);
+            if !ESCAPES.contains(byte) && pattern.bytes.first() != Some(byte) {
+                continue;
+            }
+            let start = index - usize::from(pattern.edges.0 && index > 0 && is_digit(index - 1));
+            let match_end = ends.find_match_end(text, index, pattern);
+            if ends.may_continue || (pattern.edges.1 && match_end == Some(text.len())) {
+                undecided_from = undecided_from.min(start);
+            }
+            if let Some(end) = match_end {
+                matches.push(start..end + usize::from(pattern.edges.1 && is_digit(end)));
             }
         }
     }
-    // Matches of several secrets, or of several forms of one, may overlap. Each place is replaced once.
-    places.sort_unstable_by_key(|place| place.start);
-    places.into_iter().fold(Vec::new(), |mut merged, next| {
+    // Matches of several secrets, or of several forms of one, may overlap. Each range is replaced once.
+    matches.sort_unstable_by_key(|range| range.start);
+    SecretMatches { matches: merge_overlapping(matches), undecided_from }
+}
+
+/// Merges ranges that touch or overlap. The input is sorted by start.
+fn merge_overlapping(matches: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    matches.into_iter().fold(Vec::new(), |mut merged, range| {
         match merged.last_mut() {
-            Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
-            _ => merged.push(next),
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
         }
         merged
     })
@@ -188,24 +201,32 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// The positions where a match of the bytes so far may end. There are several if a byte may stand for itself
-/// or begin an escape.
+/// The positions where a match of the bytes so far may end. There are several if a byte may stand for itself or begin
+/// an escape.
 #[derive(Default)]
-struct Ends {
-    now: Vec<usize>,
+struct MatchEnds {
+    current: Vec<usize>,
     next: Vec<usize>,
+    /// Whether further text could make a match of the last searched text, or a longer one.
+    may_continue: bool,
 }
 
-impl Ends {
-    /// The last position at which a match that begins here ends.
-    fn of_match(&mut self, text: &[u8], at: usize, pattern: &Pattern) -> Option<usize> {
-        self.now.clear();
-        self.now.push(at);
+impl MatchEnds {
+    /// Returns the last position at which a match that begins at `start` ends.
+    fn find_match_end(&mut self, text: &[u8], start: usize, pattern: &Pattern) -> Option<usize> {
+        self.current.clear();
+        self.current.push(start);
+        self.may_continue = false;
         for (index, byte) in pattern.bytes.iter().enumerate() {
             self.next.clear();
-            for at in &self.now {
-                let at = if pattern.is_wrapped && index > 0 { after_break(text, *at) } else { *at };
-                for_each_encoding(text, at, *byte, |end| {
+            for position in &self.current {
+                let position = if pattern.is_wrapped && index > 0 {
+                    skip_line_break(text, *position)
+                } else {
+                    *position
+                };
+                self.may_continue |= is_cut_within(text, position);
+                for_each_encoding(text, position, *byte, |end| {
                     if !self.next.contains(&end) {
                         self.next.push(end);
                     }
@@ -214,49 +235,70 @@ impl Ends {
             if self.next.is_empty() {
                 return None;
             }
-            std::mem::swap(&mut self.now, &mut self.next);
+            std::mem::swap(&mut self.current, &mut self.next);
         }
-        self.now.iter().copied().max()
+        self.current.iter().copied().max()
     }
 }
 
-fn after_break(text: &[u8], at: usize) -> usize {
-    match text.get(at..) {
-        Some([b'\r', b'\n', ..]) => at + 2,
-        Some([b'\n', ..]) => at + 1,
-        _ => at,
+/// Whether the text ends at `position`, or within a line break or an escape that begins there.
+fn is_cut_within(text: &[u8], position: usize) -> bool {
+    let is_digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
+    match text.get(position..).unwrap_or_default() {
+        [] | [b'\r' | b'\\'] => true,
+        [b'%', rest @ ..] => is_digits(rest) && rest.len() < if rest.starts_with(b"25") { 4 } else { 2 },
+        [b'\\', b'u', rest @ ..] => is_digits(rest) && rest.len() < 4,
+        [b'\\', b'x', rest @ ..] => is_digits(rest) && rest.len() < 2,
+        [b'&', rest @ ..] => {
+            rest.len() < MAX_ENTITY_BYTES
+                && rest.iter().all(|byte| *byte == b'#' || byte.is_ascii_alphanumeric())
+        }
+        _ => false,
     }
 }
 
-/// Calls `found` with the end of each encoding of a byte at this position.
-fn for_each_encoding(text: &[u8], at: usize, byte: u8, mut found: impl FnMut(usize)) {
-    let rest = text.get(at..).unwrap_or_default();
+fn skip_line_break(text: &[u8], position: usize) -> usize {
+    match text.get(position..) {
+        Some([b'\r', b'\n', ..]) => position + 2,
+        Some([b'\n', ..]) => position + 1,
+        _ => position,
+    }
+}
+
+/// Calls `on_end` with the end of each encoding of `byte` that begins at `position`.
+fn for_each_encoding(text: &[u8], position: usize, byte: u8, mut on_end: impl FnMut(usize)) {
+    let rest = text.get(position..).unwrap_or_default();
     let Some(first) = rest.first() else { return };
     if *first == byte || (*first == b'+' && byte == b' ') {
-        found(at + 1);
+        on_end(position + 1);
     }
     match rest {
         // `%41`, and `%2541` for a URL within a URL.
         [b'%', b'2', b'5', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => {
-            found(at + 5);
+            on_end(position + 5);
         }
-        [b'%', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => found(at + 3),
-        [b'\\', b'u', a, b, c, d, ..] if hexadecimal(&[*a, *b, *c, *d]) == Some(byte.into()) => found(at + 6),
-        [b'\\', b'x', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => found(at + 4),
-        [b'\\', escaped, ..] if *escaped == byte && byte.is_ascii_punctuation() => found(at + 2),
+        [b'%', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => on_end(position + 3),
+        [b'\\', b'u', a, b, c, d, ..] if hexadecimal(&[*a, *b, *c, *d]) == Some(byte.into()) => {
+            on_end(position + 6);
+        }
+        [b'\\', b'x', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => {
+            on_end(position + 4);
+        }
+        [b'\\', escaped, ..] if *escaped == byte && byte.is_ascii_punctuation() => on_end(position + 2),
         [b'&', rest @ ..] => {
             let end = rest.iter().take(MAX_ENTITY_BYTES).position(|byte| *byte == b';');
             if let Some(end) = end.filter(|end| entity(&rest[..*end]) == Some(byte.into())) {
-                found(at + end + 2);
+                on_end(position + end + 2);
             }
         }
         _ => {}
     }
 }
 
-/// The character of an HTML entity, between `&` and `;`. The names are those that escaping functions write.
+/// Returns the character of an HTML entity, given without `&` and `;`. The names are those that escaping functions
+/// write.
 fn entity(name: &[u8]) -> Option<u32> {
-    let named = match name {
+    let character = match name {
         b"amp" => b'&',
         b"lt" => b'<',
         b"gt" => b'>',
@@ -266,7 +308,7 @@ fn entity(name: &[u8]) -> Option<u32> {
         [b'#', digits @ ..] => return str::from_utf8(digits).ok()?.parse().ok(),
         _ => return None,
     };
-    Some(named.into())
+    Some(character.into())
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u32> {
@@ -274,8 +316,16 @@ fn hexadecimal(digits: &[u8]) -> Option<u32> {
     u32::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_digits)?, 16).ok()
 }
 
-/// The longest entity that is read, without `&`: `#x0000041;` with its zeros.
+/// The bytes that begin an escape: `%41`, `\u0041`, `&#65;`, and `+`, which is a blank in a form (WHATWG URL,
+/// "application/x-www-form-urlencoded parsing").
+const ESCAPES: &[u8] = b"%\\&+";
+
+/// The longest entity that is read, without `&`: 12 bytes, such as `#x000000041;`.
 const MAX_ENTITY_BYTES: usize = 12;
+
+mod pieces;
+
+pub(crate) use pieces::Redactor;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The request that follows a redirect (RFC 9110, 15.4), or the reason why none does.
+//! The request that follows a redirect (RFC 9110, section 15.4), or the reason why the redirect is refused.
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use url::Url;
@@ -17,8 +17,8 @@ pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
     ) && headers.contains_key(header::LOCATION)
 }
 
-/// The next request. Only harmless headers follow to another origin. An allow list is used, since a deny list
-/// would miss custom credential headers. A body stays with its origin.
+/// Returns the next request. Only [`KEPT_ACROSS_ORIGINS`] headers are sent to another origin: an allow list, since a
+/// deny list would miss custom credential headers. A body is sent only to its own origin.
 pub(crate) fn follow(
     request: &Request,
     status: StatusCode,
@@ -33,41 +33,43 @@ pub(crate) fn follow(
             return Err(FetchError::RedirectDowngrade { host: host() });
         }
         "http" | "https" => {}
-        other => return Err(FetchError::Scheme { scheme: other.to_owned() }),
+        scheme => return Err(FetchError::Scheme { scheme: scheme.to_owned() }),
     }
     let is_same_origin = url.origin() == request.url.origin();
-    let mut next = request.clone();
-    next.url = url;
+    let mut next_request = request.clone();
+    next_request.url = url;
     if becomes_get(&request.method, status) {
-        next.method = Method::GET;
-        next.body.clear();
+        next_request.method = Method::GET;
+        next_request.body.clear();
         for name in [header::CONTENT_TYPE, header::CONTENT_LANGUAGE, header::CONTENT_ENCODING] {
-            next.headers.remove(name);
+            next_request.headers.remove(name);
         }
-    } else if !is_same_origin && !next.body.is_empty() {
+    } else if !is_same_origin && !next_request.body.is_empty() {
         return Err(FetchError::RedirectBody { host: host() });
     }
     if !is_same_origin {
-        next.headers = next
+        next_request.headers = next_request
             .headers
             .iter()
-            .filter(|(name, value)| HARMLESS.contains(name) && !value.is_sensitive())
+            .filter(|(name, value)| KEPT_ACROSS_ORIGINS.contains(name) && !value.is_sensitive())
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
     }
-    Ok(next)
+    Ok(next_request)
 }
 
-/// The target, relative to the redirecting address. `None` if there are several `Location` headers.
-fn location(from: &Url, headers: &HeaderMap) -> Option<Url> {
+/// Returns the target, resolved against the redirecting URL. `None` if there is not exactly one valid `Location`
+/// header.
+fn location(base: &Url, headers: &HeaderMap) -> Option<Url> {
     let mut values = headers.get_all(header::LOCATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return None;
     };
-    from.join(str::from_utf8(value.as_bytes()).ok()?).ok()
+    base.join(str::from_utf8(value.as_bytes()).ok()?).ok()
 }
 
-/// 303 asks for `GET`. After 301 and 302, clients turn `POST` into `GET` (RFC 9110, 15.4.2).
+/// Whether the next request becomes a `GET`: after 303 unless it is a `HEAD`, and for `POST` after 301 and 302 (RFC
+/// 9110, section 15.4.2).
 fn becomes_get(method: &Method, status: StatusCode) -> bool {
     match status {
         StatusCode::SEE_OTHER => !matches!(*method, Method::GET | Method::HEAD),
@@ -76,7 +78,7 @@ fn becomes_get(method: &Method, status: StatusCode) -> bool {
     }
 }
 
-const HARMLESS: [HeaderName; 5] = [
+const KEPT_ACROSS_ORIGINS: [HeaderName; 5] = [
     header::ACCEPT,
     header::ACCEPT_LANGUAGE,
     header::CACHE_CONTROL,
@@ -107,15 +109,15 @@ mod tests {
         request
     }
 
-    fn to(location: &str) -> HeaderMap {
+    fn location_headers(location: &str) -> HeaderMap {
         [(header::LOCATION, HeaderValue::from_str(location).unwrap())].into_iter().collect()
     }
 
     #[track_caller]
     fn check(location: &str, expected: Result<&str, &str>) {
-        let next = follow(&request(Method::GET), StatusCode::FOUND, &to(location));
-        let found = next.as_ref().map(|next| next.url.as_str()).map_err(FetchError::code);
-        assert_eq!(found, expected, "{location}");
+        let next_request = follow(&request(Method::GET), StatusCode::FOUND, &location_headers(location));
+        let next_url = next_request.as_ref().map(|request| request.url.as_str()).map_err(FetchError::code);
+        assert_eq!(next_url, expected, "{location}");
     }
 
     #[test]
@@ -131,28 +133,29 @@ mod tests {
 
     #[test]
     fn credentials_stay_with_their_origin() {
-        let same = follow(&request(Method::GET), StatusCode::FOUND, &to("/d")).unwrap();
-        assert_eq!(same.headers.len(), 4);
-        for other in ["https://two.test/", "https://one.test:8443/", "https://sub.one.test/"] {
-            let next = follow(&request(Method::GET), StatusCode::FOUND, &to(other)).unwrap();
-            assert_eq!(next.headers.keys().collect::<Vec<_>>(), [header::ACCEPT], "{other}");
+        let same_origin = follow(&request(Method::GET), StatusCode::FOUND, &location_headers("/d")).unwrap();
+        assert_eq!(same_origin.headers.len(), 4);
+        for other_origin in ["https://two.test/", "https://one.test:8443/", "https://sub.one.test/"] {
+            let next_request =
+                follow(&request(Method::GET), StatusCode::FOUND, &location_headers(other_origin)).unwrap();
+            assert_eq!(next_request.headers.keys().collect::<Vec<_>>(), [header::ACCEPT], "{other_origin}");
         }
     }
 
     #[test]
     fn a_body_is_sent_again_to_its_own_origin_only() {
-        let post = |status, location| follow(&request(Method::POST), status, &to(location));
-        let seen = post(StatusCode::SEE_OTHER, "https://two.test/").unwrap();
-        assert_eq!((seen.method, seen.body.len()), (Method::GET, 0));
-        let same = post(StatusCode::TEMPORARY_REDIRECT, "/d").unwrap();
-        assert_eq!((same.method, same.body.len()), (Method::POST, 4));
+        let post = |status, location| follow(&request(Method::POST), status, &location_headers(location));
+        let after_see_other = post(StatusCode::SEE_OTHER, "https://two.test/").unwrap();
+        assert_eq!((after_see_other.method, after_see_other.body.len()), (Method::GET, 0));
+        let same_origin = post(StatusCode::TEMPORARY_REDIRECT, "/d").unwrap();
+        assert_eq!((same_origin.method, same_origin.body.len()), (Method::POST, 4));
         let error = post(StatusCode::PERMANENT_REDIRECT, "https://two.test/").unwrap_err();
         assert_eq!(error.code(), "redirect_body");
     }
 
     #[test]
     fn two_locations_are_no_target() {
-        let mut headers = to("/d");
+        let mut headers = location_headers("/d");
         headers.append(header::LOCATION, HeaderValue::from_static("/e"));
         let error = follow(&request(Method::GET), StatusCode::FOUND, &headers).unwrap_err();
         assert_eq!(error.code(), "redirect_invalid");

@@ -8,32 +8,32 @@ use url::Url;
 
 use crate::{ContentCoding, FetchError, RequestLimits};
 
-/// A request. `Host`, `Content-Length` and `Accept-Encoding` are set by this crate.
+/// A request. This crate sets `Host`, `Content-Length` and `Accept-Encoding`.
 #[derive(Clone)]
 pub struct Request {
     /// The method. `CONNECT` and `TRACE` are refused.
     pub method: Method,
-    /// The address. The fragment is not sent.
+    /// The URL. Its fragment is not sent.
     pub url: Url,
-    /// Further headers. Headers of the connection or of the framing are refused.
+    /// Further headers. Those of the connection and of the framing are refused.
     pub headers: HeaderMap,
     /// The body; empty means none.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A `GET` without headers of its own.
+    /// Returns a `GET` request without further headers.
     #[must_use]
     pub fn get(url: Url) -> Self {
         Self { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// Refuses a request that could be read as another one, or is too large.
+    /// Refuses a request that is too large, or whose method or headers could make a server read another request.
     pub(crate) fn check(&self, limits: &RequestLimits) -> Result<(), FetchError> {
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return Err(FetchError::MethodForbidden { method: self.method.clone() });
         }
-        if let Some(name) = self.headers.keys().find(|name| FORBIDDEN.contains(name)) {
+        if let Some(name) = self.headers.keys().find(|name| FORBIDDEN_HEADERS.contains(name)) {
             return Err(FetchError::HeaderForbidden { name: name.clone() });
         }
         let headers: usize =
@@ -46,7 +46,7 @@ impl Request {
     }
 }
 
-/// Omits the query, header values and the body, each of which may hold a secret.
+/// Omits the path, the query, header values and the body, each of which may hold a secret.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
@@ -58,31 +58,31 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The response to the last request of a chain of redirects. Its status may be any but 1xx.
+/// The response to the last request of a chain of redirects. It has any status but 1xx.
 #[derive(Clone)]
 pub struct Response {
-    /// The address that answered, after all redirects, without a fragment.
+    /// The URL that answered, after all redirects, without a fragment.
     pub url: Url,
     /// The number of redirects that were followed.
     pub redirects: u32,
-    /// The address that was dialled.
+    /// The address that was dialled: the host's, or the proxy's.
     pub address: SocketAddr,
     /// The status.
     pub status: StatusCode,
-    /// The headers as they came. `Content-Encoding` and `Content-Length` describe the transfer, while the
-    /// body is decoded.
+    /// The headers, with secrets redacted. `Content-Encoding` and `Content-Length` describe the transfer, not the
+    /// decoded body.
     pub headers: HeaderMap,
-    /// The body after decompression.
+    /// The body after decompression and redaction.
     pub body: Bytes,
     /// The size of the body before decompression, in bytes.
     pub wire_bytes: usize,
     /// The compression that was removed.
     pub coding: ContentCoding,
-    /// Whether this response or a redirect before it repeated a credential, which was redacted.
+    /// Whether this response, or a redirect before it, repeated a secret, which was redacted.
     pub redacted: bool,
 }
 
-/// Omits the query, header values and the body.
+/// Omits the path, the query, header values and the body.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response")
@@ -99,8 +99,9 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Headers of the connection (RFC 9110, 7.6.1), of the framing, and those that this crate sets.
-pub(crate) const FORBIDDEN: [HeaderName; 13] = [
+/// The headers that a request cannot set: of the connection (RFC 9110, section 7.6.1), of the framing, and those that
+/// this crate sets.
+pub(crate) const FORBIDDEN_HEADERS: [HeaderName; 13] = [
     header::HOST,
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -128,15 +129,15 @@ mod tests {
 
     #[test]
     fn headers_of_the_framing_are_refused() {
-        for name in FORBIDDEN {
+        for name in FORBIDDEN_HEADERS {
             let mut request = request();
             request.headers.insert(&name, HeaderValue::from_static("x"));
             let error = request.check(&RequestLimits::default()).unwrap_err();
             assert!(matches!(error, FetchError::HeaderForbidden { .. }), "{name}");
         }
-        let mut good = request();
-        good.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
-        good.check(&RequestLimits::default()).unwrap();
+        let mut valid = request();
+        valid.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+        valid.check(&RequestLimits::default()).unwrap();
     }
 
     #[test]

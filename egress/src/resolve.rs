@@ -1,7 +1,7 @@
-//! Names to addresses: the hosts file, then the machine's name servers over TCP.
+//! Name resolution: by the hosts file, then by the machine's name servers over TCP.
 //!
-//! The configuration is read before the thread is confined. Names are asked as they are written, without the
-//! machine's search domains, and answers are not kept: each request judges what it dials.
+//! The configuration is read before the thread is confined. Names are resolved as they are written, without the
+//! machine's search domains. Answers are not cached, since each request judges the addresses that it dials.
 
 use std::{
     fs, io,
@@ -25,15 +25,15 @@ use hickory_resolver::{
 
 use crate::{EgressError, FetchError};
 
-/// The configuration of name resolution, as values.
+/// The configuration of name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameSettings {
-    /// The name servers, asked over TCP (RFC 7766) in this order. Empty means that only names of
-    /// [`Self::hosts`] have addresses.
+    /// The name servers, asked over TCP (RFC 7766) in this order. Empty means that only names of [`Self::hosts`] have
+    /// addresses.
     pub servers: Vec<SocketAddr>,
-    /// The text of a hosts file (hosts(5)), whose names no server is asked for.
+    /// The text of a hosts file (hosts(5)). Its names are resolved without a server.
     pub hosts: String,
-    /// How long a server has for an answer. Default 5 seconds.
+    /// The time limit for a server's answer. Default: 5 s.
     pub timeout: Duration,
 }
 
@@ -41,7 +41,8 @@ impl NameSettings {
     /// Reads `/etc/resolv.conf` (resolv.conf(5)) and `/etc/hosts`, which may be absent.
     ///
     /// # Errors
-    /// If the first cannot be read or names no server, or the second is there and cannot be read.
+    /// [`EgressError::NameServers`] if `/etc/resolv.conf` cannot be read or names no server. [`EgressError::Hosts`] if
+    /// `/etc/hosts` exists and cannot be read.
     pub fn read_system() -> Result<Self, EgressError> {
         Self::read(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
     }
@@ -55,51 +56,51 @@ impl NameSettings {
         Ok(Self { servers, hosts: read_hosts(hosts)?, timeout: options.timeout })
     }
 
-    /// As [`Self::read_system`], but asks no server where `/etc/resolv.conf` is missing, cannot be read, or names none:
-    /// addresses and the names of `/etc/hosts` can be reached from such a machine, and other names fail
-    /// ([`crate::FetchError::NoNameServers`]). Returns the reason besides.
+    /// Reads the configuration like [`Self::read_system`], but without name servers if `/etc/resolv.conf` is missing,
+    /// cannot be read, or names none. Also returns that reason. From such a machine, addresses and the names of
+    /// `/etc/hosts` can be reached, and other names fail ([`crate::FetchError::NoNameServers`]).
     ///
     /// # Errors
-    /// If `/etc/hosts` is there and cannot be read.
+    /// [`EgressError::Hosts`] if `/etc/hosts` exists and cannot be read.
     pub fn read_available() -> Result<(Self, Option<EgressError>), EgressError> {
-        Self::read_what_is_there(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
+        Self::read_available_in(Path::new(SERVERS_FILE), Path::new(HOSTS_FILE))
     }
 
-    fn read_what_is_there(servers: &Path, hosts: &Path) -> Result<(Self, Option<EgressError>), EgressError> {
+    fn read_available_in(servers: &Path, hosts: &Path) -> Result<(Self, Option<EgressError>), EgressError> {
         match Self::read(servers, hosts) {
             Ok(settings) => Ok((settings, None)),
             Err(reason @ EgressError::NameServers { .. }) => {
-                Ok((Self { hosts: read_hosts(hosts)?, ..Self::of_servers(Vec::new()) }, Some(reason)))
+                Ok((Self { hosts: read_hosts(hosts)?, ..Self::with_servers(Vec::new()) }, Some(reason)))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Reads `/etc/hosts`, which may be absent, and asks no server: for addresses and the names of this machine.
+    /// Reads `/etc/hosts`, which may be absent, without name servers: for addresses and the names of this machine.
     ///
     /// # Errors
-    /// If it is there and cannot be read.
+    /// [`EgressError::Hosts`] if `/etc/hosts` exists and cannot be read.
     pub fn read_hosts() -> Result<Self, EgressError> {
-        Ok(Self { hosts: read_hosts(Path::new(HOSTS_FILE))?, ..Self::of_servers(Vec::new()) })
+        Ok(Self { hosts: read_hosts(Path::new(HOSTS_FILE))?, ..Self::with_servers(Vec::new()) })
     }
 
-    /// Name servers without a hosts file.
+    /// Returns these name servers with a time limit of 5 s, without a hosts file.
     #[must_use]
-    pub fn of_servers(servers: Vec<SocketAddr>) -> Self {
+    pub fn with_servers(servers: Vec<SocketAddr>) -> Self {
         Self { servers, hosts: String::new(), timeout: Duration::from_secs(5) }
     }
 }
 
 fn read_hosts(path: &Path) -> Result<String, EgressError> {
     match fs::read(path) {
-        // Only comments may have other characters.
+        // Only comments may have bytes that are not UTF-8.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(source) => Err(EgressError::Hosts { source }),
     }
 }
 
-/// Resolves names on one thread.
+/// The resolver of one thread.
 pub(crate) struct Resolver {
     hosts: Hosts,
     servers: TokioResolver,
@@ -119,7 +120,7 @@ impl Resolver {
         let mut options = ResolverOpts::default();
         options.timeout = settings.timeout;
         options.attempts = 1;
-        // EDNS says how large a datagram may be, and there are none.
+        // EDNS negotiates the size of datagrams, which are not used here.
         options.edns0 = false;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.use_hosts_file = ResolveHosts::Never;
@@ -131,19 +132,19 @@ impl Resolver {
         Ok(Self { hosts, servers, has_servers: !settings.servers.is_empty() })
     }
 
-    /// All addresses of a name, asked once. `host` is the name as errors show it.
+    /// Resolves a name once, to all its addresses. `host` is the name as errors show it.
     ///
     /// # Cancellation
-    /// Dropping the future ends the wait; the question may still be answered, to no effect.
+    /// Dropping the future ends the wait. A late answer has no effect.
     pub(crate) async fn addresses(&self, host: &str, name: &str) -> Result<Vec<IpAddr>, FetchError> {
         let unresolved = |source| FetchError::NameUnresolved { host: host.to_owned(), source };
-        // With a trailing dot, so that no search domain is tried.
+        // The trailing dot makes the name absolute, so that no search domain is tried.
         let name = Name::from_ascii(format!("{name}.")).map_err(|source| unresolved(source.into()))?;
         let listed: Vec<IpAddr> = [RecordType::A, RecordType::AAAA]
             .into_iter()
             .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
-            .flat_map(|found| {
-                found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
+            .flat_map(|lookup| {
+                lookup.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
             })
             .collect();
         if !listed.is_empty() {
@@ -168,15 +169,15 @@ mod tests {
     fn names_of_the_hosts_file_ask_no_server() {
         let settings = NameSettings {
             hosts: "# comment\n192.0.2.1 one.test alias.test\n2001:db8::1 one.test\n".to_owned(),
-            ..NameSettings::of_servers(Vec::new())
+            ..NameSettings::with_servers(Vec::new())
         };
         let resolver = Resolver::build(&settings).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let addresses = |name| runtime.block_on(resolver.addresses(name, name));
-        let both: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
-        assert_eq!(addresses("one.test").unwrap(), both);
-        assert_eq!(addresses("ALIAS.test").unwrap(), both[..1]);
-        // No server is named, so that none is asked.
+        let both_addresses: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        assert_eq!(addresses("one.test").unwrap(), both_addresses);
+        assert_eq!(addresses("ALIAS.test").unwrap(), both_addresses[..1]);
+        // The settings name no server, so none is asked.
         assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
     }
 
@@ -184,20 +185,20 @@ mod tests {
     fn a_machine_without_name_servers_has_its_hosts_file() {
         let folder = tempfile::tempdir().unwrap();
         let (servers, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
-        let read = || NameSettings::read_what_is_there(&servers, &hosts).unwrap();
-        // Neither is there.
-        let (settings, reason) = read();
-        assert_eq!(settings, NameSettings::of_servers(Vec::new()));
+        let read_settings = || NameSettings::read_available_in(&servers, &hosts).unwrap();
+        // Neither file exists.
+        let (settings, reason) = read_settings();
+        assert_eq!(settings, NameSettings::with_servers(Vec::new()));
         assert!(matches!(reason, Some(EgressError::NameServers { .. })));
         fs::write(&hosts, "192.0.2.1 one.test").unwrap();
         for text in ["", "search test\noptions timeout:3\n", "# nameserver 192.0.2.53\n"] {
             fs::write(&servers, text).unwrap();
-            let (settings, reason) = read();
+            let (settings, reason) = read_settings();
             assert!(settings.servers.is_empty() && settings.hosts.contains("one.test"), "{text:?}");
             assert!(matches!(reason, Some(EgressError::NameServers { .. })), "{text:?}");
         }
         fs::write(&servers, "nameserver 192.0.2.53\n").unwrap();
-        let (settings, reason) = read();
+        let (settings, reason) = read_settings();
         assert_eq!(settings.servers, ["192.0.2.53:53".parse().unwrap()]);
         assert!(reason.is_none());
     }

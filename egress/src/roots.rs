@@ -20,11 +20,11 @@ use crate::EgressError;
 /// The most bytes of a file with further certificates: 1 MiB.
 pub const MAX_CA_BYTES: u64 = 1 << 20;
 
-/// Reads a file with further certificates, for [`TrustedRoots::read`]. The open does not block: a FIFO in its place would
-/// hold up the caller for ever.
+/// Reads a file with further certificates, for [`TrustedRoots::read`]. The file is opened without blocking, since a
+/// FIFO in its place would hold up the caller for ever.
 ///
 /// # Errors
-/// If it cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
+/// If the file cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
 pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -39,32 +39,31 @@ pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Trusted certificates. Cheap to clone.
+/// The trusted certificates. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TrustedRoots(Arc<RootCertStore>);
 
-/// Whether the machine's certificates count.
+/// Whether the machine's certificates are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemRoots {
-    /// The machine's certificates are trusted; `SSL_CERT_FILE` and `SSL_CERT_DIR` name other ones.
+    /// The machine's certificates are trusted. `SSL_CERT_FILE` and `SSL_CERT_DIR` name others in their place.
     Trust,
     /// Only certificates that the caller adds are trusted.
     Leave,
 }
 
 impl TrustedRoots {
-    /// Reads the machine's certificates, and adds those of `extra`, texts in PEM form (RFC 7468). A
-    /// certificate of the machine that cannot be read is skipped, as in other programs. One of `extra` is an
-    /// error.
+    /// Reads the machine's certificates, and adds those of `extra_pems`, which are texts in PEM form (RFC 7468). An
+    /// unreadable certificate of the machine is skipped, as in other programs; in `extra_pems` it is an error.
     ///
     /// # Errors
-    /// [`EgressError::Root`], and [`EgressError::NoRoots`] if no certificate remains.
-    pub fn read(system: SystemRoots, extra: &[&[u8]]) -> Result<Self, EgressError> {
+    /// [`EgressError::Root`] for one of `extra_pems`, and [`EgressError::NoRoots`] if no certificate remains.
+    pub fn read(system: SystemRoots, extra_pems: &[&[u8]]) -> Result<Self, EgressError> {
         let mut store = RootCertStore::empty();
         if system == SystemRoots::Trust {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
-        for text in extra {
+        for text in extra_pems {
             for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
                 let certificate =
                     certificate.map_err(|source| EgressError::Root { index, source: source.into() })?;
@@ -79,14 +78,14 @@ impl TrustedRoots {
         Ok(Self(Arc::new(store)))
     }
 
-    /// No certificates, for threads that only dial. Every `https` request fails.
+    /// Returns no certificates, for threads that only dial. Every `https` request fails.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn empty() -> Self {
         Self(Arc::new(RootCertStore::empty()))
     }
 
-    /// TLS 1.2 and 1.3, HTTP/1.1 only. Sessions are not resumed: a session ticket would tell a server that
-    /// two requests come from one process, whichever grants they have.
+    /// Returns the TLS settings: TLS 1.2 and 1.3, and HTTP/1.1 only. Sessions are not resumed, since a session ticket
+    /// would tell a server that two requests come from one process, even under different grants.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)

@@ -1,4 +1,4 @@
-//! The way to a target: to one of its judged addresses, or through the operator's proxy.
+//! The route to a target: to one of its judged addresses, or through the operator's proxy.
 
 use std::net::SocketAddr;
 
@@ -8,13 +8,13 @@ use crate::{
     FetchError, Judge, RequestLimits,
     address::{JudgedAddresses, judge_unresolved},
     attempts::dial,
-    exchange::Form,
-    fetch::Client,
+    exchange::RequestTargetForm,
+    fetch::FetchClient,
     proxy::{self, Proxy},
     target::{Scheme, Target},
 };
 
-/// A judged way. Nothing is connected yet.
+/// A judged route, before anything is connected.
 #[derive(Debug)]
 pub(crate) struct Route<'c> {
     /// The target's addresses, or the proxy's.
@@ -23,30 +23,30 @@ pub(crate) struct Route<'c> {
 }
 
 impl<'c> Route<'c> {
-    /// Has everything judged that is known of the target's addresses. Behind a proxy no name of a target is resolved
-    /// here: where names lead is the proxy's knowledge, and its machine may be the only one with name servers.
+    /// Asks the judge about the target's known addresses. Behind a proxy, the target's name is not resolved here: the
+    /// proxy resolves it, and its machine may be the only one with name servers.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.
-    pub(crate) async fn of(
-        client: &'c Client,
+    pub(crate) async fn judge(
+        client: &'c FetchClient,
         target: &Target,
         judge: &dyn Judge,
         limits: &RequestLimits,
     ) -> Result<Self, FetchError> {
         let proxy = client.proxy.as_ref();
         let addresses = match proxy {
-            None => JudgedAddresses::of(target, &client.resolver, judge, limits).await?,
+            None => JudgedAddresses::resolve(target, &client.resolver, judge, limits).await?,
             Some(proxy) => {
                 judge_unresolved(target, judge)?;
-                JudgedAddresses::of_proxy(proxy, &client.resolver, limits).await?
+                JudgedAddresses::resolve_proxy(proxy, &client.resolver, limits).await?
             }
         };
         Ok(Self { addresses, proxy })
     }
 
-    /// Connects for a request. A proxy is asked for a tunnel where the target speaks TLS, which so stays between it and
-    /// us.
+    /// Connects for a request. For `https` behind a proxy, opens a tunnel, so that TLS runs between this client and the
+    /// target.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -61,7 +61,7 @@ impl<'c> Route<'c> {
         }
     }
 
-    /// Connects so that every byte reaches the target.
+    /// Connects so that every byte reaches the target: behind a proxy, through a tunnel.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -72,8 +72,8 @@ impl<'c> Route<'c> {
     ) -> Result<(SocketAddr, TcpStream), FetchError> {
         let (address, mut tcp) = self.dial(target, limits).await?;
         if self.proxy.is_some() {
-            let opened = timeout(limits.connect, proxy::open_tunnel(&mut tcp, target)).await;
-            opened.unwrap_or_else(|_elapsed| {
+            let open_result = timeout(limits.connect, proxy::open_tunnel(&mut tcp, target)).await;
+            open_result.unwrap_or_else(|_elapsed| {
                 Err(FetchError::ConnectTimeout { host: target.host.clone(), limit: limits.connect })
             })?;
         }
@@ -92,17 +92,17 @@ impl<'c> Route<'c> {
     }
 }
 
-/// How a request to the target is written.
-pub(crate) fn form(client: &Client, target: &Target) -> Form {
+/// Returns the form of the request target for requests to this target.
+pub(crate) fn form(client: &FetchClient, target: &Target) -> RequestTargetForm {
     match (&client.proxy, target.scheme) {
-        (Some(_), Scheme::Http) => Form::Absolute,
-        _ => Form::Origin,
+        (Some(_), Scheme::Http) => RequestTargetForm::Absolute,
+        _ => RequestTargetForm::Origin,
     }
 }
 
-/// Has the address of a kept connection judged for the next request.
-pub(crate) fn judge_kept(
-    client: &Client,
+/// Asks the judge about the address of a pooled connection, or behind a proxy about the target's known addresses.
+pub(crate) fn judge_pooled(
+    client: &FetchClient,
     target: &Target,
     judge: &dyn Judge,
     address: SocketAddr,

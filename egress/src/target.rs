@@ -1,4 +1,4 @@
-//! The place that a URL names: scheme, host and port, of the kinds that may be asked.
+//! The target of a URL: scheme, host and port, of the kinds that requests may have.
 
 use std::{
     collections::BTreeSet,
@@ -11,28 +11,28 @@ use url::{Host, Url};
 
 use crate::FetchError;
 
-/// A checked URL.
+/// A checked URL, in the parts that requests need.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// The host as the URL writes it.
+    /// The host as [`Url::host_str`] writes it.
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) place: Place,
-    /// Whether TLS is spoken.
+    pub(crate) kind: HostKind,
+    /// The scheme, which decides whether TLS is used.
     pub(crate) scheme: Scheme,
     /// The value of the header `Host`.
     pub(crate) authority: HeaderValue,
-    /// Path and query.
+    /// The path and query.
     pub(crate) path: Uri,
-    /// The whole address, as a proxy is told it.
-    pub(crate) whole: Uri,
+    /// The whole URL without fragment, for a proxy.
+    pub(crate) whole_url: Uri,
 }
 
-/// A host: its address, or the name that leads to addresses.
+/// A host: an address, or a name to resolve.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum HostKind {
     Address(IpAddr),
-    /// Without a trailing dot.
+    /// The name, without a trailing dot.
     Name(String),
 }
 
@@ -43,22 +43,22 @@ pub(crate) enum Scheme {
 }
 
 impl Target {
-    /// `ports` are those that the threads may connect to.
-    pub(crate) fn of(url: &Url, ports: &BTreeSet<u16>) -> Result<Self, FetchError> {
+    /// Checks a URL. `ports` are those that requests may go to.
+    pub(crate) fn parse(url: &Url, ports: &BTreeSet<u16>) -> Result<Self, FetchError> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            other => return Err(FetchError::Scheme { scheme: other.to_owned() }),
+            scheme => return Err(FetchError::Scheme { scheme: scheme.to_owned() }),
         };
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchError::UserInfo);
         }
         let unusable = || FetchError::UrlUnusable;
         let host = url.host_str().ok_or_else(unusable)?.to_owned();
-        let place = match url.host().ok_or_else(unusable)? {
-            Host::Ipv4(address) => Place::Address(Ipv4Addr::into(address)),
-            Host::Ipv6(address) => Place::Address(Ipv6Addr::into(address)),
-            Host::Domain(name) => Place::Name(name.strip_suffix('.').unwrap_or(name).to_owned()),
+        let kind = match url.host().ok_or_else(unusable)? {
+            Host::Ipv4(address) => HostKind::Address(Ipv4Addr::into(address)),
+            Host::Ipv6(address) => HostKind::Address(Ipv6Addr::into(address)),
+            Host::Domain(name) => HostKind::Name(name.strip_suffix('.').unwrap_or(name).to_owned()),
         };
         let port = url.port_or_known_default().ok_or_else(unusable)?;
         if !ports.contains(&port) {
@@ -72,23 +72,23 @@ impl Target {
             Some(query) => format!("{}?{query}", url.path()),
             None => url.path().to_owned(),
         };
-        let whole = format!("{}://{authority}{path}", url.scheme());
+        let whole_url = format!("{}://{authority}{path}", url.scheme());
         Ok(Self {
             host,
             port,
-            place,
+            kind,
             scheme,
             authority: HeaderValue::try_from(authority).map_err(|_invalid| unusable())?,
             path: Uri::try_from(path).map_err(|_invalid| unusable())?,
-            whole: Uri::try_from(whole).map_err(|_invalid| unusable())?,
+            whole_url: Uri::try_from(whole_url).map_err(|_invalid| unusable())?,
         })
     }
 
-    /// The name that the certificate must have.
+    /// Returns the name or address that the server's certificate must have.
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, FetchError> {
-        match &self.place {
-            Place::Address(address) => Ok(ServerName::from(*address)),
-            Place::Name(name) => {
+        match &self.kind {
+            HostKind::Address(address) => Ok(ServerName::from(*address)),
+            HostKind::Name(name) => {
                 ServerName::try_from(name.clone()).map_err(|_invalid| FetchError::UrlUnusable)
             }
         }
@@ -101,9 +101,9 @@ mod tests {
 
     #[track_caller]
     fn check(url: &str, expected: Result<(&str, u16), &str>) {
-        let target = Target::of(&url.parse().unwrap(), &[80, 443, 8080].into());
-        let found = target.as_ref().map(|target| (target.host.as_str(), target.port));
-        assert_eq!(found.map_err(FetchError::code), expected, "{url}");
+        let target = Target::parse(&url.parse().unwrap(), &[80, 443, 8080].into());
+        let host_and_port = target.as_ref().map(|target| (target.host.as_str(), target.port));
+        assert_eq!(host_and_port.map_err(FetchError::code), expected, "{url}");
     }
 
     #[test]
@@ -124,21 +124,21 @@ mod tests {
     #[test]
     fn a_fragment_is_not_sent() {
         let url = "http://host.test:8080/a%20b?c=%0d%0a#d".parse().unwrap();
-        let target = Target::of(&url, &[8080].into()).unwrap();
+        let target = Target::parse(&url, &[8080].into()).unwrap();
         assert_eq!(target.path, "/a%20b?c=%0d%0a");
-        assert_eq!(target.whole, "http://host.test:8080/a%20b?c=%0d%0a");
+        assert_eq!(target.whole_url, "http://host.test:8080/a%20b?c=%0d%0a");
         assert_eq!(target.authority, "host.test:8080");
     }
 
     #[test]
     fn a_path_that_begins_like_a_host_stays_a_path() {
-        let target = Target::of(&"http://host.test//other.test/a".parse().unwrap(), &[80].into()).unwrap();
+        let target = Target::parse(&"http://host.test//other.test/a".parse().unwrap(), &[80].into()).unwrap();
         assert_eq!((target.path.host(), target.path.path()), (None, "//other.test/a"));
     }
 
     #[test]
     fn a_trailing_dot_is_no_part_of_a_certificate_name() {
-        let target = Target::of(&"https://host.test./".parse().unwrap(), &[443].into()).unwrap();
+        let target = Target::parse(&"https://host.test./".parse().unwrap(), &[443].into()).unwrap();
         assert_eq!(target.server_name().unwrap().to_str(), "host.test");
     }
 }

@@ -1,7 +1,7 @@
-//! The threads: started, confined, and given requests.
+//! The threads that make requests: their start, confinement and jobs.
 //!
-//! A thread has a runtime of its own, which exists before the thread is confined. It proves its confinement
-//! before each request. Requests on it take turns; none of them starts a task or a thread.
+//! Each thread builds a runtime of its own before it is confined, and proves its confinement before each job. Its jobs
+//! run concurrently on that runtime; none of them starts a task or a thread.
 
 use std::{
     collections::BTreeSet,
@@ -25,6 +25,7 @@ use rustls::ClientConfig;
 use tokio::{
     runtime::Runtime,
     sync::{
+        OwnedSemaphorePermit,
         mpsc::{self, error::TrySendError},
         oneshot,
     },
@@ -34,45 +35,52 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelWatch, Url, dial, fetch::Client, pool::Pool, proxy::Proxy, resolve::Resolver, tunnel,
+    TunnelShare, TunnelWatch, Url, dial,
+    fetch::FetchClient,
+    pool::ConnectionPool,
+    proxy::Proxy,
+    resolve::Resolver,
+    stream::{self, StreamedResponse},
+    tunnel,
 };
 
-/// The settings of the threads. There is no default: each of them grants power.
+/// The settings of the threads. There is no default, because most settings decide what the threads may reach.
 #[derive(Clone, Debug)]
 pub struct EgressConfig {
-    /// The target of the threads' attempts, whose refusal proves the confinement.
+    /// The file that threads under Landlock must fail to open, which proves their confinement.
     pub canary: Canary,
-    /// Whether the threads must have Landlock, which holds the ports.
+    /// Whether the threads must have Landlock, which bounds the ports.
     pub landlock: Requirement,
     /// Whether the threads must have the system-call filter, which refuses other protocols, files and programs.
     pub seccomp: Requirement,
-    /// The ports that requests may go to. The name servers' ports are opened besides, for names alone.
+    /// The ports that requests may go to. The threads may also connect to the name servers' ports, only to resolve
+    /// names.
     pub ports: BTreeSet<u16>,
-    /// The proxy of all requests, tunnels and connections, as `http://host:port`. The threads may then connect to its
-    /// port and to no other one; [`Self::ports`] bounds the ports of the requests that it gets. Name servers are asked
-    /// for the proxy's name alone.
+    /// The proxy of all requests, tunnels and connections, as `http://host:port`. With a proxy the threads connect to its
+    /// port only. If its host is a name, they also ask name servers for this one name. [`Self::ports`] then bounds the
+    /// ports that the proxy is asked for.
     pub proxy: Option<Url>,
     /// The configuration of name resolution.
     pub names: NameSettings,
-    /// The trusted certificates.
+    /// The certificates that servers are checked against.
     pub roots: TrustedRoots,
-    /// The number of threads. One does for many requests: they wait more than they compute.
+    /// The number of threads. One thread serves many requests, which mostly wait for the network.
     pub threads: NonZeroUsize,
 }
 
-/// Confined threads that make requests. Dropping it ends them.
+/// The confined threads that make requests. Dropping the value ends them.
 pub struct Egress {
-    threads: Vec<mpsc::Sender<Job>>,
+    job_senders: Vec<mpsc::Sender<Job>>,
     /// The thread that the next request is offered to first.
-    next: AtomicUsize,
+    next_index: AtomicUsize,
     posture: Posture,
 }
 
-/// Without the queues.
+/// Omits the queues.
 impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress")
-            .field("threads", &self.threads.len())
+            .field("threads", &self.job_senders.len())
             .field("posture", &self.posture.summary())
             .finish_non_exhaustive()
     }
@@ -82,29 +90,30 @@ impl Egress {
     /// Starts the threads, and returns once each has confined itself and proved it.
     ///
     /// # Errors
-    /// If a thread, its runtime, its resolver or TLS cannot be set up, or a required layer does not hold. No
+    /// [`EgressError::Proxy`], [`EgressError::Thread`], [`EgressError::Hosts`], [`EgressError::Resolver`] or
+    /// [`EgressError::Tls`] if a part cannot be set up; [`EgressError::Confine`] if a required layer does not hold. No
     /// thread remains.
     pub fn start(settings: EgressConfig) -> Result<Self, EgressError> {
         let tls = settings.roots.client_config()?;
-        let proxy = settings.proxy.as_ref().map(Proxy::of).transpose()?;
-        let settings = Arc::new((settings, proxy));
-        let (mut threads, mut posture) = (Vec::new(), None);
-        for number in 0..settings.0.threads.get() {
+        let proxy = settings.proxy.as_ref().map(Proxy::parse).transpose()?;
+        let settings = Arc::new(ThreadSettings { config: settings, proxy });
+        let (mut job_senders, mut posture) = (Vec::new(), None);
+        for number in 0..settings.config.threads.get() {
             let (jobs, queue) = mpsc::channel(MAX_QUEUED_REQUESTS);
-            let (ready, is_ready) = blocking::sync_channel(1);
+            let (ready, ready_receiver) = blocking::sync_channel(1);
             let (settings, tls) = (Arc::clone(&settings), Arc::clone(&tls));
             thread::Builder::new()
                 .name(format!("egress-{number}"))
-                .spawn(move || work(&settings, tls, queue, &ready))
+                .spawn(move || run_thread(&settings, tls, queue, &ready))
                 .map_err(|source| EgressError::Thread { source })?;
-            let proven = is_ready.recv().unwrap_or_else(|_panicked| {
+            let proven = ready_receiver.recv().unwrap_or_else(|_panicked| {
                 Err(EgressError::Thread { source: io::Error::other("it panicked") })
             })?;
             posture = Some(proven);
-            threads.push(jobs);
+            job_senders.push(jobs);
         }
-        let none = || EgressError::Thread { source: io::Error::other("there is none") };
-        Ok(Self { threads, next: AtomicUsize::new(0), posture: posture.ok_or_else(none)? })
+        let no_thread = || EgressError::Thread { source: io::Error::other("there is none") };
+        Ok(Self { job_senders, next_index: AtomicUsize::new(0), posture: posture.ok_or_else(no_thread)? })
     }
 
     /// The threads' proven posture, for audit rows.
@@ -113,22 +122,23 @@ impl Egress {
         &self.posture
     }
 
-    /// Whether a thread serves. One ends when it cannot prove its confinement again, also where the proof failed for
-    /// want of a descriptor; when all have ended, only a new client serves.
+    /// Whether at least one thread serves. A thread ends when it cannot prove its confinement again, even if only for
+    /// lack of a descriptor. Once all have ended, a new client must be started.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.threads.iter().any(|jobs| !jobs.is_closed())
+        self.job_senders.iter().any(|jobs| !jobs.is_closed())
     }
 
-    /// Makes a request and follows its redirects, as far as the judge lets them. The judge's `total` counts from here:
-    /// a request may wait for a thread.
+    /// Makes a request and follows its redirects, as far as the judge allows. The judge's limit `total` includes the
+    /// wait for a thread.
     ///
     /// # Cancellation
     /// Cancelling the token, or dropping the future, closes the request's connection. A server may have acted on
     /// the request before.
     ///
     /// # Errors
-    /// The judge's refusal, or the reason why there is no response. A status of 4xx or 5xx is a response.
+    /// [`FetchError::Refused`] for the judge's refusal; the other variants say why there is no response. A status of
+    /// 4xx or 5xx is a response.
     pub async fn send(
         &self,
         judge: Arc<dyn Judge>,
@@ -137,24 +147,69 @@ impl Egress {
     ) -> Result<Response, FetchError> {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        let (answer, mut answered) = oneshot::channel();
-        let (limit, begun) = (judge.limits().total, Arc::new(AtomicBool::new(false)));
-        let job = RequestJob { judge, request, cancel: cancel.clone(), begun: Arc::clone(&begun), answer };
-        self.submit(Job::Request(job))?;
-        if let Ok(answer) = timeout(limit, &mut answered).await {
-            return answer.unwrap_or(Err(FetchError::Stopped));
+        self.ask(judge, request, &cancel, Job::Request).await
+    }
+
+    /// Makes a request like [`Self::send`], and returns as soon as the head of the response has come. The body is read
+    /// as the caller takes it. The judge's limit `total` includes the body.
+    ///
+    /// Each piece of the body is redacted with the secrets that are known when it is passed on.
+    ///
+    /// # Cancellation
+    /// As [`Self::send`]. Dropping the response closes the connection too, unless its body has come to its end.
+    ///
+    /// # Errors
+    /// As [`Self::send`], and [`FetchError::Busy`] while the thread streams as many responses as it may. Faults of the
+    /// body come with its pieces.
+    pub async fn stream(
+        &self,
+        judge: Arc<dyn Judge>,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> Result<StreamedResponse, FetchError> {
+        let cancel = cancel.child_token();
+        let cancel_on_drop = cancel.clone().drop_guard();
+        let response = self.ask(judge, request, &cancel, Job::Stream).await?;
+        // From here on, dropping the response cancels the request.
+        cancel_on_drop.disarm();
+        Ok(response)
+    }
+
+    /// Submits a request to a thread, and awaits the answer within the judge's `total`.
+    async fn ask<T>(
+        &self,
+        judge: Arc<dyn Judge>,
+        request: Request,
+        cancel: &CancellationToken,
+        job: fn(RequestJob<T>) -> Job,
+    ) -> Result<T, FetchError> {
+        let (response_sender, mut response) = oneshot::channel();
+        let (limit, has_begun) = (judge.limits().total, Arc::new(AtomicBool::new(false)));
+        let (cancel_job, job_has_begun) = (cancel.clone(), Arc::clone(&has_begun));
+        self.submit(job(RequestJob {
+            judge,
+            request,
+            cancel: cancel_job,
+            has_begun: job_has_begun,
+            result_sender: response_sender,
+        }))?;
+        if let Ok(result) = timeout(limit, &mut response).await {
+            return result.unwrap_or_else(|_dropped| {
+                Err(if cancel.is_cancelled() { FetchError::Cancelled } else { FetchError::Stopped })
+            });
         }
         cancel.cancel();
-        // What the judge knows of the request is final once the thread has let go of it.
-        if begun.load(Ordering::SeqCst) {
-            let _cancelled = answered.await;
+        // Wait until the thread has dropped the request, so that no call reaches the judge after this function returns.
+        if has_begun.load(Ordering::SeqCst) {
+            let _cancelled = response.await;
         }
         Err(FetchError::TotalTimeout { limit })
     }
 
-    /// Serves the connection of a client that asks for a tunnel, to its end. `stream` must not block. The judge is
-    /// asked about the tunnel as about a request with the method `CONNECT`, and about all addresses of the host.
-    /// `watch` has the facts, those of a refusal among them.
+    /// Serves the connection of a client that asks for a tunnel, until it ends. `stream` must be non-blocking. The
+    /// judge is asked about a request with the method `CONNECT`, and about all addresses of the host. `watch` gets the
+    /// facts, including those of a refusal. If `share` or the thread has no free tunnel, the client gets status 503 and
+    /// `busy`.
     ///
     /// # Cancellation
     /// Cancelling the token, or dropping the future, closes both connections.
@@ -163,45 +218,46 @@ impl Egress {
         judge: Arc<dyn Judge>,
         stream: TcpStream,
         limits: TunnelLimits,
+        share: TunnelShare,
         watch: TunnelWatch,
         cancel: CancellationToken,
     ) {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        let (done, is_done) = oneshot::channel();
-        let job = TunnelJob { judge, stream, limits, watch: watch.clone(), cancel, _done: done };
+        let (done_guard, done_receiver) = oneshot::channel();
+        let job = TunnelJob { judge, stream, limits, share, watch: watch.clone(), cancel, _done: done_guard };
         match self.submit(Job::Tunnel(job)) {
-            // The sender is dropped at the end, with or without a word.
-            Ok(()) => drop(is_done.await),
+            // The thread drops the sender at the end and never sends, so the result is always an error.
+            Ok(()) => drop(done_receiver.await),
             Err(error) => watch.refuse(&error),
         }
-        // Does nothing unless the thread has ended.
+        // Has an effect only if the thread ended before it recorded an end.
         watch.end(TunnelEnd::Broken);
     }
 
-    /// Connects to the host and port of a URL, for a client of this process that speaks its own protocol. The judge
-    /// is asked as about a tunnel, whose host may be an address here. The stream does not block, and has no TLS.
+    /// Connects to the host and port of a URL, for a client of this process that speaks its own protocol. The judge is
+    /// asked as about a tunnel, but the host may be an address. The stream is non-blocking and has no TLS.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
     ///
     /// # Errors
-    /// The judge's refusal, or the reason why there is no connection.
+    /// [`FetchError::Refused`] for the judge's refusal; the other variants say why there is no connection.
     pub async fn dial(&self, judge: Arc<dyn Judge>, url: Url) -> Result<TcpStream, FetchError> {
         let cancel = CancellationToken::new();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Dial(DialJob { judge, url, cancel, answer }))?;
-        answered.await.unwrap_or(Err(FetchError::Stopped))
+        let (stream_sender, stream_receiver) = oneshot::channel();
+        self.submit(Job::Dial(DialJob { judge, url, cancel, result_sender: stream_sender }))?;
+        stream_receiver.await.unwrap_or(Err(FetchError::Stopped))
     }
 
-    /// Offers the job to each thread in turn.
+    /// Offers the job to each thread in turn, until one takes it.
     fn submit(&self, mut job: Job) -> Result<(), FetchError> {
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let first_index = self.next_index.fetch_add(1, Ordering::Relaxed);
         let mut error = FetchError::Stopped;
-        for offset in 0..self.threads.len() {
-            let index = first.wrapping_add(offset) % self.threads.len();
-            match self.threads[index].try_send(job) {
+        for offset in 0..self.job_senders.len() {
+            let index = first_index.wrapping_add(offset) % self.job_senders.len();
+            match self.job_senders[index].try_send(job) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Full(back)) => (job, error) = (back, FetchError::Busy),
                 Err(TrySendError::Closed(back)) => job = back,
@@ -211,50 +267,58 @@ impl Egress {
     }
 }
 
-/// Work on its way to a thread.
+/// The settings that every thread gets, with the configuration's proxy parsed.
+struct ThreadSettings {
+    config: EgressConfig,
+    proxy: Option<Proxy>,
+}
+
+/// A job for a thread.
 enum Job {
-    Request(RequestJob),
+    Request(RequestJob<Response>),
+    Stream(RequestJob<StreamedResponse>),
     Tunnel(TunnelJob),
     Dial(DialJob),
 }
 
-/// One connection that is handed out.
+/// A job that hands out one connection.
 struct DialJob {
     judge: Arc<dyn Judge>,
     url: Url,
     cancel: CancellationToken,
-    answer: oneshot::Sender<Result<TcpStream, FetchError>>,
+    result_sender: oneshot::Sender<Result<TcpStream, FetchError>>,
 }
 
-/// One client's connection.
+/// A job that serves one client's connection.
 struct TunnelJob {
     judge: Arc<dyn Judge>,
     stream: TcpStream,
     limits: TunnelLimits,
+    share: TunnelShare,
     watch: TunnelWatch,
     cancel: CancellationToken,
-    /// Dropped at the end.
+    /// Dropped at the end of the job, which tells the caller.
     _done: oneshot::Sender<()>,
 }
 
-/// One request.
-struct RequestJob {
+/// A job that makes one request. `T` is the whole response, or its head with a stream.
+struct RequestJob<T> {
     judge: Arc<dyn Judge>,
     request: Request,
     cancel: CancellationToken,
-    /// Whether the thread works on it.
-    begun: Arc<AtomicBool>,
-    answer: oneshot::Sender<Result<Response, FetchError>>,
+    /// Whether the thread has begun the request.
+    has_begun: Arc<AtomicBool>,
+    result_sender: oneshot::Sender<Result<T, FetchError>>,
 }
 
-/// The life of a thread.
-fn work(
-    settings: &(EgressConfig, Option<Proxy>),
+/// Runs one thread, from its set-up to its end.
+fn run_thread(
+    settings: &ThreadSettings,
     tls: Arc<ClientConfig>,
     mut queue: mpsc::Receiver<Job>,
     ready: &blocking::SyncSender<Result<Posture, EgressError>>,
 ) {
-    let told = match set_up(settings, tls) {
+    let start_result = match set_up(settings, tls) {
         Ok((runtime, client, proven)) => {
             if ready.send(Ok(proven.posture().clone())).is_ok() {
                 runtime.block_on(serve(&client, &proven, &mut queue));
@@ -263,65 +327,83 @@ fn work(
         }
         Err(error) => ready.send(Err(error)),
     };
-    // The starter waits for it, unless it is gone itself.
-    drop(told);
+    // A failed send is ignored: `Egress::start` no longer waits for the result.
+    drop(start_result);
 }
 
-/// Everything that needs a file, a thread or a new descriptor of the runtime, and then the confinement.
+/// Builds everything that needs a file, a thread or a new descriptor of the runtime, and then confines the thread.
 fn set_up(
-    (settings, proxy): &(EgressConfig, Option<Proxy>),
+    ThreadSettings { config, proxy }: &ThreadSettings,
     tls: Arc<ClientConfig>,
-) -> Result<(Runtime, Client, ProvenThread), EgressError> {
+) -> Result<(Runtime, FetchClient, ProvenThread), EgressError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(|source| EgressError::Thread { source })?;
-    let resolver = Resolver::build(&settings.names)?;
-    let client =
-        Client { resolver, tls, ports: settings.ports.clone(), proxy: proxy.clone(), pool: Pool::default() };
+    let resolver = Resolver::build(&config.names)?;
+    let client = FetchClient {
+        resolver,
+        tls,
+        ports: config.ports.clone(),
+        proxy: proxy.clone(),
+        pool: ConnectionPool::default(),
+    };
     let rules = ThreadConfinement {
-        landlock: settings.landlock,
-        seccomp: settings.seccomp,
+        landlock: config.landlock,
+        seccomp: config.seccomp,
         mounts: Vec::new(),
-        network: Some(NetworkRules { ports: ports(settings, proxy.as_ref()) }),
-        canary: settings.canary.clone(),
+        network: Some(NetworkRules { ports: ports(config, proxy.as_ref()) }),
+        canary: config.canary.clone(),
     };
     let proven = confine_current_thread(&rules).map_err(|source| EgressError::Confine { source })?;
     Ok((runtime, client, proven))
 }
 
-/// The ports that a thread may connect to.
-fn ports(settings: &EgressConfig, proxy: Option<&Proxy>) -> BTreeSet<u16> {
-    let names = settings.names.servers.iter().map(std::net::SocketAddr::port);
+/// Returns the ports that a thread may connect to.
+fn ports(config: &EgressConfig, proxy: Option<&Proxy>) -> BTreeSet<u16> {
+    let names = config.names.servers.iter().map(std::net::SocketAddr::port);
     match proxy {
-        None => settings.ports.iter().copied().chain(names).collect(),
+        None => config.ports.iter().copied().chain(names).collect(),
         Some(proxy) => names.filter(|_| proxy.has_name()).chain([proxy.port]).collect(),
     }
 }
 
-/// Serves requests until the queue is closed, or the confinement is in doubt.
-async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receiver<Job>) {
-    let (mut running, mut tunnels) = (FuturesUnordered::new(), FuturesUnordered::new());
+/// Serves jobs until the queue is closed, or the thread cannot prove its confinement again.
+async fn serve(client: &FetchClient, proven: &ProvenThread, queue: &mut mpsc::Receiver<Job>) {
+    let mut requests = FuturesUnordered::new();
+    let mut streams = FuturesUnordered::new();
+    let (mut tunnels, mut refusals) = (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
-            job = queue.recv(), if running.len() < MAX_RUNNING_REQUESTS => {
+            job = queue.recv(), if requests.len() < MAX_RUNNING_REQUESTS => {
                 let Some(job) = job else { return };
                 if let Err(source) = proven.reprove() {
-                    // Dropping the others closes their connections.
+                    // Returning drops the running jobs, which closes their connections.
                     job.refuse(FetchError::NotConfined { source });
                     return;
                 }
                 match job {
-                    Job::Request(job) => running.push(run(client, job).boxed_local()),
-                    Job::Dial(job) => running.push(hand_out(client, job).boxed_local()),
-                    Job::Tunnel(job) if tunnels.len() < MAX_TUNNELS => tunnels.push(carry(client, job)),
-                    // Not left in the queue: a tunnel may last for long, and requests wait behind it.
-                    Job::Tunnel(_) => job.refuse(FetchError::Busy),
+                    Job::Request(job) => requests.push(run(client, job).boxed_local()),
+                    Job::Dial(job) => requests.push(dial(client, job).boxed_local()),
+                    Job::Tunnel(job) => {
+                        let permit = job.share.take().filter(|_| tunnels.len() < MAX_TUNNELS);
+                        match permit {
+                            Some(permit) => tunnels.push(serve_tunnel(client, job, permit)),
+                            None if refusals.len() < MAX_REFUSALS => refusals.push(refuse_tunnel(job)),
+                            None => job.watch.refuse(&FetchError::Busy),
+                        }
+                    }
+                    Job::Stream(job) if streams.len() < MAX_STREAMS => streams.push(stream(client, job)),
+                    // Refuse streams and tunnels instead of queueing them: running ones may last for long, and requests
+                    // would wait behind them.
+                    Job::Stream(_) => job.refuse(FetchError::Busy),
                 }
             }
-            Some(()) = running.next(), if !running.is_empty() => {}
+            Some(()) = requests.next(), if !requests.is_empty() => {}
+            Some(()) = streams.next(), if !streams.is_empty() => {}
             Some(()) = tunnels.next(), if !tunnels.is_empty() => {}
+            Some(()) = refusals.next(), if !refusals.is_empty() => {}
             () = client.pool.expire() => {}
         }
     }
@@ -329,66 +411,99 @@ async fn serve(client: &Client, proven: &ProvenThread, queue: &mut mpsc::Receive
 
 impl Job {
     fn refuse(self, error: FetchError) {
+        // A failed send is ignored: the caller is gone.
         match self {
-            Self::Request(job) => drop(job.answer.send(Err(error))),
+            Self::Request(job) => drop(job.result_sender.send(Err(error))),
+            Self::Stream(job) => drop(job.result_sender.send(Err(error))),
             Self::Tunnel(job) => job.watch.refuse(&error),
-            Self::Dial(job) => drop(job.answer.send(Err(error))),
+            Self::Dial(job) => drop(job.result_sender.send(Err(error))),
         }
     }
 }
 
-/// Serves one tunnel. A panic is the end of that tunnel, and not of the others.
-async fn carry(client: &Client, job: TunnelJob) {
-    let TunnelJob { judge, stream, limits, watch, cancel, _done } = job;
-    let carried = AssertUnwindSafe(tunnel::carry(client, &*judge, stream, &limits, &watch)).catch_unwind();
-    let end = tokio::select! {
-        biased;
-        () = cancel.cancelled() => TunnelEnd::Cancelled,
-        end = carried => end.unwrap_or(TunnelEnd::Broken),
-    };
-    watch.end(end);
+/// Serves one tunnel. A panic ends this tunnel only.
+async fn serve_tunnel(client: &FetchClient, job: TunnelJob, permit: OwnedSemaphorePermit) {
+    let TunnelJob { judge, stream, limits, share: _, watch, cancel, _done } = job;
+    // Declared last, so the permit is free before the drop of `_done` tells the caller of the end.
+    let _permit = permit;
+    let carried = tunnel::carry(client, &*judge, stream, &limits, &watch);
+    watch.end(run_until_cancelled(&cancel, carried, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 
-/// Makes one connection for somebody else. A panic is the end of that connection, and not of the thread's others.
-async fn hand_out(client: &Client, job: DialJob) {
-    let connected = AssertUnwindSafe(dial::connect(client, &*job.judge, &job.url)).catch_unwind();
-    let result = tokio::select! {
-        biased;
-        () = job.cancel.cancelled() => Err(FetchError::Cancelled),
-        result = connected => result.unwrap_or(Err(FetchError::Stopped)),
-    };
-    let _gone = job.answer.send(result);
+/// Answers one client that gets no tunnel with `busy`.
+async fn refuse_tunnel(job: TunnelJob) {
+    let TunnelJob { stream, limits, watch, cancel, _done, .. } = job;
+    let answered = tunnel::refuse_busy(stream, &limits, &watch);
+    watch.end(run_until_cancelled(&cancel, answered, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 
-/// Makes one request. A panic is the end of that request, and not of the thread's others.
-async fn run(client: &Client, job: RequestJob) {
-    job.begun.store(true, Ordering::SeqCst);
-    let fetched = AssertUnwindSafe(client.fetch(&*job.judge, job.request)).catch_unwind();
-    let result = tokio::select! {
-        // A result that comes together with the cancellation is dropped: the caller is gone.
+/// Runs one job until it is done or cancelled. A panic ends this job only.
+async fn run_until_cancelled<R>(
+    cancel: &CancellationToken,
+    future: impl Future<Output = R>,
+    cancelled: R,
+    panicked: R,
+) -> R {
+    tokio::select! {
+        // `biased`: when cancellation and result are ready together, the result is dropped, since the caller is gone.
         biased;
-        () = job.cancel.cancelled() => Err(FetchError::Cancelled),
-        result = fetched => result.unwrap_or(Err(FetchError::Stopped)),
-    };
-    let _gone = job.answer.send(result);
+        () = cancel.cancelled() => cancelled,
+        result = AssertUnwindSafe(future).catch_unwind() => result.unwrap_or(panicked),
+    }
 }
 
-/// Requests that wait for a thread. More are refused: callers have limits of their own, and a queue without a
-/// bound would hold bodies without a bound.
+/// Makes one connection and hands it to the caller.
+async fn dial(client: &FetchClient, job: DialJob) {
+    let connected = dial::connect(client, &*job.judge, &job.url);
+    let cancelled = Err(FetchError::Cancelled);
+    let result = run_until_cancelled(&job.cancel, connected, cancelled, Err(FetchError::Stopped)).await;
+    // A failed send is ignored: the caller is gone, and the connection is closed.
+    let _ignored = job.result_sender.send(result);
+}
+
+/// Makes one request and collects its body.
+async fn run(client: &FetchClient, job: RequestJob<Response>) {
+    job.has_begun.store(true, Ordering::SeqCst);
+    let fetched = client.fetch(&*job.judge, job.request);
+    let cancelled = Err(FetchError::Cancelled);
+    let result = run_until_cancelled(&job.cancel, fetched, cancelled, Err(FetchError::Stopped)).await;
+    // A failed send is ignored: the caller is gone.
+    let _ignored = job.result_sender.send(result);
+}
+
+/// Makes one request and streams its body.
+async fn stream(client: &FetchClient, job: RequestJob<StreamedResponse>) {
+    job.has_begun.store(true, Ordering::SeqCst);
+    let RequestJob { judge, request, cancel, result_sender, .. } = job;
+    let serving = stream::serve(client, &*judge, request, cancel.clone(), result_sender);
+    // The dropped channels tell the caller of the cancellation, or of a panic.
+    run_until_cancelled(&cancel, serving, (), ()).await;
+}
+
+/// The most jobs that wait for a thread. Further ones are refused: callers have limits of their own, and an unbounded
+/// queue would hold unbounded bodies.
 const MAX_QUEUED_REQUESTS: usize = 128;
 
-/// Requests that a thread works on at a time. Each may hold a body of the limit's size.
+/// The most requests with collected bodies and dials, together, that a thread works on at a time. Each request may hold
+/// a body of the limit's size.
 const MAX_RUNNING_REQUESTS: usize = 64;
 
-/// Tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
+/// The most responses that a thread streams at a time. Each has a connection and a few pieces of 64 KiB, however long
+/// its body is.
+const MAX_STREAMS: usize = 128;
+
+/// The most tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;
+
+/// The most clients that a thread answers with `busy` at a time. Further clients are disconnected without an answer.
+const MAX_REFUSALS: usize = 64;
 
 #[cfg(test)]
 impl Egress {
-    /// A client whose threads have ended.
+    /// Returns a client whose threads have ended.
     pub(crate) fn ended(mut self) -> Self {
         let (ended, _dropped) = mpsc::channel(1);
-        self.threads = vec![ended];
+        self.job_senders = vec![ended];
         self
     }
 }

@@ -1,12 +1,13 @@
-//! A tunnel: TLS of a confined program to a host that the judge lets through, carried without being read.
+//! Tunnels, which carry the TLS of a confined program, unread, to a host that the judge allows.
 //!
-//! A client asks for one by HTTP's `CONNECT` (RFC 9110, section 9.3.6). Nothing of that request reaches a server.
-//! The order: the head, the judge, the name's addresses and the judge again, the answer, the client's first
-//! message of TLS, whose server name must be the host, and only then a connection. So a client without the right
-//! first message reaches nothing.
+//! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6), of which nothing is sent to a server. The
+//! steps: read the head, ask the judge, resolve the name, ask the judge about its addresses, answer the client, read
+//! the first TLS message (`ClientHello`), whose server name must be the host, and connect. So a client without a
+//! matching `ClientHello` reaches no server.
 //!
-//! - `head` reads the request; `hello` reads the first message of TLS.
-//! - `relay` carries bytes, both ways.
+//! - `head` reads the request, and `hello` reads the `ClientHello`.
+//! - `relay` carries the bytes both ways.
+//! - `share` bounds the tunnels of one owner.
 //! - `error` has the reasons for which a tunnel is not opened.
 
 use std::{
@@ -18,27 +19,30 @@ use std::{
 
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-use crate::{FetchError, Judge, dial::judged, fetch::Client, route::Route, target::Target};
+use crate::{FetchError, Judge, dial::judge_and_connect, fetch::FetchClient, route::Route, target::Target};
 
 mod error;
 mod head;
 mod hello;
 mod relay;
+mod share;
+
+pub use share::TunnelShare;
 
 pub(crate) use error::TunnelError;
 use head::ConnectHead;
 
-/// Bounds of one tunnel.
+/// The limits of one tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The client's request, in bytes. Default 8 KiB.
+    /// The longest request of the client, in bytes. Default: 8 KiB.
     pub head_bytes: usize,
-    /// The client's bytes up to the end of its first message of TLS. Default 32 KiB.
+    /// The most bytes that the client sends until its `ClientHello` is complete. Default: 32 KiB.
     pub hello_bytes: usize,
-    /// From the connection to the end of the request, and from the answer to the end of the first message of TLS.
-    /// Default 10 seconds each.
+    /// The time limit from the connection to the end of the request, and again from the answer to the end of the
+    /// `ClientHello`. Default: 10 s each.
     pub greeting: Duration,
-    /// The longest time without a byte in either direction. Default 5 minutes.
+    /// The longest time without a byte in either direction. Default: 5 minutes.
     pub idle: Duration,
 }
 
@@ -53,22 +57,22 @@ impl Default for TunnelLimits {
     }
 }
 
-/// A tunnel as it is seen from outside, while it lasts and after. Cheap to clone; all clones see the same tunnel.
+/// A view of a tunnel's facts, while the tunnel lasts and after. Cheap to clone: all clones see the same tunnel.
 #[derive(Clone, Debug, Default)]
 pub struct TunnelWatch(Arc<Mutex<TunnelFacts>>);
 
 /// The facts about a tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelFacts {
-    /// The host that the client asked for, in lower case, and the port; none if its request could not be read.
+    /// The host that the client asked for, in lower case, and the port. `None` if the request could not be read.
     pub target: Option<(String, u16)>,
-    /// The address of the connection, which is the proxy's where there is one; none if none was made.
+    /// The address that was connected to, which is the proxy's if there is one. `None` if no connection was made.
     pub address: Option<SocketAddr>,
-    /// Bytes of the client that the server's side has taken.
+    /// The bytes of the client that were written to the server.
     pub sent: u64,
-    /// Bytes of the server that the client's side has taken.
+    /// The bytes of the server that were written to the client.
     pub received: u64,
-    /// How the tunnel ended; none while it lasts.
+    /// How the tunnel ended. `None` while it lasts.
     pub end: Option<TunnelEnd>,
 }
 
@@ -76,17 +80,17 @@ pub struct TunnelFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TunnelEnd {
-    /// Both sides have finished.
+    /// Both sides have finished sending.
     Closed,
-    /// No byte came for as long as the limit.
+    /// No byte was carried for [`TunnelLimits::idle`].
     Idle,
-    /// The caller cancelled it.
+    /// The caller cancelled the tunnel.
     Cancelled,
-    /// A side broke the connection, or the thread has ended.
+    /// A connection broke, or the thread ended or panicked.
     Broken,
-    /// It was not opened.
+    /// The tunnel was not opened.
     Refused {
-        /// The judge's code, or that of the fault.
+        /// The code of the judge's refusal, or of the error.
         code: &'static str,
         /// The reason in words, without a host path.
         reason: String,
@@ -94,7 +98,7 @@ pub enum TunnelEnd {
 }
 
 impl TunnelEnd {
-    /// One word: `closed`, `idle`, `cancelled`, `broken`, or the code of a refusal.
+    /// Returns one word: `closed`, `idle`, `cancelled`, `broken`, or the code of a refusal.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -108,7 +112,7 @@ impl TunnelEnd {
 }
 
 impl TunnelWatch {
-    /// The facts so far.
+    /// Returns the facts so far.
     #[must_use]
     pub fn facts(&self) -> TunnelFacts {
         self.lock().clone()
@@ -127,79 +131,114 @@ impl TunnelWatch {
     }
 }
 
-/// Serves one client's connection to its end.
+/// Serves one client's connection until it ends.
 ///
 /// # Cancellation
 /// Dropping the future closes both connections.
 pub(crate) async fn carry(
-    client: &Client,
+    client: &FetchClient,
     judge: &dyn Judge,
     stream: std::net::TcpStream,
     limits: &TunnelLimits,
     watch: &TunnelWatch,
 ) -> TunnelEnd {
-    let Ok(mut inner) = TcpStream::from_std(stream) else { return TunnelEnd::Broken };
-    // Small messages must not wait for more. If the kernel refuses, it is only slower.
-    let _slower = inner.set_nodelay(true);
-    match open(client, judge, &mut inner, limits, watch).await {
-        Ok((outer, hello)) => match relay::both_ways(inner, outer, hello, limits.idle, watch).await {
-            Ok(end) => end,
-            Err(_broken) => TunnelEnd::Broken,
-        },
-        Err(error) => refused(&error),
+    let Ok(mut client_stream) = TcpStream::from_std(stream) else { return TunnelEnd::Broken };
+    // Disable Nagle's algorithm, so that small messages do not wait. An error is ignored: the tunnel is only slower.
+    let _slower = client_stream.set_nodelay(true);
+    match open(client, judge, &mut client_stream, limits, watch).await {
+        Ok((server_stream, hello)) => {
+            match relay::relay_both_ways(client_stream, server_stream, hello, limits.idle, watch).await {
+                Ok(end) => end,
+                Err(_broken) => TunnelEnd::Broken,
+            }
+        }
+        Err(error) => refused_end(&error),
     }
 }
 
-fn refused(error: &TunnelError) -> TunnelEnd {
+/// Refuses a client for lack of a free tunnel. Reads its request first, since an earlier answer could be lost.
+///
+/// # Cancellation
+/// Dropping the future closes the connection.
+pub(crate) async fn refuse_busy(
+    stream: std::net::TcpStream,
+    limits: &TunnelLimits,
+    watch: &TunnelWatch,
+) -> TunnelEnd {
+    let Ok(mut client_stream) = TcpStream::from_std(stream) else { return TunnelEnd::Broken };
+    let error = match read_head(&mut client_stream, limits, watch).await {
+        Ok(_head) => FetchError::Busy.into(),
+        Err(error) => error,
+    };
+    refuse(&mut client_stream, &error, error.answer().as_bytes(), watch).await;
+    refused_end(&error)
+}
+
+/// Records a refusal, and then answers the client. This order matters: the audit row may be written as soon as the
+/// client has its answer.
+async fn refuse(client_stream: &mut TcpStream, error: &TunnelError, answer: &[u8], watch: &TunnelWatch) {
+    watch.end(refused_end(error));
+    // An error is ignored: the client may be gone.
+    let _ignored = client_stream.write_all(answer).await;
+}
+
+fn refused_end(error: &TunnelError) -> TunnelEnd {
     TunnelEnd::Refused { code: error.code(), reason: error.to_string() }
 }
 
-/// Opens the tunnel: the connection to the server, and the client's first message for it.
+/// Opens the tunnel. Returns the connection to the server, and the client's first bytes for it.
 async fn open(
-    client: &Client,
+    client: &FetchClient,
     judge: &dyn Judge,
-    inner: &mut TcpStream,
+    client_stream: &mut TcpStream,
     limits: &TunnelLimits,
     watch: &TunnelWatch,
 ) -> Result<(TcpStream, Vec<u8>), TunnelError> {
-    let (head, target, route) = match admit(client, judge, inner, limits, watch).await {
+    let (head, target, route) = match admit(client, judge, client_stream, limits, watch).await {
         Ok(admitted) => admitted,
         Err(error) => {
-            // First: a row that is written once the client has its answer must have the refusal.
-            watch.end(refused(&error));
-            // An error is ignored: the client may be gone.
-            let _gone = inner.write_all(error.answer().as_bytes()).await;
+            refuse(client_stream, &error, error.answer().as_bytes(), watch).await;
             return Err(error);
         }
     };
-    inner.write_all(ESTABLISHED).await?;
-    let greeted = timeout(limits.greeting, hello::read(inner, head.early, limits.hello_bytes)).await;
-    let hello = greeted.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting }));
+    client_stream.write_all(ESTABLISHED).await?;
+    let hello_result =
+        timeout(limits.greeting, hello::read(client_stream, head.early, limits.hello_bytes)).await;
+    let hello = hello_result.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting }));
     let connected = match hello.and_then(|hello| hello.require_name(&head.host)) {
-        Ok(hello) => connect(&target, &route, judge, watch).await.map(|outer| (outer, hello)),
+        Ok(hello) => connect(&target, &route, judge, watch).await.map(|server_stream| (server_stream, hello)),
         Err(error) => Err(error),
     };
     if let Err(error) = &connected {
-        watch.end(refused(error));
-        // A client of TLS shows it as such. An error is ignored: the client may be gone.
-        let _gone = inner.write_all(ACCESS_DENIED).await;
+        // A TLS client reports the alert to its user.
+        refuse(client_stream, error, ACCESS_DENIED, watch).await;
     }
     connected
 }
 
-/// Reads the client's request, and has the host and all its addresses judged.
+/// Reads the client's request, and asks the judge about the host and all its addresses.
 async fn admit<'c>(
-    client: &'c Client,
+    client: &'c FetchClient,
     judge: &dyn Judge,
-    inner: &mut TcpStream,
+    client_stream: &mut TcpStream,
     limits: &TunnelLimits,
     watch: &TunnelWatch,
 ) -> Result<(ConnectHead, Target, Route<'c>), TunnelError> {
-    let read = timeout(limits.greeting, head::read(inner, limits.head_bytes)).await;
-    let head = read.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting }))?;
-    watch.lock().target = Some((head.host.clone(), head.port));
-    let (target, route) = judged(client, judge, &head.url).await?;
+    let head = read_head(client_stream, limits, watch).await?;
+    let (target, route) = judge_and_connect(client, judge, &head.url).await?;
     Ok((head, target, route))
+}
+
+/// Reads the client's request, and records its target.
+async fn read_head(
+    client_stream: &mut TcpStream,
+    limits: &TunnelLimits,
+    watch: &TunnelWatch,
+) -> Result<ConnectHead, TunnelError> {
+    let read_result = timeout(limits.greeting, head::read(client_stream, limits.head_bytes)).await;
+    let head = read_result.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting }))?;
+    watch.lock().target = Some((head.host.clone(), head.port));
+    Ok(head)
 }
 
 async fn connect(
@@ -208,9 +247,9 @@ async fn connect(
     judge: &dyn Judge,
     watch: &TunnelWatch,
 ) -> Result<TcpStream, TunnelError> {
-    let (address, outer) = route.tunnel(target, &judge.limits()).await?;
+    let (address, server_stream) = route.tunnel(target, &judge.limits()).await?;
     watch.lock().address = Some(address);
-    Ok(outer)
+    Ok(server_stream)
 }
 
 impl From<io::Error> for TunnelError {
@@ -219,7 +258,7 @@ impl From<io::Error> for TunnelError {
     }
 }
 
-/// The answer after which the client's bytes are the tunnel's.
+/// The answer that opens the tunnel. The bytes that the client then sends belong to TLS.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// The fatal alert `access_denied` (RFC 8446, sections 5.1 and 6.2).

@@ -4,4 +4,4 @@
 use libfuzzer_sys::fuzz_target;
 use portcullis_testing::oracles::arguments as oracle;
 
-fuzz_target!(|input: &[u8]| oracle::text(input));
+fuzz_target!(|input: &[u8]| oracle::check_arguments(input));

@@ -1,5 +1,5 @@
-//! Builds guests for WASI through a nested cargo: for the build scripts of the crates that embed or test them, and,
-//! as far as the environment of such a cargo goes, for the author's commands.
+//! Builds guests for WASI with a nested cargo, for the build scripts of the crates that embed or test guests. The
+//! author's commands use only the environment of the nested cargo.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 
@@ -13,10 +13,10 @@ mod environment;
 
 pub use environment::configures_outer_cargo;
 
-/// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
-/// arguments: `--bin NAME`, or `--bins`.
+/// Builds programs of the guest tools, and returns the folder with their modules. `which` holds arguments of cargo:
+/// `--bin NAME`, or `--bins`.
 ///
-/// Ends the build where they cannot be built.
+/// Ends the build if the programs cannot be built.
 #[must_use]
 pub fn build(which: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
@@ -48,10 +48,10 @@ pub fn build(which: &[&str]) -> PathBuf {
     target.join("wasm32-wasip1/guest")
 }
 
-/// Installs the target of guests, or ends the build with a message that tells the command to install it.
+/// Installs the target of guests. If that fails, ends the build with a message that contains the command to install it.
 ///
-/// If cargo read the workspace's configuration, its first query of the compiler has installed the target
-/// already, unless cargo had cached the answer.
+/// If cargo read the workspace's configuration, its first query of the compiler has already installed the target,
+/// unless cargo had cached the answer.
 fn ensure_target(root: &Path) {
     let program = root.join(".cargo/with-wasi-target");
     #[expect(
@@ -71,8 +71,8 @@ fn ensure_target(root: &Path) {
     }
 }
 
-/// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
-/// beside it lists them.
+/// Tells cargo to run the build script again when a source of the module changes. The dependency file beside the module
+/// lists the sources.
 pub fn rerun_if_sources_change(module: &Path) {
     let dependencies = module.with_extension("d");
     let Ok(text) = fs::read_to_string(&dependencies) else {
@@ -91,7 +91,7 @@ pub fn fail(reason: &str) -> ! {
     std::process::exit(1)
 }
 
-/// A variable that cargo sets for build scripts. Ends the build where it is missing.
+/// A variable that cargo sets for build scripts. Ends the build if the variable is missing.
 #[must_use]
 pub fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
@@ -99,8 +99,8 @@ pub fn required(name: &str) -> String {
 
 /// The compiler flags: SIMD, an initial heap, and no host paths in panic messages.
 fn rustflags(root: &Path) -> String {
-    // An initial heap, so that a short call never grows its memory: each growth changes the address space of
-    // the process twice, under a lock shared by all threads.
+    // With an initial heap, a short call never grows its memory. Each growth would change the address space of the
+    // process twice, under a lock that all threads share.
     let mut flags =
         vec!["-Ctarget-feature=+simd128".to_owned(), "-Clink-arg=--initial-heap=1048576".to_owned()];
     flags.push(format!("--remap-path-prefix={}=portcullis", root.display()));
@@ -111,10 +111,10 @@ fn rustflags(root: &Path) -> String {
     flags.join("\u{1f}")
 }
 
-/// The folder `<target>/guests`, shared by all profiles. The build script's own folder is
-/// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`, and cargo marks the target folder.
+/// The folder `<target>/guests`, which all profiles share. The build script's own folder is
+/// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`. Cargo marks the target folder with a file `CACHEDIR.TAG`.
 fn guests_folder() -> PathBuf {
-    let out = PathBuf::from(required("OUT_DIR"));
-    let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    marked.or_else(|| out.ancestors().nth(4)).unwrap_or(&out).join("guests")
+    let out_dir = PathBuf::from(required("OUT_DIR"));
+    let target_folder = out_dir.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    target_folder.or_else(|| out_dir.ancestors().nth(4)).unwrap_or(&out_dir).join("guests")
 }

@@ -1,7 +1,7 @@
 //! `file_delete`: removes a file, a link, or a directory.
 //!
-//! Links are not followed: a link is removed, never its target. The tree is walked with an explicit list
-//! instead of recursion, so that deep directories cannot overflow the stack.
+//! Links are not followed: a link itself is removed, and its target stays. The walk keeps an explicit list instead of
+//! recursing, so that deep directories cannot overflow the stack.
 
 use std::{
     fs::{self as system, FileType},
@@ -33,12 +33,12 @@ pub async fn file_delete(
     if target.file_name().is_none() {
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names nothing to delete")));
     }
-    let failed = |error: io::Error| fs::error(error, "delete", &path);
-    let kind = system::symlink_metadata(&target).map_err(failed)?.file_type();
+    let delete_error = |error: io::Error| fs::error(error, "delete", &path);
+    let kind = system::symlink_metadata(&target).map_err(delete_error)?.file_type();
     if !kind.is_dir() {
-        system::remove_file(&target).map_err(failed)?;
-        let what = if kind.is_symlink() { "symbolic link" } else { "file" };
-        return Ok(format!("deleted {path}: 1 {what}"));
+        system::remove_file(&target).map_err(delete_error)?;
+        let noun = if kind.is_symlink() { "symbolic link" } else { "file" };
+        return Ok(format!("deleted {path}: 1 {noun}"));
     }
     if !recursive {
         system::remove_dir(&target).map_err(|error| refused_directory(error, &target, &path))?;
@@ -51,18 +51,18 @@ pub async fn file_delete(
     }
 }
 
-/// The most files and directories that one call deletes; larger trees take several calls. Keeps a call well
-/// within its time.
+/// The most files and directories that one call deletes: 100,000. Larger trees take several calls. The limit keeps a
+/// call well within its time.
 const MAX_DELETED: u64 = 100_000;
 
-/// The most bytes of names that wait to be deleted. Without it, directories of directories could fill the
-/// guest's memory. A directory read only in part is read again.
+/// The most bytes of names that wait to be deleted: 4 MiB. Without this limit, nested directories could fill the
+/// guest's memory. A directory that was read only in part is read again.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
-/// The cost of a name in addition to its bytes.
+/// The memory that a name takes in addition to its bytes, as an estimate.
 const NAME_BYTES: usize = 32;
 
-/// The most entries of a directory that are counted.
+/// The most entries of a directory that are counted for an error.
 const MAX_COUNTED: usize = 10_000;
 
 /// A deletion of a whole tree.
@@ -79,16 +79,16 @@ struct Counts {
     directories: u64,
 }
 
-/// The reason why a deletion ended early.
+/// Why a deletion ended early.
 enum DeletionStop {
-    At { path: PathBuf, error: io::Error },
+    Failed { path: PathBuf, error: io::Error },
     Limit,
 }
 
 /// A directory to empty and delete.
 struct DeletionLevel {
     directory: PathBuf,
-    /// The names of its subdirectories that were read but not entered yet.
+    /// The names of the subdirectories that were read but not yet entered.
     subdirectories: Vec<std::ffi::OsString>,
 }
 
@@ -102,8 +102,8 @@ impl Deletion {
                 levels.push(DeletionLevel { directory, subdirectories: Vec::new() });
                 continue;
             }
-            // A directory is read until it is empty: that may take several readings, and another process may
-            // add entries meanwhile.
+            // Read the directory until it is empty. That can take several rounds, and another process can add entries
+            // in the meantime.
             if self.delete_entries(level)? == 0 {
                 self.ensure_below_limit()?;
                 ignore_missing(system::remove_dir(&level.directory), &level.directory)?;
@@ -114,11 +114,11 @@ impl Deletion {
         Ok(())
     }
 
-    /// Deletes the entries of a directory except its subdirectories, which are noted. Returns the number of
+    /// Deletes the entries of a directory except its subdirectories, whose names are noted. Returns the number of
     /// entries found.
     fn delete_entries(&mut self, level: &mut DeletionLevel) -> Result<usize, DeletionStop> {
         let directory = &level.directory;
-        let stop = |error| DeletionStop::At { path: directory.clone(), error };
+        let stop = |error| DeletionStop::Failed { path: directory.clone(), error };
         let mut entries = Vec::new();
         let mut read_bytes = 0;
         for entry in system::read_dir(directory).map_err(stop)? {
@@ -126,11 +126,12 @@ impl Deletion {
             let name = entry.file_name();
             read_bytes += name.len() + NAME_BYTES;
             entries.push((name, entry.file_type().ok()));
+            // Read the rest of the directory in a later round.
             if self.pending_bytes + read_bytes > MAX_PENDING_BYTES {
                 break;
             }
         }
-        let found = entries.len();
+        let entry_count = entries.len();
         for (name, kind) in entries {
             let path = directory.join(&name);
             match self.kind(kind, &path)? {
@@ -146,17 +147,17 @@ impl Deletion {
                 }
             }
         }
-        Ok(found)
+        Ok(entry_count)
     }
 
-    /// The kind of an entry; none if it is gone. Some file systems do not report it with the name.
-    fn kind(&self, known: Option<FileType>, path: &Path) -> Result<Option<FileType>, DeletionStop> {
-        match known {
+    /// The kind of an entry. `None` if the entry is gone. Some file systems do not report the kind with the name.
+    fn kind(&self, known_kind: Option<FileType>, path: &Path) -> Result<Option<FileType>, DeletionStop> {
+        match known_kind {
             Some(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => Ok(Some(kind)),
             _ => match system::symlink_metadata(path) {
-                Ok(found) => Ok(Some(found.file_type())),
+                Ok(metadata) => Ok(Some(metadata.file_type())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(DeletionStop::At { path: path.to_owned(), error }),
+                Err(error) => Err(DeletionStop::Failed { path: path.to_owned(), error }),
             },
         }
     }
@@ -168,10 +169,10 @@ impl Deletion {
 }
 
 /// An entry that another process has removed counts as deleted.
-fn ignore_missing(removed: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
-    match removed {
+fn ignore_missing(removal: io::Result<()>, path: &Path) -> Result<(), DeletionStop> {
+    match removal {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(DeletionStop::At { path: path.to_owned(), error })
+            Err(DeletionStop::Failed { path: path.to_owned(), error })
         }
         _ => Ok(()),
     }
@@ -181,24 +182,26 @@ impl Counts {
     fn words(&self) -> String {
         let counted = [(self.files, "file", "files"), (self.links, "symbolic link", "symbolic links")];
         let mut words: Vec<String> =
-            counted.iter().filter(|(count, ..)| *count > 0).map(noun_count).collect();
-        words.push(noun_count(&(self.directories, "directory", "directories")));
+            counted.iter().filter(|(count, ..)| *count > 0).map(count_with_noun).collect();
+        words.push(count_with_noun(&(self.directories, "directory", "directories")));
         words.join(", ")
     }
 }
 
 impl DeletionStop {
-    /// The error for the model; it first says what was deleted.
+    /// The error for the model, which first says what was deleted.
     fn error(self, deleted: &Counts, target: &Path, path: &GuestPath) -> ToolError {
         let words = deleted.words();
         match self {
             Self::Limit => ToolError::failed(format!(
                 "`{path}` is deleted only in part: {words}, as many as one call deletes; call again for the rest"
             )),
-            Self::At { path: at, error } => {
-                let below = at.strip_prefix(target).ok().and_then(Path::to_str).unwrap_or_default();
-                let at = GuestPath::parse(&format!("{path}/{below}")).unwrap_or_else(|_| path.clone());
-                let cause = fs::error(error, "delete", &at);
+            Self::Failed { path: failed_path, error } => {
+                let relative =
+                    failed_path.strip_prefix(target).ok().and_then(Path::to_str).unwrap_or_default();
+                let failed_guest_path =
+                    GuestPath::parse(&format!("{path}/{relative}")).unwrap_or_else(|_| path.clone());
+                let cause = fs::error(error, "delete", &failed_guest_path);
                 if deleted.files + deleted.links + deleted.directories == 0 {
                     return cause;
                 }
@@ -209,23 +212,23 @@ impl DeletionStop {
     }
 }
 
-fn noun_count((count, one, many): &(u64, &str, &str)) -> String {
-    format!("{count} {}", if *count == 1 { one } else { many })
+fn count_with_noun((count, singular, plural): &(u64, &str, &str)) -> String {
+    format!("{count} {}", if *count == 1 { singular } else { plural })
 }
 
-/// The error of a directory that is not empty, with the number of its entries.
+/// The error for a directory that is not empty, with the number of its entries.
 fn refused_directory(error: io::Error, target: &Path, path: &GuestPath) -> ToolError {
     let entries = system::read_dir(target).map_or(0, |entries| entries.take(MAX_COUNTED).count());
     if error.kind() == io::ErrorKind::PermissionDenied || entries == 0 {
         return fs::error(error, "delete", path);
     }
-    let many = match entries {
+    let entry_count = match entries {
         1 => "1 entry".to_owned(),
         MAX_COUNTED => format!("{MAX_COUNTED} entries or more"),
         _ => format!("{entries} entries"),
     };
     ToolError::failed(format!(
-        "`{path}` is not empty ({many}): set 'recursive' to delete it with all of them"
+        "`{path}` is not empty ({entry_count}): set 'recursive' to delete it with all of them"
     ))
 }
 

@@ -1,7 +1,7 @@
 //! `file_edit`: replaces a passage of a file by another.
 //!
-//! The passage is matched exactly, without guesses. The new file replaces the old one atomically
-//! ([`fs::replace`]), and only if the old one has not changed since it was read.
+//! The passage is matched exactly, without guesses. The new file replaces the old file atomically ([`fs::replace`]),
+//! and only if the old file has not changed since it was read.
 
 use std::{
     fs::{File, Metadata},
@@ -13,7 +13,7 @@ use portcullis_sdk::{
     GuestPath, ToolError,
     fs::{
         self,
-        replace::{regular, replace},
+        replace::{Replacement, regular_file_metadata, replace},
     },
     tool,
 };
@@ -50,20 +50,21 @@ pub async fn file_edit(
         ));
     }
     let target = fs::locate(&path)?;
-    let before = regular(&target, "edit", &path)?;
-    let before = before.ok_or_else(|| fs::error(io::ErrorKind::NotFound.into(), "edit", &path))?;
+    let metadata = regular_file_metadata(&target, Replacement::Edit, &path)?;
+    let metadata = metadata.ok_or_else(|| fs::error(io::ErrorKind::NotFound.into(), "edit", &path))?;
     let text = read(&target, &path)?;
-    let edit = EditedText::of(&text, old_text, new_text, replace_all, &path)?;
-    refuse_changed(&target, &before, &path)?;
-    replace(&target, edit.text.as_bytes(), Some(&before)).map_err(|error| fs::error(error, "edit", &path))?;
+    let edit = EditedText::replace(&text, old_text, new_text, replace_all, &path)?;
+    refuse_changed(&target, &metadata, &path)?;
+    replace(&target, edit.text.as_bytes(), Some(&metadata))
+        .map_err(|error| fs::error(error, "edit", &path))?;
     Ok(edit.report(&text, &path))
 }
 
-/// The largest file that is edited, before and after, in bytes: 8 MiB. The guest holds both texts in memory.
+/// The largest file that is edited, before and after the edit: 8 MiB. The guest holds both texts in memory.
 const MAX_FILE_BYTES: usize = 8 << 20;
 
-/// The number of places that are listed.
-const TOLD_PLACES: usize = 20;
+/// The most replaced places that a message lists.
+const REPORTED_PLACES: usize = 20;
 
 /// The result of an edit.
 struct EditedText {
@@ -72,31 +73,32 @@ struct EditedText {
     old_bytes: usize,
     /// The length of its replacement, in bytes.
     new_bytes: usize,
-    /// The number of replaced passages.
     count: usize,
-    /// The byte offsets of the first ones in the old text.
+    /// The byte offsets in the old text of the first replaced passages.
     places: Vec<usize>,
 }
 
-/// The offset after the character at this one.
-fn after_char(text: &str, at: usize) -> usize {
-    at + text[at..].chars().next().map_or(0, char::len_utf8)
+/// The offset after the character at `offset`.
+fn next_char_start(text: &str, offset: usize) -> usize {
+    offset + text[offset..].chars().next().map_or(0, char::len_utf8)
 }
 
 impl EditedText {
-    fn of(text: &str, old: &str, new: &str, all: bool, path: &GuestPath) -> Result<Self, ToolError> {
-        let converted = in_crlf(text, old, new);
-        let new = converted.as_deref().unwrap_or(new);
+    fn replace(text: &str, old: &str, new: &str, all: bool, path: &GuestPath) -> Result<Self, ToolError> {
+        let new_with_crlf = convert_to_crlf(text, old, new);
+        let new = new_with_crlf.as_deref().unwrap_or(new);
         let count = text.matches(old).count();
-        let places: Vec<usize> = text.match_indices(old).take(TOLD_PLACES).map(|(at, _)| at).collect();
+        let places: Vec<usize> =
+            text.match_indices(old).take(REPORTED_PLACES).map(|(offset, _)| offset).collect();
         if count == 0 {
             return Err(ToolError::failed(format!(
                 "'old_text' is not in `{path}`: {}",
                 missing::explain(text, old)
             )));
         }
-        // `aa` is in `aaa` twice, overlapping: it is unknown which one is meant.
-        let overlaps = || places.first().is_some_and(|&first| text[after_char(text, first)..].contains(old));
+        // `aa` occurs twice in `aaa`, with an overlap. Such a passage is ambiguous too.
+        let overlaps =
+            || places.first().is_some_and(|&first| text[next_char_start(text, first)..].contains(old));
         if !all && count == 1 && overlaps() {
             return Err(ToolError::failed(format!(
                 "'old_text' is in `{path}` more than once, at places that overlap: add lines around it until it is \
@@ -115,21 +117,21 @@ impl EditedText {
                 "nothing would change: all line breaks of `{path}` are CRLF and are kept so"
             )));
         }
-        let kept = text.len() - count * old.len();
-        let bytes = new.len().checked_mul(count).and_then(|added| added.checked_add(kept));
+        let kept_bytes = text.len() - count * old.len();
+        let bytes = new.len().checked_mul(count).and_then(|added| added.checked_add(kept_bytes));
         let Some(bytes) = bytes.filter(|bytes| *bytes <= MAX_FILE_BYTES) else {
             return Err(ToolError::failed(format!(
                 "`{path}` would have more than {MAX_FILE_BYTES} bytes; nothing was changed"
             )));
         };
         let mut edited = String::with_capacity(bytes);
-        let mut rest = 0;
-        for (at, _) in text.match_indices(old) {
-            edited.push_str(&text[rest..at]);
+        let mut copied = 0;
+        for (offset, _) in text.match_indices(old) {
+            edited.push_str(&text[copied..offset]);
             edited.push_str(new);
-            rest = at + old.len();
+            copied = offset + old.len();
         }
-        edited.push_str(&text[rest..]);
+        edited.push_str(&text[copied..]);
         Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, places })
     }
 
@@ -138,25 +140,25 @@ impl EditedText {
         let Self { count, places, .. } = self;
         let lines = line_list(old, places, *count);
         let times = if *count == 1 { "1 replacement".to_owned() } else { format!("{count} replacements") };
-        let shown = hunks::show(old, &self.text, places, self.old_bytes, self.new_bytes);
-        format!("edited {path}: {times} ({lines})\n{shown}")
+        let diff = hunks::format_hunks(old, &self.text, places, self.old_bytes, self.new_bytes);
+        format!("edited {path}: {times} ({lines})\n{diff}")
     }
 }
 
 /// The whole text of a file.
 fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
-    let failed = |error: io::Error| fs::error(error, "edit", path);
-    let file = File::open(target).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
+    let read_error = |error: io::Error| fs::error(error, "edit", path);
+    let file = File::open(target).map_err(read_error)?;
+    let bytes = file.metadata().map_err(read_error)?.len();
     let too_long = || {
         ToolError::failed(format!(
             "`{path}` is too large to edit: at most {MAX_FILE_BYTES} bytes; file_read shows parts of it"
         ))
     };
-    let room = usize::try_from(bytes).ok().filter(|room| *room <= MAX_FILE_BYTES).ok_or_else(too_long)?;
-    let mut content = Vec::with_capacity(room + 1);
-    // The file may grow while it is read.
-    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
+    let capacity = usize::try_from(bytes).ok().filter(|size| *size <= MAX_FILE_BYTES).ok_or_else(too_long)?;
+    let mut content = Vec::with_capacity(capacity + 1);
+    // Read one byte more than the limit, because the file may grow meanwhile.
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(read_error)?;
     if content.len() > MAX_FILE_BYTES {
         return Err(too_long());
     }
@@ -166,24 +168,26 @@ fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
         .ok_or_else(|| ToolError::failed(format!("`{path}` is not UTF-8 text ({total} bytes)")))
 }
 
-/// Refuses to overwrite a concurrent change. A change between this check and the rename is still lost: WASI
-/// has no conditional rename.
-fn refuse_changed(target: &Path, before: &Metadata, path: &GuestPath) -> Result<(), ToolError> {
-    let same = std::fs::symlink_metadata(target).is_ok_and(|now| {
-        now.is_file() && now.len() == before.len() && now.modified().ok() == before.modified().ok()
+/// Refuses to overwrite a concurrent change. A change between this check and the rename is still lost, because WASI has
+/// no conditional rename.
+fn refuse_changed(target: &Path, metadata_before: &Metadata, path: &GuestPath) -> Result<(), ToolError> {
+    let is_unchanged = std::fs::symlink_metadata(target).is_ok_and(|now| {
+        now.is_file()
+            && now.len() == metadata_before.len()
+            && now.modified().ok() == metadata_before.modified().ok()
     });
-    if same {
+    if is_unchanged {
         return Ok(());
     }
     Err(ToolError::failed(format!("`{path}` was changed concurrently: read it again")))
 }
 
-/// The new passage with CRLF line breaks, if the file has only such and the passage has others.
-fn in_crlf(text: &str, old: &str, new: &str) -> Option<String> {
+/// The new passage with CRLF line breaks, if the file has only these and the passage has others.
+fn convert_to_crlf(text: &str, old: &str, new: &str) -> Option<String> {
     let breaks = text.matches('\n').count();
-    let keeps = breaks > 0 && text.matches("\r\n").count() == breaks;
-    // An old passage that begins within a CRLF is taken literally.
-    if !keeps || old.starts_with('\n') || !has_bare_line_feed(new) {
+    let has_only_crlf = breaks > 0 && text.matches("\r\n").count() == breaks;
+    // Take an old passage that starts inside a CRLF literally.
+    if !has_only_crlf || old.starts_with('\n') || !has_bare_line_feed(new) {
         return None;
     }
     Some(new.replace("\r\n", "\n").replace('\n', "\r\n"))
@@ -194,18 +198,18 @@ fn has_bare_line_feed(text: &str) -> bool {
     text.matches('\n').count() > text.matches("\r\n").count()
 }
 
-/// `line 3`, or `lines 3, 9 and 4 more`.
-fn line_list(text: &str, places: &[usize], count: usize) -> String {
+/// The list of lines, as `line 3` or `lines 3, 9 and 4 more`.
+fn line_list(text: &str, offsets: &[usize], count: usize) -> String {
     let mut list = String::from(if count == 1 { "line " } else { "lines " });
-    let (mut line, mut from) = (1, 0);
-    for (index, place) in places.iter().enumerate() {
-        line += line_breaks(&text[from..*place]);
-        from = *place;
+    let (mut line, mut counted) = (1, 0);
+    for (index, offset) in offsets.iter().enumerate() {
+        line += line_breaks(&text[counted..*offset]);
+        counted = *offset;
         list.push_str(if index == 0 { "" } else { ", " });
         list.push_str(&line.to_string());
     }
-    if count > places.len() {
-        list.push_str(&format!(" and {} more", count - places.len()));
+    if count > offsets.len() {
+        list.push_str(&format!(" and {} more", count - offsets.len()));
     }
     list
 }

@@ -1,13 +1,16 @@
 //! `file_list`: the entries of a directory.
 //!
-//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20,000 of
-//! them are listed as fast as they are read.
+//! The directory reports the kind of each entry together with its name. Listing therefore needs no call per entry,
+//! even for 20,000 entries.
 
 use std::{fs::FileType, io, path::Path};
 
 use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 
-use crate::limits::{MAX_TEXT_BYTES, that_fits};
+use crate::{
+    limits::{MAX_TEXT_BYTES, fitting_length},
+    shown_name::shown_name,
+};
 
 /// Lists a directory, one entry per line, sorted by name.
 /// Directories end with `/`, symbolic links with `@` (they are not followed), anything else that is not a regular file with `?`.
@@ -46,7 +49,7 @@ enum EntryKind {
 /// The lines collected so far.
 struct Listing {
     text: String,
-    /// Whether the text reached its limit; then no more is added.
+    /// Whether the text has reached its limit. Then nothing more is added.
     full: bool,
 }
 
@@ -59,7 +62,7 @@ impl Listing {
             }
             let begin = self.text.len();
             self.text.push_str(prefix);
-            push_name(&mut self.text, &name);
+            self.text.push_str(&shown_name(&name));
             self.text.push_str(kind.mark());
             if kind != EntryKind::Directory || depth <= 1 {
                 self.text.push('\n');
@@ -81,9 +84,10 @@ impl Listing {
         if self.text.is_empty() {
             return "(empty)".to_owned();
         }
-        let end = that_fits(&self.text);
+        let end = fitting_length(&self.text);
         if self.full || end < self.text.len() {
-            self.text.truncate(self.text[..end].rfind('\n').map_or(0, |at| at + 1));
+            // Cut after the last whole line that fits.
+            self.text.truncate(self.text[..end].rfind('\n').map_or(0, |index| index + 1));
             self.text.push_str("[listing cut: list a subdirectory, or fewer levels]\n");
         }
         self.text.pop();
@@ -92,7 +96,7 @@ impl Listing {
 }
 
 impl EntryKind {
-    fn of(kind: FileType) -> Self {
+    fn from_file_type(kind: FileType) -> Self {
         match kind {
             kind if kind.is_file() => Self::File,
             kind if kind.is_dir() => Self::Directory,
@@ -111,26 +115,17 @@ impl EntryKind {
     }
 }
 
-/// A directory's entries, sorted by the bytes of their names.
+/// The entries of a directory, sorted by the bytes of their names.
 fn entries(directory: &Path) -> io::Result<Vec<ListedEntry>> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        let kind = entry.file_type().map_or(EntryKind::Other, EntryKind::of);
-        let name = entry.file_name().into_string().unwrap_or_else(|raw| raw.to_string_lossy().into_owned());
+        let kind = entry.file_type().map_or(EntryKind::Other, EntryKind::from_file_type);
+        let name = entry.file_name().into_string().unwrap_or_else(|name| name.to_string_lossy().into_owned());
         entries.push(ListedEntry { name, kind });
     }
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
-}
-
-/// Appends a name. A name with control characters becomes a quoted string, so that each line is one entry.
-fn push_name(text: &mut String, name: &str) {
-    if name.chars().any(char::is_control) {
-        text.push_str(&format!("{name:?}"));
-    } else {
-        text.push_str(name);
-    }
 }
 
 fn unlistable(error: io::Error, root: &Path, path: &GuestPath) -> ToolError {

@@ -1,15 +1,15 @@
 //! `file_search`: ripgrep's search, with ripgrep's crates, in one thread.
 //!
-//! `grep-searcher` and `grep-regex` do the search, `ignore` the rules of ignore files and globs; the walk
-//! over directories is ours (see [`walk`]).
+//! `grep-searcher` and `grep-regex` search, and `ignore` provides the rules of ignore files and globs. The walk over
+//! directories is this crate's own (see [`walk`]).
 
-use std::path::Path;
+use std::fs::File;
 
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, fs, serde_json::json, tool};
 
 use self::{
     files::FileSearcher,
-    report::{SearchReport, counted},
+    report::{SearchReport, count_with_noun},
     walk::FileWalk,
 };
 
@@ -57,23 +57,23 @@ pub async fn file_search(
     }
     let matcher = query::matcher(query, regex, case_sensitive)?;
     let root = fs::locate(&path)?;
-    let found = std::fs::metadata(&root).map_err(|error| fs::error(error, "search", &path))?;
+    let metadata = std::fs::metadata(&root).map_err(|error| fs::error(error, "search", &path))?;
     let mut files =
         FileSearcher::new(matcher, context as usize, SearchReport::new(max_results as usize, context > 0));
-    if found.is_file() {
-        files.search(&root, path.as_str(), SearchReason::ByName);
+    if metadata.is_file() {
+        files.search(File::open(&root), path.as_str(), SearchReason::ByName);
         return Ok(answer(&files.report, None));
     }
-    if !found.is_dir() {
+    if !metadata.is_dir() {
         return Err(ToolError::failed(format!("cannot search `{path}`: it is not a regular file")));
     }
-    let mut walk = FileWalk::of(&root, &path, glob)?;
+    let mut walk = FileWalk::new(&root, &path, glob)?;
     while let Some(file) = walk.next_file() {
-        files.search(Path::new(file.system), file.guest, SearchReason::ByWalk);
+        files.search(file.open(), file.guest, SearchReason::ByWalk);
         if files.report.is_full() {
             break;
         }
-        if ctx.remaining().is_some_and(|left| left < MARGIN) {
+        if ctx.remaining().is_some_and(|remaining| remaining < MARGIN) {
             files.report.out_of_time = true;
             break;
         }
@@ -81,7 +81,7 @@ pub async fn file_search(
     Ok(answer(&files.report, Some(&walk)))
 }
 
-/// The reason why a file is searched.
+/// Why a file is searched.
 #[derive(Clone, Copy, PartialEq)]
 enum SearchReason {
     /// The call names it.
@@ -89,10 +89,10 @@ enum SearchReason {
     ByWalk,
 }
 
-/// The time before the deadline at which a search stops, so that its results are not lost.
+/// How long before the deadline a search stops, so that its results are not lost.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The lines, then notes about what they leave out.
+/// The found lines, followed by notes about what they leave out.
 fn answer(report: &SearchReport, walk: Option<&FileWalk>) -> ToolOutput {
     let mut text = report.lines();
     if report.matching_lines == 0 {
@@ -112,14 +112,14 @@ fn answer(report: &SearchReport, walk: Option<&FileWalk>) -> ToolOutput {
     }))
 }
 
-/// The answer without matches: what was searched and what was skipped.
+/// The answer if nothing matches: what was searched, and what was skipped.
 fn nothing_found(report: &SearchReport, walk: Option<&FileWalk>) -> String {
     let mut skipped = Vec::new();
     if report.binary > 0 {
         skipped.push(format!("{} binary", report.binary));
     }
     skipped.extend(walk.map(FileWalk::skipped).unwrap_or_default());
-    let searched = counted(report.searched, "file", "files");
+    let searched = count_with_noun(report.searched, "file", "files");
     if skipped.is_empty() {
         return format!("no matches in {searched}\n");
     }

@@ -1,6 +1,6 @@
 //! `file_write`: creates, replaces or extends a file.
 //!
-//! Replacing is atomic ([`fs::replace`]): a reader sees the old text or the new one, never a part.
+//! A replacement is atomic ([`fs::replace`]): a reader sees the old text or the new text, never a part of one.
 
 use std::{
     fs::OpenOptions,
@@ -12,7 +12,7 @@ use portcullis_sdk::{
     ToolError,
     fs::{
         self,
-        replace::{create_new, discard, fill, with_parents},
+        replace::{create_new, discard, retry_with_parents, write_and_close},
     },
     tool,
 };
@@ -37,20 +37,19 @@ pub async fn file_write(
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
     }
     let content = content.as_bytes();
-    let failed = |error| fs::error(error, "write", &path);
+    let write_error = |error| fs::error(error, "write", &path);
     match mode {
-        "create" => with_parents(&target, || create(&target, content)).map_err(failed)?,
-        "append" => with_parents(&target, || append(&target, content)).map_err(failed)?,
+        "create" => retry_with_parents(&target, || create(&target, content)).map_err(write_error)?,
+        "append" => retry_with_parents(&target, || append(&target, content)).map_err(write_error)?,
         _ => fs::write_atomic(&path, content)?,
     }
     let verb = if mode == "append" { "appended" } else { "wrote" };
     Ok(format!("{verb} {} bytes to {path}", content.len()))
 }
 
-/// Creates a file that must not exist. The system checks that atomically, so only one of several callers
-/// succeeds.
+/// Creates a file that must not exist yet. The system checks this atomically, so only one of several callers succeeds.
 fn create(target: &Path, content: &[u8]) -> io::Result<()> {
-    fill(create_new(target)?, content).inspect_err(|_| discard(target))
+    write_and_close(create_new(target)?, content).inspect_err(|_| discard(target))
 }
 
 fn append(target: &Path, content: &[u8]) -> io::Result<()> {

@@ -1,7 +1,7 @@
-//! The core tools, one per file, written with `#[tool]` like any author's.
+//! The core tools, one per file, written with `#[tool]` like the tools of any author.
 //!
-//! Portcullis embeds the module of `src/bin/core_tools.rs`. The other programs in `src/bin` are further
-//! modules and the hostile guests of the tests: each of these has one misbehaviour and is never embedded.
+//! Portcullis embeds the module of `src/bin/core_tools.rs`. The other programs in `src/bin` are further modules, and
+//! the hostile guests of the tests. Each hostile guest has one misbehaviour, and is never embedded.
 //!
 //! The tools do not know the policy: they open the requested paths, and the sandbox decides.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod file_search;
 mod file_write;
 mod limits;
 mod pdf_text;
+mod shown_name;
 mod vault_copyto;
 mod web_fetch;
 mod web_fetch_pdf;

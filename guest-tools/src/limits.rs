@@ -1,15 +1,14 @@
 //! Limits on the result of one call of a core tool.
 
-/// The most text of one result, in bytes: 4 MiB. Without it a model could make a call fill the guest's
-/// memory. The host shows far less and pages the rest.
+/// The most text of one result: 4 MiB. Without this limit a model could fill the guest's memory with one call. The host
+/// shows far less, and pages the rest.
 pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The longest text as a JSON string, in bytes: 6 MiB. A final frame has 8 MiB, and a control character takes
-/// six bytes.
+/// The longest text as a JSON string: 6 MiB. A final frame can have 8 MiB, and a control character takes six bytes.
 const MAX_ESCAPED_BYTES: usize = 6 << 20;
 
-/// The length of the longest beginning of a text that fits one result, in bytes; always a character boundary.
-pub(crate) fn that_fits(text: &str) -> usize {
+/// The length in bytes of the longest start of a text that fits into one result. It is always a character boundary.
+pub(crate) fn fitting_length(text: &str) -> usize {
     // No byte takes more than six, and most texts are far below the limit.
     if text.len() <= MAX_ESCAPED_BYTES / 6 {
         return text.len();
@@ -32,10 +31,10 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_where_its_frame_would_be_too_long() {
-        assert_eq!(that_fits("short"), 5);
-        assert_eq!(that_fits(&"a".repeat(5 << 20)), MAX_TEXT_BYTES);
-        assert_eq!(that_fits(&"\u{1}".repeat(2 << 20)), 1 << 20);
-        assert_eq!(that_fits(&"\n".repeat(4 << 20)), 3 << 20);
-        assert_eq!(that_fits(&format!("a{}", "é".repeat(3 << 20))), MAX_TEXT_BYTES - 1);
+        assert_eq!(fitting_length("short"), 5);
+        assert_eq!(fitting_length(&"a".repeat(5 << 20)), MAX_TEXT_BYTES);
+        assert_eq!(fitting_length(&"\u{1}".repeat(2 << 20)), 1 << 20);
+        assert_eq!(fitting_length(&"\n".repeat(4 << 20)), 3 << 20);
+        assert_eq!(fitting_length(&format!("a{}", "é".repeat(3 << 20))), MAX_TEXT_BYTES - 1);
     }
 }

@@ -1,10 +1,10 @@
-//! The text of a PDF file, page by page.
+//! Extracts the text of a PDF file, page by page.
 //!
-//! Pure: bytes in, text out; no file, clock or network. Scripts, links, forms to fill in and embedded files are not
-//! looked at. The work is bounded by a [budget](budget); where it ends, the text so far stays.
+//! The code maps bytes to text, and uses no file, clock or network. Scripts, links, fillable forms and embedded files
+//! are not read. A [budget](budget) bounds the work. When it is used up, the text read so far is returned.
 //!
-//! `hayro-syntax` reads the objects of a file, also of a damaged one; `hayro-cmap` the tables of fonts. What makes text of
-//! them is here: a reader that draws pages would spend its time on pictures.
+//! `hayro-syntax` reads the objects of a file, even of a damaged one, and `hayro-cmap` reads the tables of fonts. The
+//! code here turns them into text. A reader that draws pages would spend its time on pictures.
 
 mod budget;
 mod content;
@@ -23,7 +23,7 @@ use hayro_syntax::{
 };
 
 use self::{
-    budget::{Budget, MAX_PAGES, PLAIN_PAGES},
+    budget::{MAX_PAGES, PLAIN_PAGES, PdfBudget},
     font::Fonts,
     layout::Layout,
 };
@@ -32,67 +32,67 @@ use crate::{
     web_page::characters::{one_line, visible},
 };
 
-/// A PDF file, read.
+/// The text of a PDF file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdfText {
-    /// The text, pages apart; empty where the file has none.
+    /// The text of all pages read, with marks between the pages. Empty if the file has no text.
     pub text: String,
     /// The title, if the file has one.
     pub title: Option<String>,
     /// How many pages the file has.
     pub pages: usize,
-    /// How many of them were read, from the first.
+    /// How many of the pages were read, counted from the first.
     pub pages_read: usize,
 }
 
 /// Why a file is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PdfError {
-    /// It opens with a password only.
+    /// The file opens only with a password.
     NeedsPassword,
-    /// It is encrypted in a way that is not known.
+    /// The file is encrypted in an unknown way.
     UnknownEncryption,
-    /// It has no page that could be found.
+    /// The file has no page that could be found.
     Damaged,
 }
 
 /// The longest title, in bytes.
 const MAX_TITLE_BYTES: usize = 300;
 
-/// Reads the text of a file. With [`PageEffort::Plain`] only of its first pages.
+/// Reads the text of a file. With [`PageEffort::Plain`], reads only its first pages.
 ///
 /// # Errors
-/// [`PdfError`] where no page can be read.
+/// [`PdfError`] if no page can be read.
 pub fn read_pdf(bytes: Vec<u8>, effort: PageEffort) -> Result<PdfText, PdfError> {
     let (pdf, is_whole) = open(bytes)?;
-    // Without a tree of pages, the library lists every object that has a content as a page.
+    // Without a page tree, the library lists every object with content as a page.
     let is_page =
         |page: &&Page<'_>| is_whole || page.raw().get::<Name<'_>>(keys::TYPE).as_deref() == Some(b"Page");
     let pages: Vec<&Page<'_>> = pdf.pages().iter().filter(is_page).collect();
-    let (mut budget, mut fonts) = (Budget::new(), Fonts::default());
+    let (mut budget, mut fonts) = (PdfBudget::new(), Fonts::default());
     let title = title::title(&pdf, &mut budget)
         .map(|title| one_line(&title, MAX_TITLE_BYTES))
         .filter(|title| !title.is_empty());
-    let most = match effort {
+    let max_pages = match effort {
         PageEffort::Extract => MAX_PAGES,
         PageEffort::Plain => PLAIN_PAGES,
     };
     let (mut text, mut pages_read) = (String::new(), 0);
-    for (index, page) in pages.iter().copied().enumerate().take(most) {
+    for (index, page) in pages.iter().copied().enumerate().take(max_pages) {
         let mut layout = Layout::default();
-        let read = content::read_page(page, &mut fonts, &mut budget, &mut layout);
+        let page_result = content::read_page(page, &mut fonts, &mut budget, &mut layout);
         push_page(&mut text, index + 1, &visible(&layout.finish()));
-        if read.is_err() {
+        if page_result.is_err() {
             break;
         }
         pages_read = index + 1;
     }
-    let end = crate::limits::that_fits(&text);
+    let end = crate::limits::fitting_length(&text);
     text.truncate(end);
     Ok(PdfText { text, title, pages: pages.len(), pages_read })
 }
 
-/// Opens a file, and tells whether its pages are those that it says.
+/// Opens a file. Also returns whether the file's own page tree lists its pages.
 fn open(bytes: Vec<u8>) -> Result<(Pdf, bool), PdfError> {
     let bytes = Arc::new(bytes);
     match Pdf::new(Arc::clone(&bytes)) {
@@ -103,19 +103,19 @@ fn open(bytes: Vec<u8>) -> Result<(Pdf, bool), PdfError> {
         Err(LoadPdfError::Decryption(_)) => return Err(PdfError::UnknownEncryption),
         Err(LoadPdfError::Invalid) => {}
     }
-    // A file that was cut off has lost its catalog, which most have at their end. With another one, whose tree of pages
-    // is not there, the library looks for pages among all objects.
+    // A file that was cut off has lost its catalog, which most files have at their end. If the catalog's page tree is
+    // missing, the library searches all objects for pages. So append a catalog without one.
     let mended = [bytes.as_slice(), OTHER_CATALOG].concat();
     drop(bytes);
     Pdf::new(mended).map(|pdf| (pdf, false)).map_err(|_error| PdfError::Damaged)
 }
 
-/// A catalog, with numbers that no file comes to.
+/// A catalog with object numbers that no real file reaches.
 const OTHER_CATALOG: &[u8] =
     b"\nendstream endobj 8388606 0 obj << /Type /Catalog /Pages 8388607 0 R >> endobj \
     trailer << /Root 8388606 0 R >>\n";
 
-/// Appends a page below its number. The first needs none, and a page without text is left out.
+/// Appends a page below its number. The first page gets no number, and a page without text is left out.
 fn push_page(text: &mut String, number: usize, page: &str) {
     if page.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! The two steps of `vault_copyto`: one reads in the vault and sends, the other receives and writes
-//! elsewhere.
+//! The two steps of `vault_copyto`. One step reads in the vault and sends, and the other step receives and writes
+//! outside the vault.
 //!
-//! Each step runs in a separate call with a separate grant, and neither grant includes the access of the
-//! other. The bytes pass from one to the other through the host.
+//! Each step is a separate call with its own grant, so neither step has the access of the other. The host passes the
+//! bytes from one step to the other.
 
 mod read_step;
 #[cfg(test)]

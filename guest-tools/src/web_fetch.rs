@@ -1,6 +1,6 @@
-//! The read step of `web_fetch`: receives the body of a response, and returns what a model can use of it.
+//! The read step of `web_fetch`: receives the body of a response, and returns content that a model can use.
 //!
-//! The step has no mount and no network. A page that takes the guest over reaches nothing.
+//! The step has neither a mount nor a network, so a page that takes over the guest reaches nothing.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use portcullis_sdk::{Content, ToolContext, ToolError, ToolOutput, tool, transfer};
@@ -24,10 +24,7 @@ pub async fn web_fetch_read(
     #[arg(default = "extract", one_of("extract", "plain"))]
     effort: &str,
 ) -> Result<ToolOutput, ToolError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = transfer::receive(ctx)? {
-        bytes.extend_from_slice(&chunk);
-    }
+    let bytes = transfer::receive_all(ctx)?;
     let format = match format {
         "text" => PageFormat::Text,
         "html" => PageFormat::Html,
@@ -53,7 +50,7 @@ fn output(page: WebPage, bytes: &[u8]) -> ToolOutput {
             content: vec![Content::Image { data: BASE64.encode(bytes), mime_type: media_type }],
             ..ToolOutput::default()
         },
-        PageContent::Unshown => {
+        PageContent::NotShown => {
             ToolOutput::text(format!("{media_type}, {} bytes; its content is not shown", bytes.len()))
         }
     };

@@ -1,14 +1,14 @@
 //! The read step of `web_fetch` for PDF files: receives a file, and returns its text.
 //!
-//! It is a module of its own, so that pages of HTML neither load nor compile it. Like the other read step it has no mount
-//! and no network.
+//! The step has a separate module, so that a fetch of an HTML page neither loads nor compiles it. Like the other read
+//! step it has neither a mount nor a network.
 
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 use serde_json::json;
 
 use crate::{PageEffort, PdfError, PdfText, read_pdf};
 
-/// The type of all files that come here.
+/// The media type of all files that this step gets.
 const PDF: &str = "application/pdf";
 
 /// Reads the PDF file that the host sends. A step of `web_fetch`.
@@ -22,29 +22,26 @@ pub async fn web_fetch_read_pdf(
     #[arg(default = "extract", one_of("extract", "plain"))]
     effort: &str,
 ) -> Result<ToolOutput, ToolError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = transfer::receive(ctx)? {
-        bytes.extend_from_slice(&chunk);
-    }
+    let bytes = transfer::receive_all(ctx)?;
     let length = bytes.len();
     let effort = if effort == "plain" { PageEffort::Plain } else { PageEffort::Extract };
     Ok(match read_pdf(bytes, effort) {
-        Ok(file) => of_text(&file, length, format == "html"),
+        Ok(file) => text_output(&file, length, format == "html"),
         Err(error) => {
-            let why = match error {
+            let reason = match error {
                 PdfError::NeedsPassword => "it opens with a password only",
                 PdfError::UnknownEncryption => "its encryption is not known",
                 PdfError::Damaged => "it is damaged, and no page of it can be read",
             };
             let details = json!({ "type": PDF, "title": null, "pages": null, "pages_read": 0 });
-            ToolOutput::text(format!("{PDF}, {length} bytes; {why}")).with_details(details)
+            ToolOutput::text(format!("{PDF}, {length} bytes; {reason}")).with_details(details)
         }
     })
 }
 
-fn of_text(file: &PdfText, length: usize, as_html: bool) -> ToolOutput {
+fn text_output(file: &PdfText, length: usize, as_html: bool) -> ToolOutput {
     let PdfText { text, title, pages, pages_read } = file;
-    let mut shown = match (text.is_empty(), as_html) {
+    let mut output_text = match (text.is_empty(), as_html) {
         (true, _) => {
             let noun = if *pages == 1 { "page" } else { "pages" };
             format!("{PDF}, {length} bytes, {pages} {noun}; there is no text in it")
@@ -53,14 +50,17 @@ fn of_text(file: &PdfText, length: usize, as_html: bool) -> ToolOutput {
         (false, false) => text.clone(),
     };
     if pages_read < pages {
-        let more = pages - pages_read;
-        shown.push_str(&format!("\n\n[{more} more {}]", if more == 1 { "page" } else { "pages" }));
+        let unread_pages = pages - pages_read;
+        output_text.push_str(&format!(
+            "\n\n[{unread_pages} more {}]",
+            if unread_pages == 1 { "page" } else { "pages" }
+        ));
     }
     let details = json!({ "type": PDF, "title": title, "pages": pages, "pages_read": pages_read });
-    ToolOutput::text(shown).with_details(details)
+    ToolOutput::text(output_text).with_details(details)
 }
 
-/// A text as paragraphs of HTML.
+/// A text as HTML paragraphs.
 fn html(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| {
         let escaped = paragraph.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -76,7 +76,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, pages_read: usize, as_html: bool, expected: &str) {
         let file = PdfText { text: text.to_owned(), title: None, pages: 3, pages_read };
-        assert_eq!(of_text(&file, 9, as_html).joined_text(), expected);
+        assert_eq!(text_output(&file, 9, as_html).joined_text(), expected);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The second step of `web_fetch`: turns the bytes of a response into readable content.
+//! The content part of `web_fetch`'s read step: turns the bytes of a response into readable content.
 //!
-//! The input is bytes, type and address; the output is content and title. No file, clock or network is used.
-//! Each step is linear in the length or works on a bounded part, never recurses over the input, and never
-//! fails. A malformed page only gives poorer text.
+//! The content and title depend only on the bytes, the type and the URL: no file, clock or network is used. Each part
+//! of the code is linear in the length of the page or works on a bounded part of it, does not recurse over the input,
+//! and does not fail. A malformed page only gives poorer text.
 
 mod article;
 pub(crate) mod characters;
@@ -11,6 +11,7 @@ mod clean;
 mod elements;
 mod entities;
 pub(crate) mod escape;
+mod frame;
 mod hidden;
 mod kind;
 mod links;
@@ -30,14 +31,14 @@ use self::{
     tree::{HtmlTree, ROOT},
 };
 
-/// A body as a server sent it.
+/// A response body, with the facts that its reading needs.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSource<'a> {
     /// The body, decompressed.
     pub bytes: &'a [u8],
     /// The `Content-Type` header, if the response has one.
     pub content_type: Option<&'a str>,
-    /// The address after all redirects.
+    /// The URL after all redirects.
     pub url: &'a str,
 }
 
@@ -53,13 +54,13 @@ pub enum PageFormat {
     Html,
 }
 
-/// The effort that is spent on a page.
+/// How much effort is spent on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageEffort {
-    /// The extractor runs. Where it keeps too little, the body is taken.
+    /// The extractor runs. If its article keeps too little text, the body is used.
     #[default]
     Extract,
-    /// The body alone, for a second attempt after the extractor exceeded its time or memory.
+    /// Only the body, for a second attempt after the extractor exceeded its time or memory.
     Plain,
 }
 
@@ -81,12 +82,12 @@ pub struct WebPage {
 /// The content of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageContent {
-    /// Text in the wanted form.
+    /// Text in the requested form.
     Text(String),
-    /// The body is an image of the page's media type, to be shown as it is.
+    /// The body is an image of the page's media type, which can be shown unchanged.
     Image,
     /// The body is of a kind that is not shown.
-    Unshown,
+    NotShown,
 }
 
 /// The part of a page that the content covers.
@@ -125,9 +126,9 @@ pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort)
         BodyKind::Html => Declaration::Meta,
         BodyKind::Xml => Declaration::Xml,
         BodyKind::Text => Declaration::Absent,
-        BodyKind::Image => return WebPage::of(media_type, PageContent::Image),
-        // The host gives PDF files to the step that reads them.
-        BodyKind::Pdf | BodyKind::Other => return WebPage::of(media_type, PageContent::Unshown),
+        BodyKind::Image => return WebPage::new(media_type, PageContent::Image),
+        // The host gives PDF files to the step that reads them, so none should arrive here.
+        BodyKind::Pdf | BodyKind::Other => return WebPage::new(media_type, PageContent::NotShown),
     };
     let domain = url::Url::parse(source.url).ok();
     let domain = domain.as_ref().and_then(url::Url::domain).and_then(|host| host.rsplit('.').next());
@@ -135,7 +136,7 @@ pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort)
     let mut page = if kind == BodyKind::Html {
         html_page(&text, source.url, format, effort)
     } else {
-        WebPage::of(String::new(), PageContent::Text(characters::visible(&text)))
+        WebPage::new(String::new(), PageContent::Text(characters::visible(&text)))
     };
     page.media_type = media_type;
     page.charset = Some(charset);
@@ -143,7 +144,7 @@ pub fn read_page(source: PageSource<'_>, format: PageFormat, effort: PageEffort)
 }
 
 impl WebPage {
-    fn of(media_type: String, content: PageContent) -> Self {
+    fn new(media_type: String, content: PageContent) -> Self {
         Self { content, title: None, media_type, charset: None, part: PagePart::Whole }
     }
 }
@@ -154,42 +155,48 @@ fn html_page(html: &str, url: &str, format: PageFormat, effort: PageEffort) -> W
     let links = Links::new(url, metadata.base.as_deref());
     clean::clean(&mut tree);
     let page =
-        |text, title, part| WebPage { title, part, ..WebPage::of(String::new(), PageContent::Text(text)) };
+        |text, title, part| WebPage { title, part, ..WebPage::new(String::new(), PageContent::Text(text)) };
     let style = match format {
         PageFormat::Html => {
             clean::remove_bases(&mut tree);
-            return page(markup::shown(&tree, &links), metadata.title, PagePart::Whole);
+            return page(markup::to_reader_html(&tree, &links), metadata.title, PagePart::Whole);
         }
         PageFormat::Text => Style::Text,
         PageFormat::Markdown => Style::Markdown,
     };
-    let found = match effort {
+    let found_article = match effort {
         PageEffort::Extract => article::find(tree, &metadata.head, url),
         PageEffort::Plain => article::body(tree, None),
     };
-    let part = if found.extracted { PagePart::Article } else { PagePart::Body };
-    let title = metadata.title.or(found.title.clone()).map(|title| one_line(&title));
-    let text = markdown::write(&found.tree, ROOT, &links, style);
-    let text = with_title_and_author(&text, title.as_deref(), &found, style);
+    let part = if found_article.extracted { PagePart::Article } else { PagePart::Body };
+    let title = metadata.title.or(found_article.title.clone()).map(|title| one_line(&title));
+    let text = markdown::write(&found_article.tree, ROOT, &links, style);
+    let text = with_title_and_author(&text, title.as_deref(), &found_article, style);
     page(text, title, part)
 }
 
-/// Puts the title before a text that does not begin with it, and the author below.
-fn with_title_and_author(text: &str, title: Option<&str>, found: &article::Article, style: Style) -> String {
-    let shown = |line: &str| match style {
+/// Puts the title before a text that does not start with it, and the author below the title.
+fn with_title_and_author(
+    text: &str,
+    title: Option<&str>,
+    found_article: &article::Article,
+    style: Style,
+) -> String {
+    let format_line = |line: &str| match style {
         Style::Markdown => escape::escape_line(&one_line(line)),
         Style::Text => one_line(line),
     };
     let mut head = String::new();
-    let title = found.title.as_deref().or(title).map(shown);
+    let title = found_article.title.as_deref().or(title).map(format_line);
     let has_title = text.lines().take(12).any(|line| line.starts_with("# "))
         || title.as_deref().is_some_and(|title| text.lines().take(6).any(|line| line.contains(title)));
     if let (Some(title), false) = (&title, has_title) {
         let mark = if style == Style::Markdown { "# " } else { "" };
         head.push_str(&format!("{mark}{title}\n\n"));
     }
-    let published = found.published.as_deref().map(shown);
-    let byline = found.byline.as_deref().map(shown).filter(|byline| !text.contains(byline.as_str()));
+    let published = found_article.published.as_deref().map(format_line);
+    let byline =
+        found_article.byline.as_deref().map(format_line).filter(|byline| !text.contains(byline.as_str()));
     let line: Vec<String> = byline.into_iter().chain(published).filter(|part| !part.is_empty()).collect();
     if !line.is_empty() {
         head.push_str(&format!("{}\n\n", line.join(" · ")));

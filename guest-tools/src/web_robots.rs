@@ -1,12 +1,13 @@
-//! A step of `web_fetch`: receives a host's `robots.txt`, and says whether it allows a page.
+//! A step of `web_fetch`: receives a host's `robots.txt`, and says whether the file allows a page.
 //!
-//! It has no mount and no network, so that a file which takes it over can only give a wrong answer about its own host.
+//! The step has neither a mount nor a network. A file that takes over the guest can only falsify the answer about its
+//! own host.
 
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 use robotxt::Robots;
 use serde_json::json;
 
-/// The product token by which a file addresses this program (RFC 9309, section 2.2.1); the host's requests name it.
+/// The product token that files use for this program (RFC 9309, section 2.2.1). The host's requests name it too.
 const AGENT: &str = "portcullis";
 
 /// Reads the `robots.txt` that the host sends. A step of `web_fetch`.
@@ -16,16 +17,13 @@ pub async fn web_fetch_robots(
     /// The path and the query of the page.
     path: &str,
 ) -> Result<ToolOutput, ToolError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = transfer::receive(ctx)? {
-        bytes.extend_from_slice(&chunk);
-    }
-    let allowed = allows(&bytes, path);
-    Ok(ToolOutput::text(if allowed { "allowed" } else { "disallowed" })
-        .with_details(json!({ "allowed": allowed })))
+    let bytes = transfer::receive_all(ctx)?;
+    let is_allowed = allows(&bytes, path);
+    Ok(ToolOutput::text(if is_allowed { "allowed" } else { "disallowed" })
+        .with_details(json!({ "allowed": is_allowed })))
 }
 
-/// Whether a file allows a page: by the groups of this program, else by those of all programs.
+/// Whether a file allows a page, according to the groups of this program, or else the groups for all programs.
 fn allows(file: &[u8], path: &str) -> bool {
     Robots::parse(file, AGENT).is_allowed(path)
 }

@@ -1,6 +1,6 @@
-//! The read step of `web_search`: receives a provider's answer and returns its results.
+//! The read step of `web_search`: receives a provider's answer, and returns its results.
 //!
-//! The step has no mount and no network. An answer that takes the guest over reaches nothing.
+//! The step has neither a mount nor a network, so an answer that takes over the guest reaches nothing.
 
 mod answer;
 mod duckduckgo;
@@ -13,7 +13,7 @@ use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 
 use self::{
     answer::SearchProvider,
-    results::{ResultFilter, choose, list},
+    results::{ResultFilter, choose_results, list},
 };
 
 /// Reads the answer that the host sends. A step of `web_search`.
@@ -32,16 +32,13 @@ pub async fn web_search_read(
     /// The earliest date of results whose date is known, as `2026-01-31`.
     since: Option<&str>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = transfer::receive(ctx)? {
-        bytes.extend_from_slice(&chunk);
-    }
+    let bytes = transfer::receive_all(ctx)?;
     if status >= 400 {
         return Ok(ToolOutput::text(refusal::message(&bytes)));
     }
-    let provider = SearchProvider::of(provider);
+    let provider = SearchProvider::from_name(provider);
     let answer = provider.read(&bytes).map_err(ToolError::failed)?;
     let filter =
         ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
-    Ok(list(&choose(&answer.found, filter), &answer.unresponsive))
+    Ok(list(&choose_results(&answer.results, filter), &answer.unresponsive))
 }

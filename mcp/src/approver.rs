@@ -1,14 +1,15 @@
 //! Asks for approvals through the client: `elicitation/create`.
 //!
-//! Only an explicit approval counts. A client denies if it declines, dismisses, fails, gives an answer that
-//! was not offered, or does not answer in time.
+//! Only an explicit approval counts. The call is denied if the client declines, dismisses or fails, gives an
+//! answer that was not offered, or does not answer in time.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question,
+    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, StandingOffer, question,
 };
+use portcullis_types::escape_for_display;
 use rmcp::{
     RoleServer,
     model::{
@@ -23,18 +24,20 @@ use super::{elicitation, log::bounded};
 
 /// Approve this call only.
 const APPROVE: &str = "approve";
-/// Approve, and also later calls of the tool with the same access.
+/// Approve this call and later calls of the tool with the same access.
 const APPROVE_SESSION: &str = "approve_for_session";
+/// Approve this call, and write the rules that cover it into the operator's policy.
+const APPROVE_ALWAYS: &str = "approve_always";
 /// Deny.
 const DENY: &str = "deny";
 
 /// Width of the question in columns. A client wraps longer lines at arbitrary places.
 const COLUMNS: usize = 72;
 
-/// How long before the registry's own timeout the question ends, so that it can still be withdrawn.
+/// How long before the registry's own timeout the question ends. The question can then still be withdrawn.
 const WITHDRAWAL_MARGIN: Duration = Duration::from_secs(5);
 
-/// Approver that asks the person behind a client.
+/// An approver that asks the person behind a client.
 #[derive(Debug)]
 pub(super) struct ClientApprover {
     peer: Peer<RoleServer>,
@@ -42,27 +45,30 @@ pub(super) struct ClientApprover {
 }
 
 /// Whether the client declares that it can show its person a form.
-pub(super) fn takes_questions(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn supports_elicitation(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-    // A client that names no kind supports forms, the kind of the first revision.
+    // A client that names no kind supports forms, the only kind of the first revision.
     elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
 }
 
 impl ClientApprover {
     /// The approver for a request, if its client supports elicitation.
-    pub(super) fn of(context: &RequestContext<RoleServer>, approvals: Arc<SessionApprovals>) -> Option<Self> {
-        takes_questions(context).then(|| Self { peer: context.peer.clone(), approvals })
+    pub(super) fn from_context(
+        context: &RequestContext<RoleServer>,
+        approvals: Arc<SessionApprovals>,
+    ) -> Option<Self> {
+        supports_elicitation(context).then(|| Self { peer: context.peer.clone(), approvals })
     }
 
     async fn ask(&self, request: &ApprovalRequest) -> Option<ElicitResult> {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: question(request, COLUMNS),
-            requested_schema: schema(SessionApprovals::may_keep(request))?,
+            requested_schema: schema(SessionApprovals::may_keep(request), request.standing.as_ref())?,
         };
-        let asking = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+        let elicit_request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
         let time = APPROVAL_TIMEOUT.saturating_sub(WITHDRAWAL_MARGIN);
-        match elicitation::ask(&self.peer, asking, time).await {
+        match elicitation::ask(&self.peer, elicit_request, time).await {
             Ok(ClientResult::ElicitResult(result)) => Some(result),
             _ => None,
         }
@@ -78,42 +84,45 @@ impl Approver for ClientApprover {
         let Some(result) = self.ask(request).await else {
             return denied("the client gave no answer");
         };
-        match understand(&result, SessionApprovals::may_keep(request)) {
-            ElicitedDecision::Once => ApprovalAnswer::Approve,
-            ElicitedDecision::ForSession => {
+        match parse_decision(&result, SessionApprovals::may_keep(request), request.standing.is_some()) {
+            ElicitedDecision::ApprovedOnce => ApprovalAnswer::Approve,
+            ElicitedDecision::ApprovedAlways => ApprovalAnswer::ApproveAlways,
+            ElicitedDecision::ApprovedForSession => {
                 self.approvals.keep(request);
                 ApprovalAnswer::Approve
             }
-            ElicitedDecision::No(reason) => ApprovalAnswer::Deny { reason },
+            ElicitedDecision::Denied(reason) => ApprovalAnswer::Deny { reason },
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum ElicitedDecision {
-    Once,
-    ForSession,
-    No(Option<String>),
+    ApprovedOnce,
+    ApprovedForSession,
+    ApprovedAlways,
+    Denied(Option<String>),
 }
 
-fn understand(result: &ElicitResult, may_keep: bool) -> ElicitedDecision {
-    let no = |reason: &str| ElicitedDecision::No(Some(reason.to_owned()));
+fn parse_decision(result: &ElicitResult, may_keep: bool, may_stand: bool) -> ElicitedDecision {
+    let deny = |reason: &str| ElicitedDecision::Denied(Some(reason.to_owned()));
     match result.action {
         ElicitationAction::Accept => {}
-        ElicitationAction::Decline => return no("the person declined"),
-        _ => return no("the question was dismissed"),
+        ElicitationAction::Decline => return deny("the person declined"),
+        _ => return deny("the question was dismissed"),
     }
     let field =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     match field("answer") {
-        Some(APPROVE) => ElicitedDecision::Once,
-        // Accepted only if it was offered.
-        Some(APPROVE_SESSION) if may_keep => ElicitedDecision::ForSession,
+        Some(APPROVE) => ElicitedDecision::ApprovedOnce,
+        // These two answers count only if they were offered.
+        Some(APPROVE_SESSION) if may_keep => ElicitedDecision::ApprovedForSession,
+        Some(APPROVE_ALWAYS) if may_stand => ElicitedDecision::ApprovedAlways,
         Some(DENY) => {
             let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
-            ElicitedDecision::No(reason.map(|reason| bounded(reason.to_owned())))
+            ElicitedDecision::Denied(reason.map(|reason| bounded(reason.to_owned())))
         }
-        _ => no("the client gave an answer that was not offered"),
+        _ => deny("the client gave an answer that was not offered"),
     }
 }
 
@@ -122,10 +131,15 @@ fn denied(reason: &str) -> ApprovalAnswer {
 }
 
 /// The form's schema: an answer, and a reason for a denial.
-fn schema(may_keep: bool) -> Option<ElicitationSchema> {
-    let mut answers = vec![(APPROVE, "Approve this call"), (DENY, "Deny")];
+fn schema(may_keep: bool, standing: Option<&StandingOffer>) -> Option<ElicitationSchema> {
+    let mut answers = vec![(APPROVE, "Approve this call".to_owned()), (DENY, "Deny".to_owned())];
     if may_keep {
-        answers.insert(1, (APPROVE_SESSION, "Approve this tool with this access for the session"));
+        answers.insert(1, (APPROVE_SESSION, "Approve this tool with this access for the session".to_owned()));
+    }
+    if let Some(StandingOffer { rules, file }) = standing {
+        let rules: Vec<String> = rules.iter().map(|rule| format!("`{rule}`")).collect();
+        let name = format!("Approve, and write the rule {} to {file}", rules.join(", "));
+        answers.insert(1, (APPROVE_ALWAYS, escape_for_display(&name).to_string()));
     }
     let (values, names): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
     let schema = json!({
@@ -152,13 +166,22 @@ mod tests {
     #[test]
     fn only_an_answer_that_was_offered_is_a_yes() {
         use ElicitationAction::{Accept, Cancel, Decline};
-        let is_no = |understood: &ElicitedDecision| matches!(understood, ElicitedDecision::No(_));
+        let is_denied = |decision: &ElicitedDecision| matches!(decision, ElicitedDecision::Denied(_));
         let yes = json!({"answer": "approve"});
-        assert_eq!(understand(&answer(Accept, yes.clone()), true), ElicitedDecision::Once);
+        assert_eq!(parse_decision(&answer(Accept, yes.clone()), true, true), ElicitedDecision::ApprovedOnce);
         let session = json!({"answer": "approve_for_session"});
-        assert_eq!(understand(&answer(Accept, session.clone()), true), ElicitedDecision::ForSession);
+        assert_eq!(
+            parse_decision(&answer(Accept, session.clone()), true, false),
+            ElicitedDecision::ApprovedForSession
+        );
+        let always = json!({"answer": "approve_always"});
+        assert_eq!(
+            parse_decision(&answer(Accept, always.clone()), false, true),
+            ElicitedDecision::ApprovedAlways
+        );
         for (action, content, may_keep) in [
             (Accept, session, false),
+            (Accept, always, false),
             (Decline, yes.clone(), true),
             (Cancel, yes, true),
             (Accept, json!({}), true),
@@ -167,27 +190,38 @@ mod tests {
             (Accept, json!("approve"), true),
             (Accept, Value::Null, true),
         ] {
-            let shown = format!("{action:?} {content}");
-            assert!(is_no(&understand(&answer(action, content), may_keep)), "{shown}");
+            let debug_text = format!("{action:?} {content}");
+            assert!(is_denied(&parse_decision(&answer(action, content), may_keep, may_keep)), "{debug_text}");
         }
-        assert!(is_no(&understand(&ElicitResult::new(Accept), true)));
+        assert!(is_denied(&parse_decision(&ElicitResult::new(Accept), true, true)));
     }
 
     #[test]
     fn a_no_may_have_a_reason() {
         let no = |reason: &str| {
             let content = json!({"answer": "deny", "reason": reason});
-            understand(&answer(ElicitationAction::Accept, content), true)
+            parse_decision(&answer(ElicitationAction::Accept, content), true, true)
         };
-        assert_eq!(no("not there"), ElicitedDecision::No(Some("not there".to_owned())));
-        assert_eq!(no(" "), ElicitedDecision::No(None));
+        assert_eq!(no("not there"), ElicitedDecision::Denied(Some("not there".to_owned())));
+        assert_eq!(no(" "), ElicitedDecision::Denied(None));
     }
 
     #[test]
     fn the_form_offers_the_session_only_where_it_may() {
-        let text = |may_keep| serde_json::to_string(&schema(may_keep).expect("a schema")).expect("encodes");
+        let text =
+            |may_keep| serde_json::to_string(&schema(may_keep, None).expect("a schema")).expect("encodes");
         assert!(text(true).contains(APPROVE_SESSION));
         assert!(!text(false).contains(APPROVE_SESSION));
         assert!(text(false).contains(r#""required":["answer"]"#));
+        assert!(!text(true).contains(APPROVE_ALWAYS));
+    }
+
+    #[test]
+    fn the_form_shows_the_rule_that_a_standing_approval_writes() {
+        let offer =
+            StandingOffer { rules: vec!["ls -a".to_owned(), "wc".to_owned()], file: "/p.toml".to_owned() };
+        let text = serde_json::to_string(&schema(false, Some(&offer)).expect("a schema")).expect("encodes");
+        assert!(text.contains(APPROVE_ALWAYS), "{text}");
+        assert!(text.contains("Approve, and write the rule `ls -a`, `wc` to /p.toml"), "{text}");
     }
 }

@@ -17,7 +17,7 @@ use super::{
     session::ClientSession, wire::RawArguments,
 };
 
-/// Error for too many concurrent calls; from the range that JSON-RPC reserves for servers.
+/// Error for too many concurrent calls. The number is from the range that JSON-RPC reserves for servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
 /// Limit of a client's name in an agent's id, in bytes.
@@ -29,7 +29,7 @@ const MAX_CLIENT_NAME_BYTES: usize = 64;
 /// Protocol errors, not tool errors: an unknown tool, or too many calls at once.
 ///
 /// # Cancellation
-/// Dropping the future cancels the call; its audit row is still written.
+/// Dropping the future cancels the call. Its audit row is still written.
 pub(super) async fn run(
     session: &ClientSession,
     request: CallToolRequestParams,
@@ -39,55 +39,57 @@ pub(super) async fn run(
     let offered = session.server().offered();
     let arguments = arguments(&context, &request);
     let call = new_call(request.name.into_owned(), arguments);
-    let Some(_running) = session.presence().running.begin_below(limits.calls) else {
+    let Some(_running) = session.presence().running.try_begin(limits.calls) else {
         let message = format!("more than {} calls at once: wait for some of them", limits.calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
-        // For the audit row alone: the client gets an error of the protocol.
+        // The refusal is only for the audit row: the client gets an error of the protocol.
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
     };
     let _counted = session.server().running().begin();
-    let known = offered.registry.get(&call.tool).is_some();
+    let is_known = offered.registry.get(&call.tool).is_some();
 
     let (sender, receiver) = mpsc::channel(limits.reports);
     let _client = session.server().clients().register(&call.id, sender.clone());
     let caller = caller(session, &context, sender);
     let reports = Reports::new(&context, session.threshold(), &call.tool);
     let cancel = caller.cancel.clone();
-    let gone = session.presence().gone.clone();
+    let client_gone = session.presence().gone.clone();
 
     let result = {
         let work = Box::pin(async { offered.registry.execute_with_policy(call, &caller).await });
-        let leaving = async {
-            gone.cancelled().await;
+        let cancel_when_gone = async {
+            client_gone.cancelled().await;
             cancel.cancel();
-            // Never the first to end: the cancelled call still gives a result.
+            // Wait forever: the cancelled call still gives a result, which ends the select.
             std::future::pending::<()>().await;
         };
         tokio::select! {
+            // `biased`: a call that has ended is not cancelled, even if its client leaves at the same time.
             biased;
-            result = reports.alongside(receiver, work) => result,
-            () = leaving => unreachable!("it waits for ever"),
+            result = reports.run_with_reports(receiver, work) => result,
+            () = cancel_when_gone => unreachable!("it waits for ever"),
         }
     };
     if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {
-        // The command may have found that the shell cannot run.
+        // The call may have found that the shell cannot run here, which removes the tool from the list.
         session.server().recheck_shell(&offered);
     }
-    let result = hinted(result);
-    if !known {
+    let result = add_approval_hint(result);
+    if !is_known {
         return Err(ErrorData::invalid_params(unknown_tool(&result), None));
     }
-    Ok(result::of(&result, offered.registry.get(&result.tool).as_deref()))
+    Ok(result::call_result(&result, offered.registry.get(&result.tool).as_deref()))
 }
 
 /// The arguments as the client wrote them.
 fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestParams) -> String {
-    let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<RawArguments>();
-    match context.extensions.get::<RawArguments>().or_else(of_http) {
+    let http_arguments =
+        || context.extensions.get::<::http::request::Parts>()?.extensions.get::<RawArguments>();
+    match context.extensions.get::<RawArguments>().or_else(http_arguments) {
         Some(RawArguments(text)) => text.clone(),
-        // A transport that keeps no raw text: the decoded arguments.
+        // The transport kept no raw text, so the decoded arguments are encoded again.
         None => request.arguments.as_ref().map(|map| json!(map).to_string()).unwrap_or_default(),
     }
 }
@@ -101,7 +103,7 @@ fn caller(
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
     let (updates, heartbeats) = (reports.clone(), reports.clone());
-    // `try_send`: a slow reader misses some reports. They only inform; the result counts.
+    // `try_send`: a slow reader misses some reports, which only inform. The result always arrives.
     caller.on_progress = Some(Arc::new(move |text| {
         let _ = reports.try_send(progress(text));
     }));
@@ -122,30 +124,30 @@ fn progress(text: String) -> CallReport {
     CallReport::Progress { progress: None, total: None, message: Some(bounded(text)) }
 }
 
-/// The approver of a call: the operator's if there is one, else the client if it supports elicitation.
+/// The approver of a call: the configured one, else the client if it supports elicitation.
 fn approver(session: &ClientSession, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
-    if let Some(approver) = session.server().own_approver() {
+    if let Some(approver) = session.server().configured_approver() {
         return Some(approver);
     }
     let approvals = Arc::clone(session.approvals());
-    ClientApprover::of(context, approvals).map(|approver| Arc::new(approver) as Arc<dyn Approver>)
+    ClientApprover::from_context(context, approvals).map(|approver| Arc::new(approver) as Arc<dyn Approver>)
 }
 
-/// The agent id of a client: its name, escaped for display, behind the prefix `mcp`, which no other front end
-/// uses.
+/// The agent id of a client: the prefix `mcp`, which no other front end uses, and the client's name, escaped for
+/// display.
 fn agent_id(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
-    agent_of(&name)
+    agent_id_of_client(&name)
 }
 
-fn agent_of(client: &str) -> String {
+fn agent_id_of_client(client: &str) -> String {
     let mut name = escape_for_display(client).to_string();
     name.truncate(name.floor_char_boundary(MAX_CLIENT_NAME_BYTES));
     if name.is_empty() { "mcp".to_owned() } else { format!("mcp:{name}") }
 }
 
-/// Adds a hint on how to approve a call if there was no approver for it.
-fn hinted(result: ToolResult) -> ToolResult {
+/// If there was no approver for a call, adds a hint on how to approve it.
+fn add_approval_hint(result: ToolResult) -> ToolResult {
     portcullis_tools::hinted(
         result,
         "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
@@ -165,9 +167,9 @@ mod tests {
 
     #[test]
     fn an_agent_is_its_clients_name_bounded_and_escaped() {
-        assert_eq!(agent_of("claude-code"), "mcp:claude-code");
-        assert_eq!(agent_of(""), "mcp");
-        assert_eq!(agent_of("a\u{1b}[2J\u{202e}"), "mcp:a\\u{1b}[2J\\u{202e}");
-        assert_eq!(agent_of(&"\u{e4}".repeat(1000)).len(), "mcp:".len() + MAX_CLIENT_NAME_BYTES);
+        assert_eq!(agent_id_of_client("claude-code"), "mcp:claude-code");
+        assert_eq!(agent_id_of_client(""), "mcp");
+        assert_eq!(agent_id_of_client("a\u{1b}[2J\u{202e}"), "mcp:a\\u{1b}[2J\\u{202e}");
+        assert_eq!(agent_id_of_client(&"\u{e4}".repeat(1000)).len(), "mcp:".len() + MAX_CLIENT_NAME_BYTES);
     }
 }

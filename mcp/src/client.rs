@@ -1,4 +1,4 @@
-//! [`Client`]: lets a tool of this process report to, and ask, the client that calls it.
+//! [`Client`]: lets a tool of this process send reports and questions to the client that calls it.
 
 use std::{
     collections::HashMap,
@@ -47,11 +47,11 @@ pub(super) enum CallReport {
 pub struct Elicited {
     /// `accept`, `decline` or `cancel`.
     pub action: &'static str,
-    /// The form's content if the action is `accept`. It comes from the client unchecked: validate it.
+    /// The form's content if the action is `accept`. The client may send anything, so the tool must validate it.
     pub content: Option<Value>,
 }
 
-/// Why a client cannot be reached.
+/// Why a request to a client has no usable answer.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -61,7 +61,7 @@ pub enum ClientError {
     /// The client does not support elicitation.
     #[error("the client does not support elicitation")]
     Unsupported,
-    /// The schema is not one that a form can have.
+    /// A form cannot have this schema.
     #[error("the schema cannot be used for a question: {0}")]
     Schema(String),
     /// The protocol has no such log level.
@@ -73,9 +73,9 @@ pub enum ClientError {
 }
 
 impl Clients {
-    /// The client of the call that a tool serves; none if the call came another way.
+    /// The client of the call that a tool serves. `None` if the call did not come through this server.
     #[must_use]
-    pub fn of(&self, ctx: &ToolContext) -> Option<Client> {
+    pub fn client_for(&self, ctx: &ToolContext) -> Option<Client> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx.call_id).cloned()
     }
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// Removes a call's client at the call's end.
+/// Removes a call's client on drop, at the call's end.
 #[derive(Debug)]
 pub(super) struct ClientGuard {
     clients: Clients,
@@ -107,7 +107,7 @@ impl Drop for ClientGuard {
 }
 
 impl Client {
-    /// Reports progress if the client asked for it; each number must be above the last.
+    /// Reports progress if the client asked for it. Each number must be above the last.
     ///
     /// # Errors
     /// [`ClientError::Gone`].
@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// Sends a log message at a level of the protocol: `debug`, `info`, `notice`, `warning`, `error`,
-    /// `critical`, `alert`, `emergency`. The client gets messages of the level that it set, and above.
+    /// `critical`, `alert`, `emergency`. The client gets messages from the level that it set upwards.
     ///
     /// # Errors
     /// [`ClientError::Level`], [`ClientError::Gone`].
@@ -137,7 +137,7 @@ impl Client {
         self.report(CallReport::Log { level, data }).await
     }
 
-    /// Asks the person behind the client to fill in a form, described by a flat JSON schema.
+    /// Asks the person behind the client to fill in a form. A flat JSON schema describes the form.
     ///
     /// # Errors
     /// [`ClientError`]: the client does not support elicitation, gave an invalid answer, or is gone.
@@ -145,12 +145,13 @@ impl Client {
     /// # Cancellation
     /// Safe; the answer is discarded.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, ClientError> {
-        let wrong = |error: serde_json::Error| ClientError::Schema(error.to_string());
-        let schema = serde_json::from_value(schema).map_err(wrong)?;
-        let (answer, answered) = oneshot::channel();
-        self.report(CallReport::Elicit { message: message.to_owned(), schema, answer }).await?;
-        // The sender was dropped unused: the call is over, or the client has left.
-        answered.await.unwrap_or(Err(ClientError::Gone))
+        let schema_error = |error: serde_json::Error| ClientError::Schema(error.to_string());
+        let schema = serde_json::from_value(schema).map_err(schema_error)?;
+        let (answer_sender, answer_receiver) = oneshot::channel();
+        self.report(CallReport::Elicit { message: message.to_owned(), schema, answer: answer_sender })
+            .await?;
+        // An error means that the sender was dropped unused: the call is over, or the client has left.
+        answer_receiver.await.unwrap_or(Err(ClientError::Gone))
     }
 
     async fn report(&self, report: CallReport) -> Result<(), ClientError> {

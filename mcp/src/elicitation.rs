@@ -1,4 +1,4 @@
-//! Asks a client one question, and withdraws it when its asker stops waiting.
+//! Asks a client one question, and withdraws the question when the caller stops waiting.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::task;
 /// Sends a request, and waits at most `time` for the answer.
 ///
 /// # Errors
-/// Errors of the transport, and the timeout, after which the question is withdrawn.
+/// Errors of the transport, and the timeout. The timeout withdraws the question.
 ///
 /// # Cancellation
 /// Dropping the future withdraws the question.
@@ -25,7 +25,7 @@ pub(super) async fn ask(
     let pending = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
     let mut withdrawal = QuestionWithdrawal { peer: peer.clone(), id: Some(pending.id.clone()) };
     let answer = pending.await_response().await;
-    // Answered, or withdrawn by the timeout.
+    // The question is answered, or the timeout has withdrawn it.
     withdrawal.id = None;
     answer
 }
@@ -40,14 +40,14 @@ impl Drop for QuestionWithdrawal {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        // Outside a runtime, as at the end of the process, nothing can be sent any more.
+        // Outside a runtime, for example at the end of the process, nothing can be sent any more.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
         let reason = "nobody waits for the answer any more".to_owned();
         let withdrawn = CancelledNotificationParam::new(Some(id), Some(reason));
         // The task ends when the notification is sent, or with the connection.
-        drop(task::detached(async move {
+        drop(task::spawn_detached(async move {
             let _ = peer.notify_cancelled(withdrawn).await;
         }));
     }

@@ -1,4 +1,4 @@
-//! [`McpError`]: why a server cannot serve; for the operator.
+//! [`McpError`]: why a server cannot serve. The messages are for the operator.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ pub enum McpError {
     /// A tool cannot be described in the protocol.
     #[error("a tool cannot be described to clients")]
     Listing {
-        /// The fault of its description.
+        /// The fault of the tool's description.
         #[source]
         source: serde_json::Error,
     },

@@ -1,16 +1,16 @@
 //! A Model Context Protocol server: serves any registry to any client, on standard streams or HTTP.
 //!
-//! It speaks revisions up to 2025-11-25. A client's calls go through the same pipeline as every call; the
-//! server neither adds to it nor skips a step.
+//! It supports revisions up to 2025-11-25. A client's calls go through the same pipeline as all other calls. The
+//! server neither adds a step nor skips one.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `server.rs` | [`McpServer`]: a registry that is served, and state shared by all sessions |
 //! | `session.rs` | the session of one client: its requests |
-//! | `tool_catalog.rs` | the tools in the form that each client interface expects |
+//! | `tool_catalog.rs` | the tools in the form of each client interface |
 //! | `listing.rs`, `call.rs`, `result.rs` | `tools/list`, `tools/call` and its result |
 //! | `reports.rs`, `log.rs` | progress, log messages and questions while a call runs |
-//! | `client.rs` | lets a tool of this process report to, and ask, the client that calls it |
+//! | `client.rs` | lets a tool of this process send reports and questions to the client that calls it |
 //! | `approver.rs` | approvals by elicitation |
 //! | `elicitation.rs` | one question to a client |
 //! | `wire.rs` | decoding of messages, with the raw text of arguments |
@@ -18,7 +18,7 @@
 //! | `unanswered_ids.rs` | unanswered requests |
 //! | `http/` | streamable HTTP |
 //! | `limits.rs` | all limits |
-//! | `task.rs` | the one place that spawns tasks |
+//! | `task.rs` | spawns tasks, other than those of HTTP connections |
 #![forbid(unsafe_code)]
 
 mod approver;

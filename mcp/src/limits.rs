@@ -1,4 +1,4 @@
-//! [`McpLimits`]: bounds everything that a client may send, or leave undone.
+//! [`McpLimits`]: limits for everything that a client may send or leave undone.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpLimits {
-    /// Limit of one message, in bytes. Default: 4 MiB. Without it a line without an end could fill the
+    /// Limit of one message, in bytes. Default: 4 MiB. Without the limit, a line without an end could fill the
     /// memory.
     pub message_bytes: usize,
-    /// How many calls of one session may run at once. Default: 1,024. Further calls are refused at once.
+    /// How many calls of one session may run at once. Default: 1,024. Further calls are refused immediately.
     pub calls: usize,
-    /// How many messages may wait for a client to read them. Default: 64. Beyond it the server stops reading
-    /// from that client.
+    /// How many messages may wait for a client to read them. Default: 64. Beyond this limit the server stops
+    /// reading from that client.
     pub unsent: usize,
     /// How many unreadable messages in a row end a session. Default: 100.
     pub unreadable: u32,
@@ -20,8 +20,8 @@ pub struct McpLimits {
     pub reports: usize,
     /// Grace period for calls after their client has left. Default: 2 s.
     pub leave: Duration,
-    /// How long a stopping server waits for its calls, which it cancels at once, to be answered. Default: 10
-    /// s. It waits as long again for audit rows that are not written by then.
+    /// How long a stopping server waits until its cancelled calls are answered. Default: 10 s. It waits as long
+    /// again for audit rows that are not written by then.
     pub stop: Duration,
     /// Deadline for a client to begin its session. Default: 60 s.
     pub initialize: Duration,
@@ -29,7 +29,9 @@ pub struct McpLimits {
     pub connections: usize,
     /// Limit of HTTP sessions. Default: 64. Further sessions get status 503.
     pub sessions: usize,
-    /// How long an HTTP session may be idle. Default: 15 min, which is longer than any call.
+    /// How long an HTTP session may be without a message of either side. Default: 15 min. A running call is not a
+    /// message, but its heartbeats are; the server sends them if the client gave a progress token. A call that is
+    /// silent for longer, which a policy can allow, is cancelled after its session has ended.
     pub idle: Duration,
     /// Deadline for a request's head, and again for its body. Default: 10 s each.
     pub request: Duration,
@@ -67,7 +69,7 @@ mod tests {
         let limits = McpLimits::default();
         assert_eq!(limits.calls, 1024);
         let (minutes, leave) = (limits.idle.as_secs() / 60, limits.leave.as_secs());
-        for said in [
+        for statement in [
             format!("| one message | {} MiB;", limits.message_bytes >> 20),
             "| calls of a session at once | 1,024;".to_owned(),
             "more than 1,024 calls at once of one session".to_owned(),
@@ -86,7 +88,7 @@ mod tests {
             format!(" headers, {} s;", limits.request.as_secs()),
             format!("| body of a request | {} s,", limits.request.as_secs()),
         ] {
-            assert!(manual.contains(&said), "docs/mcp.md does not say {said:?}");
+            assert!(manual.contains(&statement), "docs/mcp.md does not say {statement:?}");
         }
     }
 }

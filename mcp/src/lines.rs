@@ -1,10 +1,11 @@
 //! Transport of one message per line, bounded in every direction.
 //!
-//! An overlong line is skipped and refused, an invalid message is refused, and a client that sends only such
-//! messages is disconnected. Backpressure: the server stops reading from a client that does not drain its
-//! answers. At the end of a client's input its calls get a grace period; then they are cancelled. When the
-//! server stops, they are cancelled at once, and each request received so far is answered before the
-//! connection ends.
+//! - Unreadable messages: an overlong line is skipped and refused, and an invalid message is refused. A client
+//!   that sends too many of them in a row is disconnected.
+//! - Backpressure: the server stops reading from a client that does not drain its answers.
+//! - End of the input: the client's calls get a grace period, and are cancelled after it.
+//! - Stop of the server: calls are cancelled immediately. The connection ends when each request received so far is
+//!   answered, at the latest after a grace period.
 
 use std::{
     io,
@@ -34,20 +35,20 @@ use super::{
     wire::{self, Unreadable},
 };
 
-/// Size of the read buffer.
+/// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Refusal of a request before its session.
+/// The refusal of a request that arrives before its session.
 pub(super) const NO_SESSION: &str =
     "a request belongs to a session, which `initialize` begins: send that first";
 
-/// Error for requests during shutdown; from the range that JSON-RPC reserves for servers.
+/// Error for requests during shutdown. The number is from the range that JSON-RPC reserves for servers.
 const ENDING: ErrorCode = ErrorCode(-32000);
 
 /// Transport of one client: a JSON message on each line.
 pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
-    /// The current line as far as it was read. It lives here so that a cancelled read loses nothing.
+    /// The part of the current line that was read. It is a field so that a cancelled read loses nothing.
     line: Vec<u8>,
     /// Whether the rest of the current line is skipped, because the line is too long.
     is_skipping: bool,
@@ -60,7 +61,7 @@ pub(super) struct LineTransport<R, W> {
     /// Whether the client has begun its session.
     has_begun: bool,
     has_ended: bool,
-    /// Fires when the server shall stop.
+    /// Fires when the server must stop.
     stop: CancellationToken,
     /// When the calls of a client that has left are cancelled.
     leave_deadline: Option<Instant>,
@@ -68,6 +69,14 @@ pub(super) struct LineTransport<R, W> {
     stop_deadline: Option<Instant>,
     limits: McpLimits,
     presence: ClientPresence,
+}
+
+/// Whether a client is still read after a refusal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterRefusal {
+    ReadOn,
+    /// The limit of unreadable messages is reached.
+    Disconnect,
 }
 
 /// Outcome of reading a line.
@@ -114,21 +123,21 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         loop {
             let available = self.input.fill_buf().await?;
             if available.is_empty() {
-                // A last line without its end may be half a message, so it is dropped.
+                // A last line without a line end may be half a message, so it is dropped.
                 return Ok(LineRead::End);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(available.len(), |end| end + 1);
+            let consumed = end.map_or(available.len(), |end| end + 1);
             if !self.is_skipping {
-                if self.line.len() + taken > self.limits.message_bytes {
-                    // Not `clear`: that would keep a buffer of the limit's size.
+                if self.line.len() + consumed > self.limits.message_bytes {
+                    // `clear` would keep a buffer of the limit's size.
                     self.line = Vec::new();
                     self.is_skipping = true;
                 } else {
-                    self.line.extend_from_slice(&available[..taken]);
+                    self.line.extend_from_slice(&available[..consumed]);
                 }
             }
-            self.input.consume(taken);
+            self.input.consume(consumed);
             if end.is_some() {
                 let too_long = std::mem::take(&mut self.is_skipping);
                 return Ok(if too_long { LineRead::TooLong } else { LineRead::Line });
@@ -136,45 +145,51 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         }
     }
 
-    /// Refuses an unreadable message; an error means that the limit of such messages is reached.
+    /// Refuses an unreadable message.
     ///
     /// # Cancellation
-    /// The answer may be lost. It is never left half-written, since another task writes it.
-    async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
+    /// The answer may be lost. It is never half-written, because another task writes it.
+    async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> AfterRefusal {
         self.unreadable += 1;
         tracing::info!("a message was refused: {}", error.message);
         self.reply_error(id, error).await;
-        if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
+        if self.unreadable >= self.limits.unreadable {
+            AfterRefusal::Disconnect
+        } else {
+            AfterRefusal::ReadOn
+        }
     }
 
-    /// Answers with an error, and waits until it is written, so that answers do not pile up for a client that
-    /// reads none.
+    /// Answers with an error, and waits until the answer is written, so that answers do not pile up for a client
+    /// that reads none.
     ///
     /// # Cancellation
     /// Safe: another task writes the answer.
     async fn reply_error(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
-        let sent = super::task::detached(async move {
+        // Errors are ignored here: `write` itself notes that the client is gone.
+        let sent = super::task::spawn_detached(async move {
             let _ = answer.await;
         });
         let _ = sent.await;
     }
 
-    /// Refuses a request that must not come before its session.
+    /// Refuses a request that is not allowed before the session.
     fn ensure_session_begun(&mut self, id: &RequestId, request: &ClientRequest) -> Result<(), Unreadable> {
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // A request that names a revision without sessions passes; its answer lists the supported
-            // revisions. Naming a revision with sessions does not begin one: that takes `initialize`.
+            // A request that names a revision without sessions passes, and its answer lists the supported
+            // revisions. A request that names a revision with sessions is refused: only `initialize` begins a
+            // session.
             other => {
                 let meta = other.get_meta();
-                let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
-                let knows_none = meta.protocol_version().is_some_and(|version| {
+                let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+                let is_sessionless = meta.protocol_version().is_some_and(|version| {
                     version >= ProtocolVersion::V_2026_07_28
                         || matches!(other, ClientRequest::DiscoverRequest(_))
                 });
-                if !knows_none || !is_whole {
+                if !is_sessionless || !is_complete {
                     let error = ErrorData::invalid_request(NO_SESSION, None);
                     return Err(Unreadable { id: Some(id.clone()), error });
                 }
@@ -183,9 +198,9 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         Ok(())
     }
 
-    /// Accepts a message, unless it is a request that reuses the id of one in flight or cancelled, or that
-    /// comes before its session.
-    fn take(
+    /// Accepts a message. A request is refused if it reuses the id of an unanswered or cancelled request, or if
+    /// it is not allowed before the session.
+    fn accept(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
     ) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
@@ -216,19 +231,19 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// Writes a message.
     ///
     /// # Cancellation
-    /// The message may be half-written; only a client that is being disconnected is treated so.
+    /// The message may be half-written. This happens only to a client that is being disconnected.
     fn write(
         &self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + use<R, W> {
-        // Beyond the limit messages are still written, but `next` reads no more until the waiting ones are
-        // written.
-        let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
-        // Weak: a message that still waits must not keep the stream of a closed transport open.
+        // Beyond the limit a message is still written, without a permit. But `next_message` reads no more until a
+        // permit is free.
+        let permit = Arc::clone(&self.unsent).try_acquire_owned().ok();
+        // The reference is weak: a waiting message must not keep the stream of a closed transport open.
         let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
-        let gone = self.presence.gone.clone();
+        let client_gone = self.presence.gone.clone();
         async move {
-            let _place = place;
+            let _permit = permit;
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
             let Some(output) = output.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -240,15 +255,15 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             let written = written.await;
             if written.is_err() {
                 // Answers cannot be delivered any more, so the calls are cancelled.
-                gone.cancel();
+                client_gone.cancel();
             }
             written
         }
     }
 
-    async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    async fn next_message(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Backpressure: stop reading from a client that does not drain its answers.
+            // Backpressure: wait until a permit is free, but do not keep it.
             drop(self.unsent.acquire().await);
             let read = match self.read_line().await {
                 Ok(read) => read,
@@ -257,7 +272,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                     return None;
                 }
             };
-            let refused = match read {
+            let after_refusal = match read {
                 LineRead::End => return None,
                 LineRead::TooLong => {
                     let message = format!("a message has at most {} bytes", self.limits.message_bytes);
@@ -269,8 +284,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                     if text.is_empty() {
                         continue;
                     }
-                    match wire::decode(text).and_then(|decoded| self.take(decoded.message)) {
-                        // A message that needs no answer has no meaning before the session; ignore it.
+                    match wire::decode(text).and_then(|decoded| self.accept(decoded.message)) {
+                        // A message that needs no answer has no meaning before the session, so it is ignored.
                         Ok(message) if !self.has_begun && !matches!(message, JsonRpcMessage::Request(_)) => {
                             continue;
                         }
@@ -282,7 +297,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                     }
                 }
             };
-            if refused.is_err() {
+            if after_refusal == AfterRefusal::Disconnect {
                 tracing::warn!(
                     "the session ends: the client sent {} unreadable messages in a row",
                     self.unreadable
@@ -294,18 +309,18 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
-    /// Waits until all received requests are answered; refuses new ones.
+    /// Waits until all received requests are answered, and refuses new ones.
     ///
     /// # Cancellation
-    /// Safe.
+    /// Dropping the future has no effect.
     async fn await_answers(&mut self) {
-        let all_answered = self.unanswered_ids.until_empty();
+        let all_answered = self.unanswered_ids.wait_until_empty();
         let mut all_answered = std::pin::pin!(all_answered);
         loop {
             let message = tokio::select! {
-                // `biased`: read what has come before checking, so that it is answered.
+                // `biased`: messages that have arrived are read before the check, so that they are answered.
                 biased;
-                message = self.next(), if !self.has_ended => message,
+                message = self.next_message(), if !self.has_ended => message,
                 () = &mut all_answered => return,
             };
             match message {
@@ -350,7 +365,7 @@ where
                 // `biased`: when the server stops, no further request is accepted.
                 biased;
                 () = stop.cancelled() => None,
-                message = self.next() => {
+                message = self.next_message() => {
                     self.has_ended = message.is_none();
                     message
                 }
@@ -359,15 +374,15 @@ where
                 return message;
             }
         }
-        // rmcp recreates this future with each event of a call, so both deadlines are fixed only once.
+        // rmcp recreates this future with each event of a call. Both deadlines are therefore set only once.
         if !stop.is_cancelled() {
             let leave_deadline =
                 *self.leave_deadline.get_or_insert_with(|| Instant::now() + self.limits.leave);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                // Answered or not: the client has left.
-                _ = timeout_at(leave_deadline, self.unanswered_ids.until_empty()) => {}
+                // The result is ignored: answered or not, the client has left.
+                _ = timeout_at(leave_deadline, self.unanswered_ids.wait_until_empty()) => {}
             }
         }
         self.presence.gone.cancel();

@@ -7,10 +7,10 @@ use super::{McpError, tool_catalog::ToolListFormat};
 
 /// All tools for a client, in order of name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
-    let offer = ToolListFormat::Mcp.tools(registry);
-    for remark in offer.remarks {
+    let offered = ToolListFormat::Mcp.tools(registry);
+    for remark in offered.remarks {
         tracing::warn!("{remark}");
     }
     let decode = |tool| serde_json::from_value(tool).map_err(|source| McpError::Listing { source });
-    offer.tools.into_iter().map(decode).collect()
+    offered.tools.into_iter().map(decode).collect()
 }

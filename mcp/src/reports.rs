@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    approver::takes_questions,
+    approver::supports_elicitation,
     client::{CallReport, ClientError, Elicited, action},
     elicitation,
     log::{self, LogLevel, Threshold},
@@ -25,24 +25,24 @@ use super::{
 /// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// The time that a call must have been without progress before its client gets a heartbeat. The registry's interval
-/// is longer. The registry does not know of reports that a tool sends to the client itself.
+/// How long a call must be without progress before its client gets a heartbeat. The registry's own interval is
+/// longer, but the registry does not know of the reports that a tool sends to the client itself.
 const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 
-/// Relative step of a sign of life: progress numbers must grow, but this one means no progress.
+/// Relative step of the progress number in a heartbeat. The number must grow, but a heartbeat means no progress.
 const HEARTBEAT_STEP: f64 = 1e-9;
 
 /// How long reports may still be sent after the call has ended.
 const FINAL_REPORT_TIME: Duration = Duration::from_secs(1);
 
-/// Sender of one call's reports.
+/// The sender of one call's reports.
 #[derive(Debug)]
 pub(super) struct Reports {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
     threshold: Threshold,
     tool: String,
-    takes_questions: bool,
+    supports_elicitation: bool,
 }
 
 impl Reports {
@@ -52,37 +52,38 @@ impl Reports {
             token: context.meta.get_progress_token(),
             threshold,
             tool: log::bounded(tool.to_owned()),
-            takes_questions: takes_questions(context),
+            supports_elicitation: supports_elicitation(context),
         }
     }
 
     /// Drives a call while its reports are sent. A client that does not read delays reports, never the call.
     ///
     /// # Cancellation
-    /// As the call's.
-    pub(super) async fn alongside<T>(
+    /// Dropping the future drops the call.
+    pub(super) async fn run_with_reports<T>(
         &self,
         reports: mpsc::Receiver<CallReport>,
         mut call: impl Future<Output = T> + Unpin,
     ) -> T {
-        let over = CancellationToken::new();
-        let mut sending = std::pin::pin!(self.send(reports, over.clone()));
+        let call_ended = CancellationToken::new();
+        let mut sending = std::pin::pin!(self.send(reports, call_ended.clone()));
         let result = tokio::select! {
+            // `biased`: the call is polled first, and its result counts.
             biased;
             result = &mut call => result,
-            // The client is gone, or all senders of reports are.
+            // The client is gone, or all senders of reports are gone.
             () = &mut sending => return call.await,
         };
-        over.cancel();
-        // Reports come before the result, unless the client does not read.
+        call_ended.cancel();
+        // Send the remaining reports before the result, unless the client does not read.
         let _ = tokio::time::timeout(FINAL_REPORT_TIME, sending).await;
         result
     }
 
-    /// Sends until the client is gone, or the call is over and all its reports are sent. Questions delay
-    /// nothing else. They are withdrawn when the call is over or their asker stops waiting.
-    async fn send(&self, mut reports: mpsc::Receiver<CallReport>, over: CancellationToken) {
-        let mut last: f64 = 0.0;
+    /// Sends reports until the client is gone, or until the call is over and all its reports are sent. A question
+    /// delays no other report. It is withdrawn when the call is over or the tool stops waiting for the answer.
+    async fn send(&self, mut reports: mpsc::Receiver<CallReport>, call_ended: CancellationToken) {
+        let mut last_progress: f64 = 0.0;
         let mut last_total = None;
         let mut last_report_at = Instant::now();
         let mut questions = FuturesUnordered::new();
@@ -91,7 +92,7 @@ impl Reports {
                 // `biased`: waiting reports are sent before the end of the call is noticed.
                 biased;
                 report = reports.recv() => report,
-                () = over.cancelled(), if !reports.is_closed() => {
+                () = call_ended.cancelled(), if !reports.is_closed() => {
                     reports.close();
                     continue;
                 }
@@ -101,27 +102,29 @@ impl Reports {
                 None => return,
                 Some(CallReport::Alive) if last_report_at.elapsed() < HEARTBEAT_MIN_GAP => Ok(()),
                 Some(CallReport::Alive) => {
-                    // Slightly above the last number, as the protocol requires, so that the tool's own
-                    // numbers can continue.
-                    last += f64::max(last.abs(), 1.0) * HEARTBEAT_STEP;
-                    self.progress(last, last_total, None).await
+                    // The protocol requires a number above the last. It is only slightly above, so that the
+                    // tool's own numbers can continue.
+                    last_progress += f64::max(last_progress.abs(), 1.0) * HEARTBEAT_STEP;
+                    self.progress(last_progress, last_total, None).await
                 }
                 Some(CallReport::Progress { progress, total, message }) => {
                     (last_total, last_report_at) = (total, Instant::now());
-                    // The protocol wants each number above the last; a tool may begin with 0.
-                    let above =
-                        progress.filter(|progress| *progress > last || (last == 0.0 && *progress == 0.0));
-                    last = above.unwrap_or(last + 1.0);
-                    self.progress(last, total, message).await
+                    // The protocol requires each number to be above the last. A tool may begin with 0.
+                    let increased_progress = progress.filter(|progress| {
+                        *progress > last_progress || (last_progress == 0.0 && *progress == 0.0)
+                    });
+                    last_progress = increased_progress.unwrap_or(last_progress + 1.0);
+                    self.progress(last_progress, total, message).await
                 }
                 Some(CallReport::Log { level, data }) => self.log(level, data).await,
                 Some(CallReport::Elicit { message, schema, mut answer }) => {
                     questions.push(async move {
                         let answered = tokio::select! {
                             answered = self.elicit(message, schema) => answered,
+                            // The tool has dropped its end. The drop of `elicit` withdraws the question.
                             () = answer.closed() => return,
                         };
-                        // The asker may be gone.
+                        // The tool may have stopped waiting for the answer.
                         let _ = answer.send(answered);
                     });
                     Ok(())
@@ -164,7 +167,7 @@ impl Reports {
         message: String,
         requested_schema: rmcp::model::ElicitationSchema,
     ) -> Result<Elicited, ClientError> {
-        if !self.takes_questions {
+        if !self.supports_elicitation {
             return Err(ClientError::Unsupported);
         }
         let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };

@@ -1,16 +1,16 @@
-//! Converts a result of the pipeline into one of the protocol. `details` are for people and are not sent,
-//! except for the id by which the rest of a cut output can be read.
+//! Converts a result of the pipeline into a result of the protocol. `details` are for people and are not sent,
+//! except for the id that reads the rest of a cut output.
 
 use portcullis_tools::{RegisteredTool, ToolResult};
 use portcullis_types::{Content, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 
 /// The result as the client gets it.
-pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
+pub(super) fn call_result(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
         Ok(output) => {
             let promises_data = tool.is_some_and(|tool| tool.output_schema().is_some());
-            let mut answer = answer(output, result.truncated, promises_data);
+            let mut answer = success_result(output, result.truncated, promises_data);
             answer.content.extend(result.rest_hint().map(ContentBlock::text));
             answer
         }
@@ -19,11 +19,11 @@ pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallTool
 }
 
 /// Builds the answer of a successful call. The output limit also covers structured data: if the text was cut,
-/// the data is left out. A tool with an output schema then gives an error, since a client would refuse a
+/// the data is left out. A tool with an output schema then gives an error, because a client would refuse its
 /// result without data.
-fn answer(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallToolResult {
-    let mut answer = CallToolResult::success(output.content.iter().map(block).collect());
-    // In the revisions spoken here structured data is always an object.
+fn success_result(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallToolResult {
+    let mut answer = CallToolResult::success(output.content.iter().map(content_block).collect());
+    // In the supported revisions structured data is always an object.
     answer.structured_content = output.structured.clone().filter(|data| data.is_object() && !truncated);
     if promises_data && answer.structured_content.is_none() {
         answer.is_error = Some(true);
@@ -31,7 +31,7 @@ fn answer(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallTool
     answer
 }
 
-fn block(content: &Content) -> ContentBlock {
+fn content_block(content: &Content) -> ContentBlock {
     match content {
         Content::Text { text } => ContentBlock::text(text.clone()),
         Content::Image { data, mime_type } => ContentBlock::image(data.clone(), mime_type.clone()),
@@ -96,7 +96,7 @@ mod tests {
             Content::ResourceLink { uri: "x:3".into(), name: "n".into(), description: None, mime_type: None },
         ];
         let output = ToolOutput { content, ..ToolOutput::default() };
-        let mut answer = of(&result(Ok(output)), None);
+        let mut answer = call_result(&result(Ok(output)), None);
         answer.result_type = None;
         assert_eq!(
             serde_json::to_value(answer).expect("encodes"),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_failed_call_is_a_result_that_says_so() {
-        let answer = of(&result(Err(ToolError::failed("broken"))), None);
+        let answer = call_result(&result(Err(ToolError::failed("broken"))), None);
         assert_eq!(answer.is_error, Some(true));
         assert_eq!(answer.content, [ContentBlock::text("Tool execution failed: broken")]);
         assert_eq!(answer.structured_content, None);
@@ -123,21 +123,24 @@ mod tests {
     fn a_cut_output_names_the_id_by_which_the_rest_can_be_read() {
         let mut cut = result(Ok(ToolOutput::text("beginning")));
         cut.details = json!({"output_id": "out_1", "repaired": ["x"]});
-        assert_eq!(of(&cut, None).content, [ContentBlock::text("beginning")]);
+        assert_eq!(call_result(&cut, None).content, [ContentBlock::text("beginning")]);
         cut.truncated = true;
         let hint = "[the whole output: `output_read` with `call_id` \"out_1\"]";
-        assert_eq!(of(&cut, None).content, [ContentBlock::text("beginning"), ContentBlock::text(hint)]);
+        assert_eq!(
+            call_result(&cut, None).content,
+            [ContentBlock::text("beginning"), ContentBlock::text(hint)]
+        );
     }
 
     #[test]
     fn data_is_handed_on_only_whole_and_only_as_an_object() {
         let output = ToolOutput::structured(json!({"n": 1}));
-        assert_eq!(answer(&output, false, true).structured_content, Some(json!({"n": 1})));
-        let cut = answer(&output, true, true);
+        assert_eq!(success_result(&output, false, true).structured_content, Some(json!({"n": 1})));
+        let cut = success_result(&output, true, true);
         assert_eq!((cut.structured_content, cut.is_error), (None, Some(true)));
-        let cut = answer(&output, true, false);
+        let cut = success_result(&output, true, false);
         assert_eq!((cut.structured_content, cut.is_error), (None, Some(false)));
         let list = ToolOutput::structured(json!([1]));
-        assert_eq!(answer(&list, false, false).structured_content, None);
+        assert_eq!(success_result(&list, false, false).structured_content, None);
     }
 }

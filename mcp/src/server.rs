@@ -21,10 +21,10 @@ use super::{
     session::{ClientPresence, ClientSession},
 };
 
-/// A server for one registry. Clones share it.
+/// A server for one registry. Clones share the same state.
 ///
-/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default approvals are
-/// asked for through the client, if it supports that; [`McpServer::approver`] sets another approver.
+/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default the client is asked
+/// for approvals, if it supports that. [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
     shared: Arc<ServerState>,
@@ -36,14 +36,14 @@ struct ServerState {
     approver: Mutex<Option<Arc<dyn Approver>>>,
     clients: Clients,
     limits: McpLimits,
-    running: RunningCalls,
+    running: CallsInProgress,
 }
 
 /// A registry, and its tools as clients see them.
 pub(super) struct OfferedRegistry {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
-    /// The registry's changes since then.
+    /// Tells whether the registry has changed since `tools` was listed.
     pub(super) changes: ToolChanges,
 }
 
@@ -56,18 +56,18 @@ impl McpServer {
         Self::with_clients(registry, limits, Clients::default())
     }
 
-    /// As [`McpServer::new`], for tools of this process that talk to the client that calls them: they hold
-    /// the same [`Clients`].
+    /// Like [`McpServer::new`], for tools of this process that talk to the client that calls them. Those tools
+    /// hold the same [`Clients`].
     ///
     /// # Errors
-    /// As [`McpServer::new`].
+    /// The errors of [`McpServer::new`].
     pub fn with_clients(
         registry: Arc<ToolRegistry>,
         limits: McpLimits,
         clients: Clients,
     ) -> Result<Self, McpError> {
-        let (offered, _) = watch::channel(offered(registry)?);
-        let (approver, running) = (Mutex::new(None), RunningCalls::default());
+        let (offered, _) = watch::channel(build_offer(registry)?);
+        let (approver, running) = (Mutex::new(None), CallsInProgress::default());
         Ok(Self { shared: Arc::new(ServerState { offered, approver, clients, limits, running }) })
     }
 
@@ -78,47 +78,39 @@ impl McpServer {
         self
     }
 
-    /// Serves another registry from now on. Running calls end in the old one. The labels of running sessions
+    /// Serves another registry from now on. Running calls end in the old registry. The labels of running sessions
     /// are kept. Clients are notified if the list of tools changes.
     ///
     /// # Errors
-    /// As [`McpServer::new`]; then nothing changes.
+    /// The errors of [`McpServer::new`]. Nothing changes then.
     pub fn replace(&self, registry: Arc<ToolRegistry>) -> Result<(), McpError> {
-        let next = offered(registry)?;
+        let next = build_offer(registry)?;
         next.registry.continue_runs_of(&self.offered().registry);
         self.shared.offered.send_replace(next);
         Ok(())
-    }
-
-    /// Waits until no call runs. To cancel the calls, end their transport.
-    ///
-    /// # Cancellation
-    /// Safe.
-    pub async fn idle(&self) {
-        self.shared.running.idle().await;
     }
 
     pub(super) fn session(&self, presence: ClientPresence) -> Result<ClientSession, McpError> {
         ClientSession::new(self.clone(), presence)
     }
 
-    /// Waits until none of these cancelled calls runs; once the server is stopping, at most
+    /// Waits until none of these cancelled calls runs. Once the server is stopping, it waits at most
     /// [`McpLimits::stop`].
     ///
     /// # Cancellation
-    /// Safe.
-    pub(super) async fn idle_unless_late(&self, running: &RunningCalls, stop: &CancellationToken) {
-        let late = async {
+    /// Dropping the future has no effect.
+    pub(super) async fn wait_until_idle_or_late(&self, running: &CallsInProgress, stop: &CancellationToken) {
+        let too_late = async {
             stop.cancelled().await;
             tokio::time::sleep(self.shared.limits.stop).await;
         };
         tokio::select! {
-            () = running.idle() => {}
-            () = late => tracing::warn!("some calls did not end in time"),
+            () = running.wait_until_idle() => {}
+            () = too_late => tracing::warn!("some calls did not end in time"),
         }
     }
 
-    /// The registry that is served, and its tools at this moment.
+    /// The registry that is served, with its current tools.
     pub(super) fn offered(&self) -> Arc<OfferedRegistry> {
         let known = Arc::clone(&self.shared.offered.borrow());
         if !known.changes.has_changed() {
@@ -128,8 +120,8 @@ impl McpServer {
         Arc::clone(&self.shared.offered.borrow())
     }
 
-    /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
-    /// notified if the list changes.
+    /// Updates the offered tools after a call, because the call may have shown that a tool cannot run. Clients
+    /// are notified if the list changes.
     pub(super) fn recheck_shell(&self, known: &Arc<OfferedRegistry>) {
         if known.registry.offered().len() != known.tools.len() {
             self.list_again(known);
@@ -137,17 +129,17 @@ impl McpServer {
     }
 
     fn list_again(&self, known: &Arc<OfferedRegistry>) {
-        let now = offered(Arc::clone(&known.registry)).unwrap_or_else(|error| {
+        let relisted = build_offer(Arc::clone(&known.registry)).unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools was not changed");
-            // With fresh `changes`: otherwise every request would try again, and warn again.
+            // `changes` starts again: otherwise every request would list the tools again, and warn again.
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
             Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })
         });
-        // Skip the update if another registry is served meanwhile.
+        // Another registry may have replaced this one in the meantime. Its list must not be overwritten.
         let _is_changed = self.shared.offered.send_if_modified(|served| {
             let is_same = Arc::ptr_eq(&served.registry, &known.registry);
             if is_same {
-                *served = now;
+                *served = relisted;
             }
             is_same
         });
@@ -158,7 +150,7 @@ impl McpServer {
         self.shared.offered.subscribe()
     }
 
-    pub(super) fn own_approver(&self) -> Option<Arc<dyn Approver>> {
+    pub(super) fn configured_approver(&self) -> Option<Arc<dyn Approver>> {
         self.shared.approver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -170,7 +162,7 @@ impl McpServer {
         &self.shared.clients
     }
 
-    pub(super) fn running(&self) -> &RunningCalls {
+    pub(super) fn running(&self) -> &CallsInProgress {
         &self.shared.running
     }
 }
@@ -184,8 +176,8 @@ impl fmt::Debug for McpServer {
     }
 }
 
-fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError> {
-    // Before the tools are read: a change meanwhile is then seen as one.
+fn build_offer(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError> {
+    // Take `changes` before the tools are read, so that a change in between is noticed.
     let changes = registry.changes();
     let tools = listing::tools(&registry)?;
     Ok(Arc::new(OfferedRegistry { registry, tools, changes }))
@@ -193,32 +185,32 @@ fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError
 
 /// Counter of running calls.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RunningCalls(Arc<(AtomicUsize, Notify)>);
+pub(super) struct CallsInProgress(Arc<(AtomicUsize, Notify)>);
 
-/// A running call; drop it at the end.
+/// Counts one running call. The drop ends the count.
 #[derive(Debug)]
-pub(super) struct RunningCall(RunningCalls);
+pub(super) struct CallInProgress(CallsInProgress);
 
-impl RunningCalls {
-    pub(super) fn begin(&self) -> RunningCall {
+impl CallsInProgress {
+    pub(super) fn begin(&self) -> CallInProgress {
         self.0.0.fetch_add(1, Ordering::SeqCst);
-        RunningCall(self.clone())
+        CallInProgress(self.clone())
     }
 
     /// Counts another call, unless `limit` calls run.
-    pub(super) fn begin_below(&self, limit: usize) -> Option<RunningCall> {
-        let below = |count: usize| (count < limit).then_some(count + 1);
-        self.0.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, below).ok()?;
-        Some(RunningCall(self.clone()))
+    pub(super) fn try_begin(&self, limit: usize) -> Option<CallInProgress> {
+        let increment = |count: usize| (count < limit).then_some(count + 1);
+        self.0.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment).ok()?;
+        Some(CallInProgress(self.clone()))
     }
 
     /// Waits until no call runs.
     ///
     /// # Cancellation
-    /// Safe.
-    pub(super) async fn idle(&self) {
+    /// Dropping the future has no effect.
+    pub(super) async fn wait_until_idle(&self) {
         loop {
-            // Register before the check, so that an end in between is not missed.
+            // Register as a waiter before the check, so that an end in between is not missed.
             let ended = self.0.1.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();
@@ -230,7 +222,7 @@ impl RunningCalls {
     }
 }
 
-impl Drop for RunningCall {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         if self.0.0.0.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.0.1.notify_waiters();
@@ -246,16 +238,16 @@ mod tests {
 
     #[test]
     fn calls_are_counted_bounded_and_waited_for() {
-        let running = RunningCalls::default();
-        assert!(running.idle().now_or_never().is_some());
-        let first = running.begin_below(2).expect("a place");
-        let second = running.begin_below(2).expect("a place");
-        assert!(running.begin_below(2).is_none());
+        let running = CallsInProgress::default();
+        assert!(running.wait_until_idle().now_or_never().is_some());
+        let first = running.try_begin(2).expect("a place");
+        let second = running.try_begin(2).expect("a place");
+        assert!(running.try_begin(2).is_none());
         drop(first);
-        let mut idle = std::pin::pin!(running.idle());
+        let mut idle = std::pin::pin!(running.wait_until_idle());
         assert!(idle.as_mut().now_or_never().is_none());
         drop(second);
         assert!(idle.now_or_never().is_some());
-        assert!(running.begin_below(2).is_some());
+        assert!(running.try_begin(2).is_some());
     }
 }

@@ -20,7 +20,7 @@ use rmcp::{
 use super::{
     McpError, McpServer, call,
     log::{self, Threshold},
-    server::RunningCalls,
+    server::CallsInProgress,
     task::{self, Task},
 };
 
@@ -40,17 +40,17 @@ pub(super) struct ClientSession {
     approvals: Arc<SessionApprovals>,
     threshold: Mutex<Threshold>,
     presence: ClientPresence,
-    /// Notifies the client when the tools change; ends with the session.
+    /// The task that notifies the client when the tools change. It ends with the session.
     change_notifier: OnceLock<Task>,
 }
 
-/// Whether a client is present, and which of its calls run. Shared by its transport and its session.
+/// Whether a client is present, and how many of its calls run. The client's transport and session share this.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientPresence {
-    /// Fires when the client is gone and cannot come back, or when the server stops: calls are cancelled.
+    /// Fires when the client is gone and cannot come back, or when the server stops. It cancels the calls.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
-    pub(super) running: RunningCalls,
+    pub(super) running: CallsInProgress,
 }
 
 impl ClientSession {
@@ -71,7 +71,7 @@ impl ClientSession {
         &self.server
     }
 
-    /// The caller of the session's calls. The client chose the name, so only the run id tells clients apart.
+    /// The caller of the session's calls. Only the run id tells clients apart, because a client chooses its name.
     pub(super) fn caller(&self, agent_id: String) -> Caller {
         Caller::named_by_itself(agent_id, self.run_id.as_str())
     }
@@ -89,29 +89,30 @@ impl ClientSession {
         *self.threshold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts the task that notifies the client of changed tools, unless it runs already.
     fn announce_changes(&self, peer: Peer<RoleServer>) {
         let server = self.server.clone();
         let mut changes = server.changes();
         self.change_notifier.get_or_init(|| {
             task::spawn(async move {
-                let mut known = Arc::clone(&changes.borrow_and_update());
+                let mut previous = Arc::clone(&changes.borrow_and_update());
                 loop {
-                    let mut of_registry = known.changes.clone();
+                    let mut registry_changes = previous.changes.clone();
                     tokio::select! {
-                        // `biased`: a change of the registry ends both waits, and is then handled once.
+                        // `biased`: a change of the tools ends both waits, and the first branch handles it once.
                         biased;
                         changed = changes.changed() => if changed.is_err() { return },
-                        () = of_registry.changed() => {
-                            // Lists the tools again.
+                        () = registry_changes.changed() => {
+                            // This lists the tools again, which ends the wait of the first branch.
                             server.offered();
                             continue;
                         }
                     }
-                    let now = Arc::clone(&changes.borrow_and_update());
-                    if now.tools != known.tools && peer.notify_tool_list_changed().await.is_err() {
+                    let current = Arc::clone(&changes.borrow_and_update());
+                    if current.tools != previous.tools && peer.notify_tool_list_changed().await.is_err() {
                         return;
                     }
-                    known = now;
+                    previous = current;
                 }
             })
         });
@@ -120,8 +121,8 @@ impl ClientSession {
 
 impl Drop for ClientSession {
     fn drop(&mut self) {
-        // Every call holds its session, so all calls have ended. A replaced registry has dropped its own
-        // state of the run.
+        // Every call holds its session, so all calls have ended. A registry that was replaced has already
+        // dropped its state of the run.
         self.server.offered().registry.end_run(&self.caller(String::new()));
     }
 }
@@ -133,15 +134,15 @@ impl ServerHandler for ClientSession {
         let implementation =
             Implementation::new("portcullis", env!("CARGO_PKG_VERSION")).with_title("Portcullis");
         let mut info = ServerConfig::new(capabilities);
-        info.protocol_version = newest();
+        info.protocol_version = newest_version();
         info.server_info = implementation;
         info.instructions = Some(INSTRUCTIONS.to_owned());
         info
     }
 
-    /// Every revision that has sessions: approvals are asked for in one.
+    /// Every revision that has sessions, because approvals are asked for in a session.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Borrowed(ProtocolVersion::known_up_to(&newest()))
+        Cow::Borrowed(ProtocolVersion::known_up_to(&newest_version()))
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
@@ -168,7 +169,7 @@ impl ServerHandler for ClientSession {
         Ok(ListToolsResult::with_all_items(self.server.offered().tools.clone()))
     }
 
-    /// Refuses other requests: an unknown method, or a served one with invalid parameters.
+    /// Refuses other requests: an unknown method, or a served method with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -196,6 +197,6 @@ impl ServerHandler for ClientSession {
 }
 
 /// The newest revision with sessions.
-fn newest() -> ProtocolVersion {
+fn newest_version() -> ProtocolVersion {
     ProtocolVersion::V_2025_11_25
 }

@@ -15,23 +15,24 @@ use super::{
 };
 
 /// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls
-/// have ended and are answered. `stop` cancels the calls, and then the server waits at most
-/// [`McpLimits::stop`](super::McpLimits). From the start the process's own standard output leads to standard
-/// error, and its standard input is empty, so that output and input of tools in this process cannot mix with
-/// the protocol.
+/// have ended and are answered. `stop` cancels the calls, and the server then waits at most
+/// [`McpLimits::stop`](super::McpLimits).
+///
+/// From the start, the process's own standard output leads to standard error and its standard input is empty.
+/// Output and input of tools in this process therefore cannot mix with the protocol.
 ///
 /// # Errors
-/// [`McpError`]: the streams cannot be taken over, or the client did not begin a session.
+/// [`McpError`] if the streams cannot be taken over, or if the client did not begin a session.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
 pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<(), McpError> {
     let McpStreams { input, output, pump } =
-        streams::take().map_err(|source| McpError::Streams { source })?;
+        streams::take_stdio().map_err(|source| McpError::Streams { source })?;
     let served = serve_lines(server, input, output, stop).await;
     if let Some(pump) = pump {
-        // The stream is closed by now; wait until the pump has written the answers, unless the client does
-        // not read.
+        // The stream is closed by now. Wait until the pump has written the answers, but not for a client that
+        // does not read.
         let written = tokio::task::spawn_blocking(move || pump.join());
         let _ = tokio::time::timeout(server.limits().leave, written).await;
     }
@@ -57,17 +58,19 @@ where
 {
     let presence = ClientPresence::default();
     let session = server.session(presence.clone())?;
-    let _gone = presence.gone.clone().drop_guard();
+    // Cancels the calls when this future is dropped.
+    let _ignored = presence.gone.clone().drop_guard();
     let lines = LineTransport::new(input, output, server.limits(), presence.clone(), stop.clone());
-    // The transport ends when all is answered; this token ends it if that takes too long.
-    let over = CancellationToken::new();
-    let (stop_signal, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);
+    // The transport ends when all requests are answered. This token ends it if that takes too long.
+    let session_end = CancellationToken::new();
+    let (stop_signal, session_end_signal, stop_time) =
+        (stop.clone(), session_end.clone(), server.limits().stop);
     let _watch = task::spawn(async move {
         stop_signal.cancelled().await;
         tokio::time::sleep(stop_time).await;
-        end.cancel();
+        session_end_signal.cancel();
     });
-    let starting = serve_server_with_ct(session, lines, over);
+    let starting = serve_server_with_ct(session, lines, session_end);
     let running = match tokio::time::timeout(server.limits().initialize, starting).await {
         Ok(Ok(running)) => running,
         // The client left, or the server was stopped, before the session began.
@@ -76,14 +79,14 @@ where
         }
         Ok(Err(error)) => return Err(McpError::Initialize { source: Arc::new(error) }),
         Err(_) => {
-            let late = io::Error::new(io::ErrorKind::TimedOut, "no session was begun in time");
-            return Err(McpError::Streams { source: late });
+            let timed_out = io::Error::new(io::ErrorKind::TimedOut, "no session was begun in time");
+            return Err(McpError::Streams { source: timed_out });
         }
     };
     let ended = running.waiting().await;
-    // Before the wait, which is for cancelled calls.
+    // Cancel the calls before waiting for them.
     presence.gone.cancel();
-    server.idle_unless_late(&presence.running, &stop).await;
+    server.wait_until_idle_or_late(&presence.running, &stop).await;
     match ended {
         Ok(QuitReason::JoinError(error)) | Err(error) => {
             Err(McpError::Streams { source: io::Error::other(error) })

@@ -25,7 +25,7 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-/// Size of a pump's buffer.
+/// Size of a pump's buffer, in bytes.
 const PUMP_BYTES: usize = 64 << 10;
 
 /// The stream of incoming messages.
@@ -37,7 +37,7 @@ pub(super) type MessageOutput = Pin<Box<dyn AsyncWrite + Send>>;
 pub(super) struct McpStreams {
     pub(super) input: MessageInput,
     pub(super) output: MessageOutput,
-    /// Thread that writes the output if the stream is not async itself; ends when all is written.
+    /// The thread that writes the output if the stream itself cannot be async. It ends when all is written.
     pub(super) pump: Option<JoinHandle<()>>,
 }
 
@@ -46,8 +46,9 @@ pub(super) struct McpStreams {
 ///
 /// # Errors
 /// Errors of the system calls.
-pub(super) fn take() -> io::Result<McpStreams> {
-    // Before the originals are replaced. From 3 on: not a standard number, even if one of them was closed.
+pub(super) fn take_stdio() -> io::Result<McpStreams> {
+    // Duplicate before the originals are replaced. The copies are numbered from 3 on, so that none gets the number
+    // of a standard stream that was closed.
     let input = fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
     stdio::dup2_stdin(&OpenOptions::new().read(true).open("/dev/null")?)?;
@@ -58,7 +59,7 @@ pub(super) fn take() -> io::Result<McpStreams> {
 }
 
 fn reader(input: OwnedFd) -> io::Result<MessageInput> {
-    Ok(match kind(&input, false)? {
+    Ok(match stream_kind(&input, false)? {
         StreamKind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
         StreamKind::Socket => Box::pin(socket(input)?),
         StreamKind::Other => {
@@ -70,7 +71,7 @@ fn reader(input: OwnedFd) -> io::Result<MessageInput> {
 }
 
 fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)> {
-    Ok(match kind(&output, true)? {
+    Ok(match stream_kind(&output, true)? {
         StreamKind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
         StreamKind::Socket => (Box::pin(socket(output)?), None),
         StreamKind::Other => {
@@ -83,17 +84,18 @@ fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)
 
 /// Kind of a stream.
 enum StreamKind {
-    /// A pipe, reopened.
+    /// A pipe, opened again by this process.
     Pipe(File),
     Socket,
-    /// Cannot be polled: a file, a terminal, or another user's pipe, which must not be reopened.
+    /// A stream that is copied by a thread: a file, a terminal, or another user's pipe, which this process may not
+    /// open again.
     Other,
 }
 
-fn kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
+fn stream_kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     let kind = File::from(stream.try_clone()?).metadata()?.file_type();
     Ok(if kind.is_fifo() {
-        match reopened(stream, writes) {
+        match reopen(stream, writes) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => StreamKind::Other,
             reopened => StreamKind::Pipe(reopened?),
         }
@@ -104,8 +106,9 @@ fn kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     })
 }
 
-/// Reopens a pipe. The new open file description is separate, so `O_NONBLOCK` does not affect other holders.
-fn reopened(stream: &impl AsFd, writes: bool) -> io::Result<File> {
+/// Opens a pipe again. The new open file description is separate, so `O_NONBLOCK` does not affect other holders
+/// of the pipe.
+fn reopen(stream: &impl AsFd, writes: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", stream.as_fd().as_raw_fd());
     // Cannot fail: the flag is a low bit.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -118,39 +121,39 @@ fn socket(stream: OwnedFd) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// Copies on a separate thread until the end of the input.
+/// Copies on a separate thread, until the end of the input.
 fn pump(name: &str, copy: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    // The thread's end closes the stream; a broken stream ends too.
+    // The result is ignored: the end of the thread closes the stream, whether the copy succeeded or failed.
     thread.spawn(move || drop(copy()))
 }
 
 /// Copies each piece as soon as it can be read.
 ///
-/// `std::io::copy` is rejected: between a socket and a pipe it uses `splice`, which holds the pipe's lock
-/// while it waits for the socket, so that data already in the pipe cannot be read.
-fn copy(mut from: impl Read + AsFd, to: &mut (impl Write + AsFd)) -> io::Result<()> {
+/// `std::io::copy` does not fit: between a socket and a pipe it uses `splice`, which holds the pipe's lock while it
+/// waits for the socket. Meanwhile, data already in the pipe cannot be read.
+fn copy(mut source: impl Read + AsFd, sink: &mut (impl Write + AsFd)) -> io::Result<()> {
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
-        let mut piece = match from.read(&mut buffer) {
+        let mut piece = match source.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(count) => &buffer[..count],
             Err(error) => {
-                recover(error, &from, PollFlags::IN)?;
+                recover(error, &source, PollFlags::IN)?;
                 continue;
             }
         };
         while !piece.is_empty() {
-            match to.write(piece) {
+            match sink.write(piece) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => piece = &piece[count..],
-                Err(error) => recover(error, to, PollFlags::OUT)?,
+                Err(error) => recover(error, sink, PollFlags::OUT)?,
             }
         }
     }
 }
 
-/// Waits if another holder of the stream has made it non-blocking.
+/// After an error, waits until the stream is ready if another holder has made it non-blocking.
 ///
 /// # Errors
 /// Any other error, unchanged.
@@ -178,10 +181,10 @@ mod tests {
         let mut server_end = server_end;
         for piece in [&b"one"[..], b"two", b"three"] {
             server_end.write_all(piece).expect("written");
-            let mut got = vec![0; piece.len()];
-            // The next piece is sent only after this one has arrived.
-            read.read_exact(&mut got).expect("handed on");
-            assert_eq!(got, piece);
+            let mut received = vec![0; piece.len()];
+            // The next piece is sent only after this piece has arrived.
+            read.read_exact(&mut received).expect("handed on");
+            assert_eq!(received, piece);
         }
         drop(server_end);
         pumping.join().expect("no panic").expect("ends with its input");
@@ -190,36 +193,38 @@ mod tests {
 
     #[test]
     fn a_pump_waits_for_streams_that_do_not_block() {
-        let (from, mut feed) = io::pipe().expect("a pipe");
-        let (mut sink, to) = io::pipe().expect("a pipe");
-        for end in [from.as_fd(), to.as_fd()] {
+        let (source_end, mut feed) = io::pipe().expect("a pipe");
+        let (mut sink, sink_end) = io::pipe().expect("a pipe");
+        for end in [source_end.as_fd(), sink_end.as_fd()] {
             rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).expect("set");
         }
         let sent = vec![7_u8; 4 * PUMP_BYTES];
         let expected = sent.clone();
         let feeding = std::thread::spawn(move || feed.write_all(&sent));
         let pumping = std::thread::spawn(move || {
-            let mut to = to;
-            copy(from, &mut to)
+            let mut sink_end = sink_end;
+            copy(source_end, &mut sink_end)
         });
-        let mut got = Vec::new();
-        sink.read_to_end(&mut got).expect("read");
-        assert_eq!(got, expected);
+        let mut received = Vec::new();
+        sink.read_to_end(&mut received).expect("read");
+        assert_eq!(received, expected);
         feeding.join().expect("no panic").expect("written");
         pumping.join().expect("no panic").expect("ends");
     }
 
-    /// Standard streams that another user created, as `sudo -u` passes them on.
+    /// Standard streams that another user created, such as those that `sudo -u` passes on.
     #[test]
     fn a_pipe_that_may_not_be_opened_again_is_read_as_a_file_is() {
         let (server_end, _pump_end) = rustix::pipe::pipe().expect("a pipe");
-        assert!(matches!(kind(&server_end, false), Ok(StreamKind::Pipe(_))));
-        let as_another = std::thread::spawn(move || {
+        assert!(matches!(stream_kind(&server_end, false), Ok(StreamKind::Pipe(_))));
+        let unprivileged = std::thread::spawn(move || {
             let nobody = rustix::thread::Uid::from_raw(65534);
             // Only root can change the user; this affects only this thread.
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&server_end, false))
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
+                .ok()
+                .map(|()| stream_kind(&server_end, false))
         });
-        if let Some(kind) = as_another.join().expect("no panic") {
+        if let Some(kind) = unprivileged.join().expect("no panic") {
             assert!(matches!(kind, Ok(StreamKind::Other)));
         }
     }

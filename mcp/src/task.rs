@@ -1,4 +1,4 @@
-//! The one place where the server spawns async work.
+//! Spawns the server's async tasks. Only HTTP connections run elsewhere: in the `JoinSet` of `http/listen.rs`.
 
 use std::future::Future;
 
@@ -6,11 +6,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 /// Runs a future in a task until it ends or the returned handle is dropped.
 pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task {
-    Task(detached(future).abort_handle())
+    Task(spawn_detached(future).abort_handle())
 }
 
 /// Runs a short future to its end, even if its handle is dropped: for last messages to a client.
-pub(super) fn detached(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+pub(super) fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
     tokio::spawn(future)
 }

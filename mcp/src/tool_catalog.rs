@@ -1,15 +1,15 @@
-//! Offers a registry's tools to a client, in the form of the client's interface.
+//! Converts a registry's tools into the form of a client's interface.
 
 use portcullis_tools::{RegisteredTool, ToolRegistry, audit::Confinement, policy::ToolOrigin};
 use portcullis_types::{DialectError, FunctionDecl, JsonSchema, SafetyTier, SchemaDialect};
 use serde_json::{Map, Value, json};
 
-/// A client interface that takes tools.
+/// A client interface that accepts tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolListFormat {
-    /// The `tools` of OpenAI's chat completions, which take any schema.
+    /// The `tools` of OpenAI's chat completions, which accept any schema.
     OpenAi,
-    /// The same in strict mode: the model's arguments must follow the schema.
+    /// The `tools` of OpenAI's chat completions in strict mode: the model's arguments must follow the schema.
     OpenAiStrict,
     /// The `tools` of Anthropic's messages, in strict mode.
     Anthropic,
@@ -17,15 +17,6 @@ pub enum ToolListFormat {
     Gemini,
     /// The result of the Model Context Protocol's `tools/list`, revision 2025-06-18.
     Mcp,
-}
-
-/// The part of a request that offers tools, with remarks for the operator.
-#[derive(Debug)]
-pub struct Offer {
-    /// The tools, in the request's form.
-    pub request: Value,
-    /// Tools that are left out, or offered without strict mode, with the reason.
-    pub remarks: Vec<String>,
 }
 
 /// The tools for a client, with remarks for the operator.
@@ -38,16 +29,14 @@ pub struct OfferedTools {
 }
 
 impl ToolListFormat {
-    /// All tools for this client, in the form of its request.
+    /// The part of this client's request that offers tools.
     #[must_use]
-    pub fn offer(self, registry: &ToolRegistry) -> Offer {
-        let OfferedTools { tools, remarks } = self.tools(registry);
-        let request = match self {
+    pub fn request(self, tools: Vec<Value>) -> Value {
+        match self {
             Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
             Self::Gemini => json!([{ "functionDeclarations": tools }]),
             Self::Mcp => json!({ "tools": tools }),
-        };
-        Offer { request, remarks }
+        }
     }
 
     /// All tools for this client, as a list.
@@ -58,11 +47,11 @@ impl ToolListFormat {
         for tool in &registry.offered() {
             let name = &tool.decl().name;
             match self.tool(registry, tool) {
-                Ok(shown) => tools.push(shown),
-                Err(error) => match self.loose(tool) {
-                    Some(shown) => {
+                Ok(declaration) => tools.push(declaration),
+                Err(error) => match self.non_strict(tool) {
+                    Some(declaration) => {
                         remarks.push(format!("`{name}` is not in strict mode: {error}"));
-                        tools.push(shown);
+                        tools.push(declaration);
                     }
                     None => remarks.push(format!("`{name}` is left out: {error}")),
                 },
@@ -82,9 +71,9 @@ impl ToolListFormat {
         })
     }
 
-    /// A tool without strict mode, for a schema that strict mode cannot express; none if the client has only
-    /// one mode.
-    fn loose(self, tool: &RegisteredTool) -> Option<Value> {
+    /// A tool without strict mode, for a schema that strict mode cannot express. `None` if the client has only one
+    /// mode.
+    fn non_strict(self, tool: &RegisteredTool) -> Option<Value> {
         let parameters = &tool.decl().parameters;
         match self {
             Self::OpenAi | Self::OpenAiStrict => Some(openai(tool, parameters, Some(false))),
@@ -95,25 +84,26 @@ impl ToolListFormat {
 }
 
 fn openai(tool: &RegisteredTool, parameters: &JsonSchema, strict: Option<bool>) -> Value {
-    let mut function = named(tool, "parameters", parameters);
+    let mut function = common_fields(tool, "parameters", parameters);
     function.extend(strict.map(|strict| ("strict".to_owned(), strict.into())));
     json!({ "type": "function", "function": function })
 }
 
 fn anthropic(tool: &RegisteredTool, parameters: &JsonSchema, strict: bool) -> Value {
-    let mut shown = named(tool, "input_schema", parameters);
-    shown.insert("strict".to_owned(), strict.into());
-    shown.into()
+    let mut declaration = common_fields(tool, "input_schema", parameters);
+    declaration.insert("strict".to_owned(), strict.into());
+    declaration.into()
 }
 
 fn gemini(tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
-    named(tool, "parameters", parameters).into()
+    common_fields(tool, "parameters", parameters).into()
 }
 
 fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
-    let mut shown = named(tool, "inputSchema", parameters);
-    shown.extend(tool.label().map(|label| ("title".to_owned(), label.into())));
-    shown.extend(tool.output_schema().map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
+    let mut declaration = common_fields(tool, "inputSchema", parameters);
+    declaration.extend(tool.label().map(|label| ("title".to_owned(), label.into())));
+    declaration
+        .extend(tool.output_schema().map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
     let is_read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
     let annotations = json!({
         "readOnlyHint": is_read_only,
@@ -121,13 +111,12 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
         "idempotentHint": is_read_only || tool.meta().idempotent,
         "openWorldHint": reaches_out(tool),
     });
-    shown.insert("annotations".to_owned(), annotations);
-    shown.into()
+    declaration.insert("annotations".to_owned(), annotations);
+    declaration.into()
 }
 
-/// Whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network,
-/// but the host makes requests for a tool of a module that declares hosts; a command may find a network; an embedder's
-/// native tool is not confined.
+/// Whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the host makes requests
+/// for a tool whose module declares hosts. A command may have a network. An embedder's native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
         Confinement::Wasm => tool.declares_hosts(),
@@ -137,14 +126,14 @@ fn reaches_out(tool: &RegisteredTool) -> bool {
 }
 
 /// The common part of every interface: name, description, and the arguments' schema under the given key.
-fn named(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<String, Value> {
+fn common_fields(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<String, Value> {
     let FunctionDecl { name, description, .. } = tool.decl();
-    let mut shown = Map::from_iter([
+    let mut declaration = Map::from_iter([
         ("name".to_owned(), name.as_str().into()),
         (key.to_owned(), parameters.as_value().clone()),
     ]);
-    shown.extend(description.as_deref().map(|text| ("description".to_owned(), text.into())));
-    shown
+    declaration.extend(description.as_deref().map(|text| ("description".to_owned(), text.into())));
+    declaration
 }
 
 #[cfg(test)]
@@ -193,7 +182,7 @@ mod tests {
         ToolListFormat::Mcp,
     ];
 
-    fn with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
+    fn registry_with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
         let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n[tools.odd]\nenabled = true\n"));
         (state, builder.tool(HintedTool(meta)).build().expect("builds"))
     }
@@ -201,13 +190,13 @@ mod tests {
     #[test]
     fn disabled_or_hidden_tool_is_offered_to_no_model() {
         let policy = "[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n";
-        let (_state, off) = registry(policy);
-        let (_other, hiding) = with(ToolMeta { hidden: true, ..ToolMeta::default() });
+        let (_state, disabled) = registry(policy);
+        let (_other, hidden) = registry_with(ToolMeta { hidden: true, ..ToolMeta::default() });
         for client in ALL {
-            let text = client.offer(&off).request.to_string();
+            let text = client.request(client.tools(&disabled).tools).to_string();
             assert!(!text.contains(r#""add""#) && !text.contains(r#""echo""#), "{text}");
             assert!(text.contains(r#""divide""#), "{text}");
-            let text = client.offer(&hiding).request.to_string();
+            let text = client.request(client.tools(&hidden).tools).to_string();
             assert!(!text.contains(r#""odd""#) && text.contains(r#""add""#), "{text}");
         }
     }
@@ -222,30 +211,25 @@ mod tests {
 
     #[test]
     fn a_schema_beyond_strict_mode_is_offered_loosely_or_left_out() {
-        let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
-        let found = |client: ToolListFormat| {
-            let Offer { request, remarks } = client.offer(&registry);
-            let tools = match client {
-                ToolListFormat::Gemini => request[0]["functionDeclarations"].clone(),
-                ToolListFormat::Mcp => request["tools"].clone(),
-                _ => request,
-            };
-            let named = |tool: &&Value| tool["name"] == "odd" || tool["function"]["name"] == "odd";
-            let tool = tools.as_array().expect("a list").iter().find(named).cloned();
+        let (_state, registry) = registry_with(ToolMeta { idempotent: true, ..ToolMeta::default() });
+        let offered_tool = |client: ToolListFormat| {
+            let OfferedTools { tools, remarks } = client.tools(&registry);
+            let is_odd_tool = |tool: &Value| tool["name"] == "odd" || tool["function"]["name"] == "odd";
+            let tool = tools.into_iter().find(is_odd_tool);
             (tool, remarks)
         };
-        let (tool, remarks) = found(ToolListFormat::OpenAi);
+        let (tool, remarks) = offered_tool(ToolListFormat::OpenAi);
         assert_eq!((&tool.expect("offered")["function"]["strict"], remarks.len()), (&Value::Null, 0));
         for client in [ToolListFormat::OpenAiStrict, ToolListFormat::Anthropic] {
-            let (tool, remarks) = found(client);
+            let (tool, remarks) = offered_tool(client);
             let tool = tool.expect("offered");
             assert!(tool["strict"] == false || tool["function"]["strict"] == false, "{tool}");
             assert!(remarks[0].starts_with("`odd` is not in strict mode: dialect `"), "{remarks:?}");
         }
-        let (tool, remarks) = found(ToolListFormat::Gemini);
+        let (tool, remarks) = offered_tool(ToolListFormat::Gemini);
         assert_eq!((tool, remarks.len()), (None, 1));
         assert!(remarks[0].starts_with("`odd` is left out: dialect `gemini`"), "{remarks:?}");
-        let (tool, remarks) = found(ToolListFormat::Mcp);
+        let (tool, remarks) = offered_tool(ToolListFormat::Mcp);
         let tool = tool.expect("offered");
         assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));
         assert_eq!(

@@ -1,5 +1,5 @@
-//! [`UnansweredIds`]: the unanswered requests of a client on standard streams. Over HTTP, where many sessions share one
-//! service, `http/open_requests.rs` does the same.
+//! [`UnansweredIds`]: the unanswered requests of a client on standard streams. For HTTP, where many sessions share
+//! one service, `http/open_requests.rs` does the same.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,21 +10,21 @@ use rmcp::model::RequestId;
 use tokio::sync::watch;
 
 /// How many cancelled requests are remembered.
-const CANCELLED: usize = 1024;
+const MAX_CANCELLED: usize = 1024;
 
 /// The ids of requests that were accepted and not yet answered.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredIds {
     awaited: watch::Sender<HashSet<RequestId>>,
-    /// Hashes of the ids of the last cancelled requests. These get no answer, but messages about them may
-    /// still be on their way.
+    /// Hashes of the ids of the last cancelled requests. Cancelled requests get no answer, but messages about them
+    /// may still be on their way.
     cancelled: VecDeque<u64>,
     hasher: RandomState,
 }
 
 impl UnansweredIds {
-    /// Accepts a request, unless one with its id is still unanswered or was cancelled: messages about the two
-    /// would be ambiguous.
+    /// Accepts a request, unless another request with its id is unanswered or was cancelled: messages about the
+    /// two would be ambiguous.
     pub(super) fn begin(&self, id: &RequestId) -> bool {
         !self.cancelled.contains(&self.hasher.hash_one(id))
             && self.awaited.send_if_modified(|ids| ids.insert(id.clone()))
@@ -35,11 +35,11 @@ impl UnansweredIds {
         self.awaited.send_if_modified(|ids| ids.remove(id));
     }
 
-    /// Marks a request as cancelled; it gets no answer.
+    /// Marks a request as cancelled. It gets no answer.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if self.awaited.send_if_modified(|ids| ids.remove(id)) {
-            // Makes room for one more: the oldest is forgotten.
-            self.cancelled.truncate(CANCELLED - 1);
+            // Make room for one more: the oldest is forgotten.
+            self.cancelled.truncate(MAX_CANCELLED - 1);
             self.cancelled.push_front(self.hasher.hash_one(id));
         }
     }
@@ -47,11 +47,11 @@ impl UnansweredIds {
     /// Waits until no request is unanswered.
     ///
     /// # Cancellation
-    /// Safe.
-    pub(super) fn until_empty(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Dropping the future has no effect.
+    pub(super) fn wait_until_empty(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut awaited = self.awaited.subscribe();
         async move {
-            // An error means that the sender is gone, and all its requests with it.
+            // An error means that the sender is gone, and with it all its requests.
             let _ = awaited.wait_for(HashSet::is_empty).await;
         }
     }
@@ -66,17 +66,17 @@ mod tests {
     #[test]
     fn an_id_is_free_again_when_its_request_is_answered() {
         let unanswered_ids = UnansweredIds::default();
-        let (one, other) = (RequestId::Number(1), RequestId::String("1".into()));
-        assert!(unanswered_ids.until_empty().now_or_never().is_some());
-        assert!(unanswered_ids.begin(&one) && unanswered_ids.begin(&other));
-        assert!(!unanswered_ids.begin(&one));
-        unanswered_ids.end(&one);
-        assert!(unanswered_ids.until_empty().now_or_never().is_none());
-        assert!(unanswered_ids.begin(&one));
-        unanswered_ids.end(&one);
-        unanswered_ids.end(&other);
-        unanswered_ids.end(&other);
-        assert!(unanswered_ids.until_empty().now_or_never().is_some());
+        let (number_id, string_id) = (RequestId::Number(1), RequestId::String("1".into()));
+        assert!(unanswered_ids.wait_until_empty().now_or_never().is_some());
+        assert!(unanswered_ids.begin(&number_id) && unanswered_ids.begin(&string_id));
+        assert!(!unanswered_ids.begin(&number_id));
+        unanswered_ids.end(&number_id);
+        assert!(unanswered_ids.wait_until_empty().now_or_never().is_none());
+        assert!(unanswered_ids.begin(&number_id));
+        unanswered_ids.end(&number_id);
+        unanswered_ids.end(&string_id);
+        unanswered_ids.end(&string_id);
+        assert!(unanswered_ids.wait_until_empty().now_or_never().is_some());
     }
 
     #[test]
@@ -88,9 +88,9 @@ mod tests {
             unanswered_ids.cancel(&id);
             unanswered_ids.cancel(&RequestId::Number(7_000));
         }
-        assert!(unanswered_ids.until_empty().now_or_never().is_some());
+        assert!(unanswered_ids.wait_until_empty().now_or_never().is_some());
         assert!(ids(1..=1024).all(|id| !unanswered_ids.begin(&id)));
-        // An id that was never used, or cancelled long ago, is free.
+        // An id that was never used, or that was cancelled long ago, is free.
         assert!(
             unanswered_ids.begin(&RequestId::Number(7_000)) && unanswered_ids.begin(&RequestId::Number(0))
         );

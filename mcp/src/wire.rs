@@ -1,7 +1,7 @@
 //! Decodes messages for the protocol, and keeps the raw text of a call's arguments.
 //!
-//! The pipeline decodes arguments itself, strictly: it refuses duplicate keys, numbers out of range and text
-//! after the end. So it needs the client's text, not the result of a lenient decoder.
+//! The pipeline decodes arguments strictly: it refuses duplicate keys, numbers out of range and text after the
+//! end. It therefore needs the client's own text, because a lenient decoder would hide these faults.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, error::Category, value::RawValue};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RawArguments(pub(super) String);
 
-/// A message that cannot be decoded: the refusal, and the id of the request if known.
+/// A message that cannot be decoded: the refusal, and the request's id if it is known.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) id: Option<RequestId>,
@@ -48,13 +48,14 @@ struct MessageId {
 #[derive(Debug)]
 pub(super) struct DecodedMessage {
     pub(super) message: RxJsonRpcMessage<RoleServer>,
-    /// The rewritten text of the message, if it was rewritten: with `{}` in place of arguments that only the
-    /// pipeline can judge.
+    /// The text of the message with `{}` in place of its arguments, if the protocol's decoder refuses them. `None` if
+    /// the text was not rewritten.
     pub(super) text: Option<Vec<u8>>,
 }
 
-/// Decodes one message. A call is accepted even if the protocol's decoder refuses its arguments, such as half
-/// a surrogate pair or a huge number: then the pipeline reports the fault and writes an audit row.
+/// Decodes one message. A call is accepted even if the protocol's decoder refuses its arguments, for example
+/// because of half a surrogate pair or a huge number. The pipeline then reports the fault and writes an audit
+/// row.
 ///
 /// # Errors
 /// [`Unreadable`] with the answer for the client.
@@ -78,15 +79,15 @@ pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
     Ok(DecodedMessage { message, text: rewritten })
 }
 
-/// A call's text with `{}` in place of its arguments; none for any other message.
+/// A call's text with `{}` in place of its arguments. `None` for any other message.
 fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
     let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
     let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
-    // Other arguments than an object are a fault of the message, which `{}` would hide.
+    // Arguments that are no object are a fault of the message, which `{}` would hide.
     if !arguments.starts_with('{') {
         return None;
     }
-    // The arguments are a slice of `text`, so the pointers tell their position.
+    // The arguments are a slice of `text`, so the difference of the pointers is their position.
     let start = (arguments.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let (before, after) = (text.get(..start)?, text.get(start + arguments.len()..)?);
     Some([before, b"{}", after].concat())
@@ -97,14 +98,14 @@ const CALL: &str = "tools/call";
 
 /// The text of the arguments that [`decode`] kept.
 pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArguments {
-    let kept = match message {
+    let arguments = match message {
         JsonRpcMessage::Request(request) => request.request.extensions().get::<RawArguments>().cloned(),
         _ => None,
     };
-    kept.unwrap_or_default()
+    arguments.unwrap_or_default()
 }
 
-/// The raw text of a call's arguments; empty if it has none.
+/// The raw text of a call's arguments. Empty if the call has none.
 fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
     let outline: Outline<'_> = serde_json::from_slice(text)?;
     let raw = outline.params.and_then(|params| params.arguments);
@@ -115,15 +116,15 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     match error.classify() {
         Category::Syntax | Category::Eof => {
             let message = format!("this is no JSON: {error}");
-            // If the message is readable apart from the invalid part, the client learns the id of the refused
-            // request.
-            let id = identified(text);
+            // If only a part of the message is invalid, the id can still be read. The client then learns which
+            // request was refused.
+            let id = parse_id(text);
             Unreadable { id, error: ErrorData::parse_error(message, None) }
         }
         Category::Data | Category::Io => {
-            let id = identified(text);
-            let batch = text.trim_ascii_start().first() == Some(&b'[');
-            if batch {
+            let id = parse_id(text);
+            let is_batch = text.trim_ascii_start().first() == Some(&b'[');
+            if is_batch {
                 let message = "batches are not taken: send one message at a time";
                 return Unreadable { id: None, error: ErrorData::invalid_request(message, None) };
             }
@@ -132,7 +133,7 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     }
 }
 
-fn identified(text: &[u8]) -> Option<RequestId> {
+fn parse_id(text: &[u8]) -> Option<RequestId> {
     serde_json::from_slice::<MessageId>(text).ok()?.id
 }
 
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_arguments_of_a_call_are_kept_as_they_were_written() {
-        for (arguments, kept) in [
+        for (arguments, expected_text) in [
             (r#","arguments":{"a": 1, "a" :2}"#, r#"{"a": 1, "a" :2}"#),
             (
                 r#","arguments":{"n":340282366920938463463374607431768211455}"#,
@@ -165,12 +166,12 @@ mod tests {
             let message = decode(text.as_bytes()).expect("decodes").message;
             let JsonRpcMessage::Request(request) = message else { panic!("no request") };
             let ClientRequest::CallToolRequest(call) = request.request else { panic!("no call") };
-            assert_eq!(call.extensions.get::<RawArguments>(), Some(&RawArguments(kept.to_owned())));
+            assert_eq!(call.extensions.get::<RawArguments>(), Some(&RawArguments(expected_text.to_owned())));
         }
     }
 
     #[track_caller]
-    fn refused(text: &str, code: ErrorCode, id: Option<i64>) {
+    fn check_refused(text: &str, code: ErrorCode, id: Option<i64>) {
         let refused = decode(text.as_bytes()).expect_err(text);
         assert_eq!(refused.error.code, code, "{text}");
         assert_eq!(refused.id, id.map(RequestId::Number), "{text}");
@@ -178,14 +179,14 @@ mod tests {
 
     #[test]
     fn malformed_message_is_refused_by_its_kind() {
-        refused("hello", ErrorCode::PARSE_ERROR, None);
-        refused(r#"{"jsonrpc":"2.0","id":1,"met"#, ErrorCode::PARSE_ERROR, None);
-        refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, None);
-        refused("[]", ErrorCode::INVALID_REQUEST, None);
-        refused("7", ErrorCode::INVALID_REQUEST, None);
-        refused(r#"{"id":7}"#, ErrorCode::INVALID_REQUEST, Some(7));
-        refused("\u{0}", ErrorCode::PARSE_ERROR, None);
-        refused(
+        check_refused("hello", ErrorCode::PARSE_ERROR, None);
+        check_refused(r#"{"jsonrpc":"2.0","id":1,"met"#, ErrorCode::PARSE_ERROR, None);
+        check_refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, None);
+        check_refused("[]", ErrorCode::INVALID_REQUEST, None);
+        check_refused("7", ErrorCode::INVALID_REQUEST, None);
+        check_refused(r#"{"id":7}"#, ErrorCode::INVALID_REQUEST, Some(7));
+        check_refused("\u{0}", ErrorCode::PARSE_ERROR, None);
+        check_refused(
             r#"{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":"\ud83d"}}"#,
             ErrorCode::PARSE_ERROR,
             Some(8),

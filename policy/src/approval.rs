@@ -1,9 +1,9 @@
-//! Approval: whether a call runs at once, is asked about, or is refused.
+//! Approval: whether a call runs at once, waits for a person's answer, or is refused.
 
 use serde::{Deserialize, Serialize};
 
 portcullis_types::words! {
-    /// The approval that a tool's calls need. Ordered by strictness: the stricter of two is their maximum.
+    /// The approval that a tool's calls need, ordered by strictness: the maximum of two values is the stricter one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Approval as "approval" {
         /// The call runs.

@@ -1,54 +1,56 @@
-//! [`Denial`]: a refusal as a value, which says what, why and what would be right.
+//! [`Denial`]: a refusal as a value. It says what is refused, why, and what the model may do instead.
 
 use std::fmt;
 
 use portcullis_types::{EscapedText, ToolError};
 use serde::Serialize;
 
-/// Why a call is refused. It holds guest paths and names of the policy only, so all of it may be shown to
-/// a model.
+/// The refusal of a call. It names guest paths, names of the policy, and the call's own commands and addresses, but no
+/// path of the host and no secret, so a model may see all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Denial {
     /// The stable code.
     pub code: DenialCode,
-    /// The rule that refuses it, as a path in the policy, such as `profiles.FileReadOnly.mounts.vault`.
+    /// The rule that refuses the call, as a path in the policy, such as `profiles.FileReadOnly.mounts.vault`.
     pub rule: String,
     /// The refused subject: a guest path, an address, a command, or a tool's name.
     pub subject: String,
-    /// A hint what the model may do instead; may be empty.
+    /// A hint at what the model may do instead; may be empty.
     pub hint: String,
 }
 
 portcullis_types::words! {
-    /// The stable codes of denials. Other crates raise those of links, special files, approvals and
-    /// hooks; they are listed here so that there is one list.
+    /// The stable codes of all denials. Other crates raise some of them: for links, special files, approvals, hooks and
+    /// requests.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum DenialCode {
         /// `..` leads out of the mount.
         PathEscapesMount = "path_escapes_mount",
-        /// The path is below no mount of the policy.
+        /// The path is not below any mount of the policy.
         UnknownMount = "unknown_mount",
         /// The tool's profile does not grant the path's mount.
         MountNotGranted = "mount_not_granted",
         /// The tool's profile grants the path's mount for reading only.
         MountReadOnly = "mount_read_only",
-        /// The path is protected: no tool writes it.
+        /// The path is protected: no tool may write it.
         ProtectedPath = "protected_path",
+        /// A name in the path is hidden: no tool may see it.
+        HiddenPath = "hidden_path",
         /// A link leads out of the mount. Raised where files are opened.
         LinkEscapesMount = "link_escapes_mount",
         /// The path is a FIFO, a socket or a device. Raised where files are opened.
         SpecialFile = "special_file",
-        /// The file has hard links: the call would change or read it under its other names too. Raised where
-        /// files are opened.
+        /// The file has hard links: the call would also read or change it under its other names. Raised where files are
+        /// opened.
         HardLink = "hard_link",
-        /// A file may be a hard link to a private one: there are too many private files to compare, or they could
-        /// not be looked at in time. Raised where files are opened.
+        /// The file may be a hard link to a private file: there are too many private files to compare, or they could
+        /// not be examined in time. Raised where files are opened.
         LinksUnknown = "links_unknown",
         /// The tool has `enabled = false`.
         ToolDisabled = "tool_disabled",
         /// The tool's module or its declarations differ from what the operator approved.
         ModuleChanged = "module_changed",
-        /// A native tool of an embedder, not enabled by name.
+        /// The tool is a native tool of an embedder and is not enabled by name.
         NativeNotEnabled = "native_not_enabled",
         /// The policy has `approval = "deny"` for the tool.
         ApprovalDenied = "approval_denied",
@@ -62,33 +64,33 @@ portcullis_types::words! {
         HookRefused = "hook_refused",
         /// The tool's profile has no hosts.
         EgressNotGranted = "egress_not_granted",
-        /// The text is no URL that is fetched.
+        /// The text is not a URL that can be fetched.
         UrlRefused = "url_refused",
         /// The tool does not declare the URL's scheme, host and port. Raised where requests are made.
         HostNotDeclared = "host_not_declared",
-        /// No rule of the profile covers the URL's scheme, host and port.
+        /// No rule of the tool's profile covers the URL's scheme, host and port.
         HostNotGranted = "host_not_granted",
-        /// The profile does not have the request's method.
+        /// The tool's profile does not grant the request's method.
         MethodNotGranted = "method_not_granted",
-        /// The address is not public, or is one of a metadata service, and is not allowed by name. Raised
-        /// before and after a name is resolved.
+        /// The address is not public or belongs to a metadata service, and the policy does not allow it explicitly.
+        /// Raised before and after a name is resolved.
         AddressNotPublic = "address_not_public",
-        /// A redirect leads from `https` to `http`, or is one too many.
+        /// A redirect leads from `https` to `http`, or exceeds the allowed number of redirects.
         RedirectRefused = "redirect_refused",
         /// The host's `robots.txt` disallows the page. Raised where pages are requested.
         RobotsDisallowed = "robots_disallowed",
         /// The host's `robots.txt` cannot be read, which disallows every page. Raised where pages are requested.
         RobotsUnreadable = "robots_unreadable",
-        /// The policy grants no shell, or none to this tool.
+        /// The policy grants no shell, or does not grant it to this tool.
         CommandsNotGranted = "commands_not_granted",
         /// The policy's shell has `enabled = false`.
         ShellDisabled = "shell_disabled",
         /// A rule of the policy's shell refuses the command.
         CommandDenied = "command_denied",
-        /// A flow rule denies the call after what its run has read.
+        /// A flow rule denies the call because of what earlier calls of its run have read.
         FlowDenied = "flow_denied",
-        /// A file of a protected kind that the call's arguments do not name, in a run where a flow rule decides about
-        /// such files. Raised where files are opened.
+        /// The call would write a file of a protected kind that its arguments do not name, in a run to which a flow
+        /// rule about protected kinds applies. Raised where files are opened.
         KindWithheld = "kind_withheld",
     }
 }
@@ -104,6 +106,7 @@ impl Denial {
             DenialCode::MountNotGranted => format!("`{subject}` is in a mount that this tool does not have"),
             DenialCode::MountReadOnly => format!("`{subject}` is read-only for this tool"),
             DenialCode::ProtectedPath => format!("`{subject}` is protected and never written by a tool"),
+            DenialCode::HiddenPath => format!("`{subject}` has a name that is hidden from tools"),
             DenialCode::LinkEscapesMount => {
                 format!("`{subject}` is or passes a link that leads out of its mount")
             }
@@ -185,9 +188,9 @@ mod tests {
         let denial = |code| Denial { code, rule: "r".into(), subject: "s".into(), hint: String::new() };
         for (index, code) in DenialCode::ALL.iter().enumerate() {
             assert_eq!(serde_json::to_value(code).expect("serialises"), code.as_str());
-            for other in &DenialCode::ALL[..index] {
-                assert_ne!(code.as_str(), other.as_str());
-                assert_ne!(denial(*code).message(), denial(*other).message());
+            for earlier in &DenialCode::ALL[..index] {
+                assert_ne!(code.as_str(), earlier.as_str());
+                assert_ne!(denial(*code).message(), denial(*earlier).message());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The policy digest: a hash that changes whenever the meaning of a policy does.
+//! The policy digest: a hash that changes whenever the meaning of the policy changes.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::effective::EffectivePolicy;
 pub struct PolicyDigest(String);
 
 impl PolicyDigest {
-    /// Hashes the JSON of the effective policy. It is canonical by construction: sorted maps and sets, all
-    /// defaults filled in, fields in the order of their declaration, no floating point.
-    pub(crate) fn of(policy: &EffectivePolicy) -> Self {
+    /// Hashes the JSON of the effective policy, which is canonical by construction: maps and sets are sorted, defaults
+    /// are filled in, fields keep the order of their declaration, and there are no floating-point numbers.
+    pub(crate) fn compute(policy: &EffectivePolicy) -> Self {
         let text = serde_json::to_vec(policy).expect("a map with text keys always serialises");
         Self(hex::encode(Sha256::digest(text)))
     }

@@ -1,5 +1,5 @@
-//! The effective policy: every name resolved, every default filled in, everything sorted. Decisions read it,
-//! and the digest is its hash.
+//! The effective policy: every name resolved, every default filled in, everything sorted. The evaluator decides by it,
+//! and the policy digest is its hash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,29 +11,36 @@ use portcullis_types::{Access, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    Approval, AuditSync, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
-    ProtectedKinds, ProtectedPaths, RequiredLayer, SecretName, SecretRule,
-    file::{
-        Faults, LimitEntries, PlacedValue, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy,
-    },
+    Approval, AuditSync, HiddenNames, Limits, LintCode, MemoryBytes, MountName, OutputBytes, PolicySource,
+    ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer, SecretName, SecretRule,
+    file::{Faults, LimitEntries, Located, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
     flow::{FlowRule, resolve_flow},
     kinds::KindPattern,
     limits::{as_millis, as_optional_millis},
     network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
+    path_rules::PathRules,
     search::SearchSettings,
     secrets::resolve_secrets,
     shell::{ShellOrAbsence, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
 
-/// The meaning of a policy. Two texts with the same meaning have equal values of this type.
+/// The meaning of a policy. Two texts with the same meaning give equal values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct EffectivePolicy {
     pub(crate) version: u32,
     pub(crate) require: BTreeSet<RequiredLayer>,
+    /// The mount where relative paths start.
+    #[serde(skip_serializing_if = "is_default_home")]
+    pub(crate) home: MountName,
+    /// The folder of the project whose policy this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
     /// The folder of each mount.
     pub(crate) mounts: BTreeMap<MountName, String>,
-    /// Always holds [`ProfileName::NOTHING`].
+    /// The mounts whose changes are kept so that they can be taken back.
+    pub(crate) with_undo: BTreeSet<MountName>,
+    /// Always contains [`ProfileName::NOTHING`].
     pub(crate) profiles: BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
     /// The networks of the profiles that have hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -42,6 +49,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) tools: BTreeMap<ToolName, ToolRule>,
     pub(crate) protect: ProtectedPaths,
     pub(crate) kinds: ProtectedKinds,
+    #[serde(skip_serializing_if = "HiddenNames::is_empty")]
+    pub(crate) hide: HiddenNames,
     pub(crate) audit_sync: AuditSync,
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
@@ -60,6 +69,12 @@ pub(crate) struct EffectivePolicy {
     pub(crate) modules: BTreeMap<String, String>,
 }
 
+/// Whether this is the default. The JSON then leaves it out, so that policies without the key `home` keep the digest
+/// from before the key existed.
+fn is_default_home(home: &MountName) -> bool {
+    *home == MountName::shared()
+}
+
 /// One rule for each tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Tiers {
@@ -68,39 +83,40 @@ pub(crate) struct Tiers {
     pub(crate) privileged: TierRule,
 }
 
-/// The rule for tools of a tier that have no entry.
+/// The rule for a tier's tools that have no entry of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct TierRule {
     pub(crate) profile: ProfileName,
     pub(crate) approval: Approval,
-    /// The least approval that reductions demand of every tool of the tier, even one whose entry sets
-    /// another.
+    /// The least approval that reductions demand of every tool of the tier, whatever approval the tool's entry sets.
     pub(crate) approval_floor: Approval,
 }
 
 /// The rule of one tool's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ToolRule {
-    /// Whether the operator has an entry for the tool. An entry in a reduction must not make a foreign module
-    /// a known one.
+    /// Whether the operator has an entry for the tool. An entry in a reduction must not make a foreign module count as
+    /// known.
     pub(crate) by_operator: bool,
     pub(crate) enabled: Option<bool>,
     pub(crate) profile: Option<ProfileName>,
     pub(crate) approval: Option<Approval>,
     /// The least approval that a reduction demands where the operator's entry sets none.
     pub(crate) approval_floor: Approval,
+    /// The paths that need no approval.
+    #[serde(skip_serializing_if = "PathRules::is_empty")]
+    pub(crate) unasked: PathRules,
     #[serde(rename = "timeout_ms", serialize_with = "as_optional_millis")]
     pub(crate) timeout: Option<Duration>,
-    /// The upper bound on a call's time. Below `limits.max_timeout` where a reduction shortened a tool whose
-    /// entry in the operator's policy sets no `timeout`.
+    /// The upper bound on a call's time: `limits.max_timeout`, or the shorter timeout of a reduction if the operator's
+    /// entry sets no `timeout`.
     #[serde(rename = "timeout_cap_ms", serialize_with = "as_millis")]
     pub(crate) timeout_cap: Duration,
-    /// The memory of a guest (all its memories together), or of a command with its jobs. Default:
-    /// `limits.wasm_memory` for a guest, `shell.memory` for a command.
+    /// The memory of a guest (all its memories together), or of a command with its jobs. `None` means
+    /// `limits.wasm_memory` for a guest and `shell.memory` for a command.
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,
-    /// Whether the operator's entry may stand without its tool. It has no effect where the tool is
-    /// registered.
+    /// Whether the tool of the operator's entry may be missing. The key has no effect if the tool is registered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) optional: bool,
 }
@@ -124,14 +140,14 @@ impl Tiers {
 }
 
 impl TierRule {
-    /// The rule of a tier that the policy does not name: no mounts, approval `ask`.
+    /// The rule of a tier without an entry in the policy: no mounts, approval `ask`.
     fn unnamed() -> Self {
         Self { profile: ProfileName::nothing(), approval: Approval::Ask, approval_floor: Approval::Allow }
     }
 }
 
 impl ToolRule {
-    /// The rule of a tool that has an entry in a reduction only.
+    /// The rule of a tool whose only entry is in a reduction.
     pub(crate) fn unnamed(limits: &Limits) -> Self {
         Self {
             by_operator: false,
@@ -139,6 +155,7 @@ impl ToolRule {
             profile: None,
             approval: None,
             approval_floor: Approval::Allow,
+            unasked: PathRules::default(),
             timeout: None,
             timeout_cap: limits.max_timeout,
             memory: None,
@@ -150,13 +167,16 @@ impl ToolRule {
 
 /// Resolves the names of a policy and fills in defaults. Unknown names are faults.
 ///
-/// Defaults never grant: a missing tier gets no mounts and asks, a missing `require` means all layers, and
-/// the shipped protected names hold unless one is excepted by name.
+/// Defaults never grant: a missing tier gets no mounts and the approval `ask`, a missing `require` means all layers,
+/// and the shipped protected names hold unless the operator excepts one by name.
 pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePolicy {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
         file.mounts.iter().map(|mount| (mount.value.name.clone(), mount.value.folder.clone())).collect();
+    let with_undo = file.mounts.iter().filter(|mount| mount.value.has_undo);
+    let with_undo: BTreeSet<MountName> = with_undo.map(|mount| mount.value.name.clone()).collect();
     let profiles = resolve_profiles(file, &mounts, faults);
+    let home = file.home.as_ref().and_then(|home| find_mount(&mounts, home, faults));
 
     let mut tiers = Tiers {
         read_only: TierRule::unnamed(),
@@ -187,21 +207,25 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
-            // A default never takes a layer away.
+            // By default all layers are required; only the operator can leave one out.
             None => RequiredLayer::ALL.into_iter().collect(),
         },
+        home: home.unwrap_or_else(MountName::shared),
+        project: file.project.clone(),
         mounts,
+        with_undo,
         profiles,
         networks,
         tiers,
         tools,
         protect,
         kinds,
+        hide: HiddenNames::new(file.hide.iter().map(|name| name.value.clone()).collect()),
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
         egress: resolve_egress(&file.egress),
         secrets,
-        search: file.search.as_ref().map(|placed| placed.value.clone()),
+        search: file.search.as_ref().map(|located| located.value.clone()),
         limits,
         flow,
         modules_dir: file.modules_dir.clone(),
@@ -212,31 +236,31 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
 /// Finds the profile that a name refers to.
 pub(crate) fn find_profile(
     profiles: &BTreeMap<ProfileName, BTreeMap<MountName, Access>>,
-    name: &PlacedValue<String>,
+    name: &Located<String>,
     faults: &mut Faults<'_>,
 ) -> Option<ProfileName> {
-    let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
+    let profile = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
     if name.value == ProfileName::SHELL {
         faults.add_at(name, "tools that run commands get `Shell` by themselves; name no profile for them");
-    } else if found.is_none() && !faults.is_excused(&name.value) {
-        let right = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
-        faults.add_at(name, format!("unknown profile; {right}"));
+    } else if profile.is_none() && !faults.is_excused(&name.value) {
+        let suggestion = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
+        faults.add_at(name, format!("unknown profile; {suggestion}"));
     }
-    found
+    profile
 }
 
 /// Finds the mount that a name refers to.
 pub(crate) fn find_mount(
     mounts: &BTreeMap<MountName, String>,
-    name: &PlacedValue<String>,
+    name: &Located<String>,
     faults: &mut Faults<'_>,
 ) -> Option<MountName> {
-    let found = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
-    if found.is_none() && !faults.is_excused(&name.value) {
-        let right = did_you_mean(&name.value, mounts.keys().map(MountName::as_str));
-        faults.add_at(name, format!("unknown mount; {right}"));
+    let mount = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
+    if mount.is_none() && !faults.is_excused(&name.value) {
+        let suggestion = did_you_mean(&name.value, mounts.keys().map(MountName::as_str));
+        faults.add_at(name, format!("unknown mount; {suggestion}"));
     }
-    found
+    mount
 }
 
 fn resolve_profiles(
@@ -263,6 +287,7 @@ fn resolve_tool(entry: &ToolEntry, profile: Option<ProfileName>, limits: &Limits
         enabled: entry.enabled,
         profile,
         approval: entry.approval,
+        unasked: entry.unasked.clone(),
         timeout: entry.timeout.map(|timeout| timeout.min(limits.max_timeout)),
         memory: entry.memory,
         max_output_bytes: entry.max_output_bytes.unwrap_or(limits.max_output_bytes),
@@ -274,56 +299,63 @@ fn resolve_tool(entry: &ToolEntry, profile: Option<ProfileName>, limits: &Limits
 fn resolve_limits(entries: &LimitEntries) -> Limits {
     let default = Limits::default();
     Limits {
-        concurrency: entries.concurrency.as_ref().map_or(default.concurrency, |placed| placed.value),
+        concurrency: entries.concurrency.as_ref().map_or(default.concurrency, |located| located.value),
         calls_per_minute: entries
             .calls_per_minute
             .as_ref()
-            .map_or(default.calls_per_minute, |placed| placed.value),
+            .map_or(default.calls_per_minute, |located| located.value),
         max_output_bytes: entries
             .max_output_bytes
             .as_ref()
-            .map_or(default.max_output_bytes, |placed| placed.value),
-        wasm_memory: entries.wasm_memory.as_ref().map_or(default.wasm_memory, |placed| placed.value),
-        max_timeout: entries.max_timeout.as_ref().map_or(default.max_timeout, |placed| placed.value),
+            .map_or(default.max_output_bytes, |located| located.value),
+        wasm_memory: entries.wasm_memory.as_ref().map_or(default.wasm_memory, |located| located.value),
+        max_timeout: entries.max_timeout.as_ref().map_or(default.max_timeout, |located| located.value),
     }
 }
 
-/// The shipped names and kinds without those that the operator excepts by name, and the operator's own. `paths` and
-/// `kinds` add to the shipped ones and do not replace them: an author who adds a name would not see that the others
-/// are gone. A name that is excepted from `paths` becomes a kind, and a kind that is excepted is none.
+/// The shipped names and kinds, without those that the operator excepts, and with the operator's own. `paths` and
+/// `kinds` add to the shipped lists: if they replaced them, the author of a new name would not notice that the shipped
+/// ones are gone.
+///
+/// Excepting a name of the shipped `paths` makes it a kind. Excepting a kind drops it.
 fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (ProtectedPaths, ProtectedKinds) {
     let (shipped, shipped_kinds) = &*SHIPPED_PROTECTION;
     let (mut protected, mut kinds) = (shipped.clone(), shipped_kinds.clone());
-    for (index, except) in entries.except.iter().enumerate() {
-        let name = match &except.value {
+    for (index, exception) in entries.except.iter().enumerate() {
+        let name = match &exception.value {
             KindPattern::Name(name) => Some(name),
             KindPattern::Ending(_) => None,
         };
         let is_protected = name.is_some_and(|name| shipped.has(name));
+        // The same section would remove the name and add it again.
         let is_repeated = match is_protected {
             true => entries.paths.iter().any(|path| Some(&path.value) == name),
-            false => entries.kinds.iter().any(|kind| kind.value == except.value),
+            false => entries.kinds.iter().any(|kind| kind.value == exception.value),
         };
-        if entries.except[..index].iter().any(|other| other.value == except.value) {
-            faults.add_at(except, "this name stands twice: it is taken down by one step only");
+        if entries.except[..index].iter().any(|earlier| earlier.value == exception.value) {
+            faults.add_at(exception, "this name stands twice: it is taken down by one step only");
         } else if is_repeated {
             let key = if is_protected { "paths" } else { "kinds" };
-            faults.add_at(except, format!("this name is in `{key}` as well; write it in one of the two"));
+            faults.add_at(exception, format!("this name is in `{key}` as well; write it in one of the two"));
         } else if let Some(name) = name.filter(|_| is_protected) {
             protected.remove(name);
-            kinds.insert(except.value.clone());
-            faults
-                .warn_at(except, "a shipped name is not protected: tools may write what other programs run");
-        } else if kinds.remove(&except.value) {
+            kinds.insert(exception.value.clone());
             faults.warn_at(
-                except,
+                LintCode::ShippedNameDropped,
+                exception,
+                "a shipped name is not protected: tools may write what other programs run",
+            );
+        } else if kinds.remove(&exception.value) {
+            faults.warn_at(
+                LintCode::ShippedNameDropped,
+                exception,
                 "a shipped kind is none: tools write it unasked, whatever their run has read",
             );
         } else {
             let names = shipped.patterns().map(str::to_owned).chain(shipped_kinds.patterns());
             let names: Vec<String> = names.collect();
-            let right = did_you_mean(&except.value.to_string(), names.iter().map(String::as_str));
-            faults.add_at(except, format!("this is none of the shipped names; {right}"));
+            let suggestion = did_you_mean(&exception.value.to_string(), names.iter().map(String::as_str));
+            faults.add_at(exception, format!("this is none of the shipped names; {suggestion}"));
         }
     }
     protected.extend(entries.paths.iter().map(|path| path.value.clone()));

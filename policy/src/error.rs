@@ -1,8 +1,10 @@
-//! Why a policy cannot be used: all faults of one load, each with its place. The operator reads it.
+//! The error of a policy that cannot be used: all faults of one load, each with its place, for the operator.
 
 use std::fmt;
 
 use thiserror::Error;
+
+use crate::LintCode;
 
 /// One fault of a policy text.
 ///
@@ -19,11 +21,13 @@ pub struct PolicyFault {
     pub key: String,
     /// The mistake, and what to write instead.
     pub message: String,
+    /// The code under which `portcullis policy lint` lists it.
+    pub code: LintCode,
 }
 
 impl fmt::Display for PolicyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column, key, message } = self;
+        let Self { file, line, column, key, message, code: _ } = self;
         if key.is_empty() {
             write!(f, "{file}:{line}:{column}: {message}")
         } else {
@@ -38,7 +42,7 @@ impl fmt::Display for PolicyFault {
 pub struct PolicyError {
     /// The faults, in the order of the texts; never empty.
     pub faults: Vec<PolicyFault>,
-    /// How many further faults were found and left out.
+    /// The number of further faults that were left out.
     pub left_out: usize,
 }
 

@@ -6,19 +6,19 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, MatchedFlowRule,
-    ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, flow,
-    network::check_url,
+    Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, HiddenNames, MatchedFlowRule,
+    NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, TraceSink, TracedRule,
+    WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
-/// One call, as the policy sees it.
+/// One call, with everything that the policy judges.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
     /// The called tool.
     pub tool: &'a ToolFacts,
-    /// The subjects of its arguments, by their roles. An omitted argument has no subject.
+    /// The subjects of the call's arguments, by their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
-    /// The run that it belongs to, with what that has read.
+    /// The run that the call belongs to, with what the run has read.
     pub run: &'a RunFacts<'a>,
 }
 
@@ -26,20 +26,20 @@ pub struct CallRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RequestedSubject {
-    /// A file or folder.
+    /// A file or a folder.
     Path {
         /// The argument's name.
         argument: String,
-        /// The path that it names.
+        /// The path that the argument names.
         path: GuestPath,
-        /// How the tool accesses it.
+        /// How the tool accesses the path.
         access: Access,
     },
-    /// An address.
+    /// A URL.
     Url {
         /// The argument's name.
         argument: String,
-        /// The address that it names.
+        /// The URL that the argument names.
         url: String,
     },
     /// A shell command.
@@ -54,14 +54,26 @@ pub enum RequestedSubject {
 impl WorkspaceSecurityPolicy {
     /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
-    /// The decision is on names. A name that passed here may be a link to another file, which the mount's
-    /// directory handle must refuse with its own [`Denial`]. A URL that passed here is judged again when it
-    /// is requested, with every address of its host ([`Grant::judge_address`]).
+    /// The decision is about names. A path that passes here may be a link to another file; the mount's directory handle
+    /// must refuse such a link with its own [`Denial`]. A URL that passes here is judged again when it is requested,
+    /// together with every address of its host ([`Grant::judge_address`]).
     ///
     /// # Errors
-    /// The [`Denial`] of the first subject that does not pass; every subject must.
+    /// The [`Denial`] of the first subject that does not pass, because every subject must pass.
     pub fn authorize(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
-        let assignment = self.assign(request.tool)?;
+        self.authorize_traced(request, &mut NoTrace)
+    }
+
+    /// Like [`Self::authorize`], which is this function without a trace: records each rule that decides or contributes.
+    ///
+    /// # Errors
+    /// As in [`Self::authorize`]. The denial names the deciding rule, which the trace does not repeat.
+    pub fn authorize_traced<T: TraceSink>(
+        &self,
+        request: &CallRequest<'_>,
+        trace: &mut T,
+    ) -> Result<Grant, Denial> {
+        let assignment = self.assign_traced(request.tool, trace)?;
         if assignment.approval == Approval::Deny {
             return Err(self.approval_denied(request.tool, &assignment));
         }
@@ -70,14 +82,18 @@ impl WorkspaceSecurityPolicy {
             match subject {
                 RequestedSubject::Path { argument, path, access } => {
                     let access = stronger_access(request.tool, argument, *access);
-                    self.check_path(path, access, &assignment, mounts)?;
+                    self.check_path(path, access, &assignment, mounts, trace)?;
                 }
                 RequestedSubject::Url { url, .. } => {
                     let ToolAssignment { profile, .. } = &assignment;
-                    check_url(self.network_of(profile), profile, mounts, &request.tool.name, url)?;
+                    let network = self.network_of(profile);
+                    let rule = check_url(network, profile, mounts, &request.tool.name, url)?;
+                    trace.record(|| {
+                        TracedRule::new(format!("profiles.{profile}.hosts[\"{rule}\"]"), "covers the URL")
+                    });
                 }
                 RequestedSubject::Command { argument, command } => {
-                    self.check_command(request.tool, argument, command, &assignment)?;
+                    self.check_command(request.tool, argument, command, &assignment, trace)?;
                 }
             }
         }
@@ -99,48 +115,94 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
-            shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory, self.shared_shell_network())),
+            shell: shell.map(|shell| ShellGrant::new(shell, assignment.memory, self.shared_shell_network())),
+            unasked: Vec::new(),
             flow: None,
         };
-        grant.flow = self.strictest_flow_match(&grant, request.run);
+        // Last, because the sinks of flow rules depend on the whole grant.
+        grant.flow = self.flow_match_traced(&grant, request.run, trace);
         match &grant.flow {
             Some(matched) if matched.approval == Approval::Deny => return Err(flow_denied(request, matched)),
+            // A flow rule that asks beats the rules of `unasked`.
             Some(_) => grant.approval = Approval::Ask,
+            None if grant.approval == Approval::Ask => {
+                grant.unasked = self.unasked_rules(&grant);
+                if !grant.unasked.is_empty() {
+                    grant.unasked.iter().for_each(|rule| {
+                        trace.record(|| TracedRule::new(rule.as_str(), "spares the call its question"));
+                    });
+                    grant.approval = Approval::Allow;
+                }
+            }
             None => {}
         }
         Ok(grant)
     }
 
-    /// The strictest flow rule that matches this grant and the labels of this run, if any does. [`Self::authorize`]
-    /// applies it; a caller asks again where time has passed since.
+    /// The strictest flow rule that matches this grant and the labels of this run, if any. [`Self::authorize`] applies
+    /// it. A caller that lets time pass must check again, because the run may have read more.
     #[must_use]
     pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
-        let policy = self.effective();
-        flow::strictest_match(&policy.flow, &policy.kinds, grant, run)
+        self.flow_match_traced(grant, run, &mut NoTrace)
     }
 
-    /// The flow rule that denies, or asks about, the use of the network by a run with this label; none if no rule does.
-    /// A session with a network must be ended before its run gets the label.
+    fn flow_match_traced<T: TraceSink>(
+        &self,
+        grant: &Grant,
+        run: &RunFacts<'_>,
+        trace: &mut T,
+    ) -> Option<MatchedFlowRule> {
+        let policy = self.effective();
+        flow::strictest_match(&policy.flow, &policy.kinds, grant, run, trace)
+    }
+
+    /// The flow rule that denies, or asks about, the use of the network by a run with this label; `None` if no such
+    /// rule exists. A session with a network must end before its run gets the label.
     #[must_use]
     pub fn network_rule_after(&self, label: &FlowLabel) -> Option<String> {
         flow::network_rule(&self.effective().flow, label)
     }
 
-    /// The protected kinds, if a call with this grant must not write any in a run that has read this: a flow rule asks
-    /// about them or denies them, and no argument of the call names one. The enforcing layer refuses them, since a
-    /// guest may write other files than its arguments name.
+    /// The protected kinds that a call with this grant must not write in this run. There are some only if a flow rule
+    /// asks about or denies protected kinds after what the run has read, and no argument of the call names a file of
+    /// such a kind. The enforcing layer refuses these writes, because a guest may write files that its arguments do not
+    /// name.
     #[must_use]
     pub fn withheld_kinds(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<Arc<ProtectedKinds>> {
         let policy = self.effective();
         flow::withholds_kinds(&policy.flow, &policy.kinds, grant, run).then(|| self.shared_kinds())
     }
 
-    fn check_path(
+    /// The rules that spare a call its approval. Empty unless they cover every command of the call.
+    fn unasked_rules(&self, grant: &Grant) -> Vec<String> {
+        let Some(shell) = self.shell().filter(|_| grant.shell.is_some()) else {
+            return self.unasked_paths(grant);
+        };
+        let mut all_rules = Vec::new();
+        for subject in &grant.subjects {
+            if let RequestedSubject::Command { command, .. } = subject {
+                let Ok(rules) = shell.commands.unasked_rules(command) else { return Vec::new() };
+                all_rules.extend(rules.iter().map(|rule| format!("shell.unasked[\"{rule}\"]")));
+            }
+        }
+        all_rules
+    }
+
+    /// The rules that cover all paths of a file tool's call. Empty if a reduction demands an approval.
+    fn unasked_paths(&self, grant: &Grant) -> Vec<String> {
+        let policy = self.effective();
+        let Some(rule) = policy.tools.get(&grant.tool) else { return Vec::new() };
+        let rules = rule.unasked.covering(&grant.subjects, &policy.home);
+        rules.into_iter().map(|covering| format!("tools.{}.unasked.{covering}", grant.tool)).collect()
+    }
+
+    fn check_path<T: TraceSink>(
         &self,
         path: &GuestPath,
         access: Access,
         assignment: &ToolAssignment,
         mounts: &[GrantedMount],
+        trace: &mut T,
     ) -> Result<(), Denial> {
         let deny = |code, rule: String| Denial {
             code,
@@ -155,6 +217,7 @@ impl WorkspaceSecurityPolicy {
         let Some(mount) = path.mount().filter(|mount| self.effective().mounts.contains_key(*mount)) else {
             return Err(deny(DenialCode::UnknownMount, "mounts".to_owned()));
         };
+        trace.record(|| TracedRule::new(format!("mounts.{mount}"), "holds the path"));
         let rule = || match profile.is_shell() {
             true => format!("shell.mounts.{mount}"),
             false => format!("profiles.{profile}.mounts.{mount}"),
@@ -162,11 +225,28 @@ impl WorkspaceSecurityPolicy {
         let Some(granted) = mounts.iter().find(|granted| granted.name.as_str() == mount) else {
             return Err(deny(DenialCode::MountNotGranted, rule()));
         };
+        trace.record(|| TracedRule::new(rule(), format!("grants `{}`", granted.access)));
+        if HiddenNames::apply_to_mount(mount)
+            && let Some(pattern) = self.hidden().covers(path.below_mount().split('/'))
+        {
+            return Err(Denial {
+                hint: format!(
+                    "the operator hides `{pattern}` at any depth, whether there is one or not; go on without it"
+                ),
+                ..deny(DenialCode::HiddenPath, format!("hide.paths[\"{pattern}\"]"))
+            });
+        }
+        if HiddenNames::apply_to_mount(mount) && !self.hidden().is_empty() {
+            trace.record(|| TracedRule::new("hide.paths", "hides no name of the path"));
+        }
         match (access, granted.access) {
             (Access::Read, Access::Read | Access::Write) => Ok(()),
             (Access::Write, Access::Read) => Err(deny(DenialCode::MountReadOnly, rule())),
             (Access::Write, Access::Write) => match self.protected().covers(path.below_mount().split('/')) {
-                None => Ok(()),
+                None => {
+                    trace.record(|| TracedRule::new("protect.paths", "protects no name of the path"));
+                    Ok(())
+                }
                 Some(pattern) => Err(Denial {
                     hint: format!("`{pattern}` is protected at any depth; choose another path"),
                     ..deny(DenialCode::ProtectedPath, format!("protect.paths[\"{pattern}\"]"))
@@ -195,30 +275,30 @@ fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
             "call `{}` of this run (`{run}` of `{agent}`) read `{}`; begin a new run for it. {}",
             matched.call_id,
             matched.label,
-            matched.place()
+            matched.describe_for_hint()
         ),
     }
 }
 
-/// The stronger of the requested access and the one that the argument's role declares: a caller that misreads
-/// the roles must not get write access for a read.
+/// The stronger of the requested access and the access that the argument's role declares, so that a caller that
+/// misreads the roles cannot have a write checked as a read.
 fn stronger_access(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }
 
-/// The hint that lists the mounts which the tool has for this access.
+/// A hint that lists the tool's mounts with this access.
 fn reachable_mounts_hint(access: Access, mounts: &[GrantedMount]) -> String {
-    let (word, usable): (_, Vec<String>) = match access {
+    let (word, mount_names): (_, Vec<String>) = match access {
         Access::Read => ("readable", mounts.iter().map(|mount| format!("/{}", mount.name)).collect()),
         Access::Write => {
             let writable = mounts.iter().filter(|mount| mount.access == Access::Write);
             ("writable", writable.map(|mount| format!("/{}", mount.name)).collect())
         }
     };
-    if usable.is_empty() {
+    if mount_names.is_empty() {
         format!("nothing is {word} for this tool")
     } else {
-        format!("{word} here: {}", usable.join(", "))
+        format!("{word} here: {}", mount_names.join(", "))
     }
 }

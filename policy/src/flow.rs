@@ -1,7 +1,8 @@
-//! Flow rules: which calls of a run are asked about or denied after earlier calls of it have read something.
+//! Flow rules ask about or deny calls of a run after earlier calls of the run have read something.
 //!
-//! A run collects labels from what its calls read. A call whose grant has a sink named in a rule is asked about or
-//! denied once the run has a label of that rule: what was read could leave through the sink.
+//! Each call gives its run labels for what it reads. A rule names labels and sinks. Once the run has one of the labels,
+//! the rule decides about every call whose grant has one of the sinks, because the data that the run has read could
+//! leave through the sink.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,14 +16,14 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::{
-    Approval, Grant, MountName, ProtectedKinds, SecretName, SecretRule,
+    Approval, Grant, MountName, ProtectedKinds, SecretName, SecretRule, TraceSink, TracedRule,
     effective::find_mount,
-    file::{Faults, FlowEntry, LabelWord, PlacedValue, SinkWord, did_you_mean},
+    file::{Faults, FlowEntry, LabelWord, Located, SinkWord, did_you_mean},
     kinds,
     render::quoted_texts,
 };
 
-/// A mark of a run, which says what its calls have read.
+/// A label of a run: something that the run's calls have read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlowLabel {
     /// The mount `vault`, written `vault`.
@@ -43,7 +44,7 @@ impl FlowLabel {
     }
 }
 
-/// A text that is no label.
+/// A text that is not a label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is no label of a run", .0.escape_default())]
 pub struct InvalidFlowLabel(pub String);
@@ -51,7 +52,7 @@ pub struct InvalidFlowLabel(pub String);
 impl FromStr for FlowLabel {
     type Err = InvalidFlowLabel;
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Reads the text that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let label = match text.split_once(':') {
             None if text == "vault" => Some(Self::Vault),
@@ -81,7 +82,7 @@ impl Serialize for FlowLabel {
     }
 }
 
-/// A way by which a call can pass on the data that its run has read.
+/// A way in which a call could pass on what its run has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FlowSink {
     /// The network, written `network`.
@@ -94,12 +95,12 @@ pub(crate) enum FlowSink {
     WriteKinds,
 }
 
-/// The sink of protected kinds. No mount may have its name where a rule names it.
+/// The sink of protected kinds. A policy with a rule about this sink may not have a mount called `protected`.
 const KINDS_SINK: &str = "write:protected";
 
 impl FlowSink {
     /// Whether a call with this grant has the sink.
-    fn is_in(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
+    fn applies_to(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
         match self {
             Self::WriteKinds => kinds::may_write(grant, kinds),
             Self::Network => {
@@ -128,7 +129,7 @@ impl Serialize for FlowSink {
     }
 }
 
-/// One `[[flow]]`: a call with one of the sinks, in a run with one of the labels.
+/// One `[[flow]]` section: it decides about calls with one of the sinks in runs with one of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct FlowRule {
     pub(crate) after: BTreeSet<FlowLabel>,
@@ -144,12 +145,12 @@ pub struct RunFacts<'a> {
     pub agent: &'a str,
     /// The run's id.
     pub run: &'a str,
-    /// The run's labels, each with the id of the call that brought it. Shared, since every call of a run is judged
+    /// The run's labels, each with the id of the call that brought it. Shared, because every call of the run is judged
     /// by them.
     pub labels: Arc<BTreeMap<FlowLabel, String>>,
 }
 
-/// The flow rule that a call meets. A rule that denies takes precedence over one that asks.
+/// The flow rule that decides about a call. A rule that denies takes precedence over a rule that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MatchedFlowRule {
     /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.
@@ -159,23 +160,30 @@ pub struct MatchedFlowRule {
     /// The sink, as the policy writes it.
     #[serde(skip)]
     pub sink: String,
-    /// The call that brought the label.
+    /// The id of the call that brought the label.
     pub call_id: String,
     /// `ask` or `deny`.
     pub approval: Approval,
 }
 
 impl FlowRule {
-    /// The label for which the rule holds in a run; none if it does not hold there.
+    /// The label of the run that makes the rule apply; `None` if the rule does not apply to the run.
     fn label_in(&self, run: &RunFacts<'_>) -> Option<&FlowLabel> {
         self.after.iter().find(|label| run.labels.contains_key(*label))
+    }
+
+    /// The whole rule, for a trace.
+    fn traced(&self, finding: &str) -> TracedRule {
+        let after: Vec<String> = self.after.iter().map(ToString::to_string).collect();
+        let then: Vec<String> = self.then.iter().map(ToString::to_string).collect();
+        TracedRule::new(format!("flow[{} -> {}]", after.join(", "), then.join(", ")), finding)
     }
 }
 
 impl MatchedFlowRule {
     /// The place of the rule in the policy, for hints.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn describe_for_hint(&self) -> String {
         let Self { label, sink, approval, .. } = self;
         format!(
             "The rule is the `[[flow]]` of the policy with `{label}` in `after`, `{sink}` in `then` and `approval = \"{approval}\"`"
@@ -183,16 +191,28 @@ impl MatchedFlowRule {
     }
 }
 
-/// The strictest of the rules that a call of this run meets with this grant.
-pub(crate) fn strictest_match(
+/// The strictest rule that applies to a call with this grant in this run.
+pub(crate) fn strictest_match<T: TraceSink>(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
     grant: &Grant,
     run: &RunFacts<'_>,
+    trace: &mut T,
 ) -> Option<MatchedFlowRule> {
     let matches = rules.iter().filter_map(|rule| {
-        let label = rule.label_in(run)?;
-        let sink = rule.then.iter().find(|sink| sink.is_in(grant, kinds))?;
+        let Some(label) = rule.label_in(run) else {
+            trace.record(|| rule.traced("is not met: the run has none of these labels"));
+            return None;
+        };
+        let Some(sink) = rule.then.iter().find(|sink| sink.applies_to(grant, kinds)) else {
+            trace.record(|| rule.traced("is not met: the call has none of these sinks"));
+            return None;
+        };
+        trace.record(|| {
+            let verb =
+                if rule.approval == Approval::Deny { "denies the call" } else { "asks about the call" };
+            TracedRule::new(rule_name(label, sink), verb)
+        });
         Some(MatchedFlowRule {
             rule: rule_name(label, sink),
             label: label.clone(),
@@ -204,7 +224,7 @@ pub(crate) fn strictest_match(
     matches.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 
-/// The rule by which a run with this label may not use the network, or only after a question.
+/// The rule that denies, or asks about, the network for a run with this label.
 pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
     let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
     rules.iter().any(is_met).then(|| rule_name(label, &FlowSink::Network))
@@ -214,35 +234,36 @@ fn rule_name(label: &FlowLabel, sink: &FlowSink) -> String {
     format!("flow[{label} -> {sink}]")
 }
 
-/// Whether a call of this run must not write a protected kind: a rule about them holds in the run, and the call does not
-/// have its sink, since its arguments name other files.
+/// Whether a call of this run must not write files of a protected kind. That is so if a rule about these files applies
+/// to the run and the call does not have the rule's sink, because its arguments name other files.
 pub(crate) fn withholds_kinds(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
     grant: &Grant,
     run: &RunFacts<'_>,
 ) -> bool {
-    let holds = |rule: &FlowRule| rule.then.contains(&FlowSink::WriteKinds) && rule.label_in(run).is_some();
-    rules.iter().any(holds) && !kinds::may_write(grant, kinds)
+    let withholds =
+        |rule: &FlowRule| rule.then.contains(&FlowSink::WriteKinds) && rule.label_in(run).is_some();
+    rules.iter().any(withholds) && !kinds::may_write(grant, kinds)
 }
 
-/// Resolves the mounts and secrets that rules name. An unknown one is a fault, since its rule would have no
+/// Resolves the mounts and secrets that rules name. An unknown name is a fault, because a rule about it would have no
 /// effect.
 pub(crate) fn resolve_flow(
     entries: &[FlowEntry],
     mounts: &BTreeMap<MountName, String>,
     secrets: &BTreeMap<SecretName, SecretRule>,
     faults: &mut Faults<'_>,
-) -> Vec<PlacedValue<FlowRule>> {
+) -> Vec<Located<FlowRule>> {
     let rules = entries.iter().map(|entry| {
         let after = entry.after.iter().filter_map(|label| {
             let name = match &label.value {
                 LabelWord::Web => return Some(FlowLabel::Web),
-                LabelWord::Secret(name) => return find_secret(secrets, &label.with(name.clone()), faults),
+                LabelWord::Secret(name) => return find_secret(secrets, &label.with_value(name.clone()), faults),
                 LabelWord::Vault => MountName::VAULT,
                 LabelWord::Mount(name) => name,
             };
-            Some(FlowLabel::of_mount(&find_mount(mounts, &label.with(name.to_owned()), faults)?))
+            Some(FlowLabel::of_mount(&find_mount(mounts, &label.with_value(name.to_owned()), faults)?))
         });
         let after = after.collect();
         let then = entry.then.iter().filter_map(|sink| {
@@ -257,29 +278,29 @@ pub(crate) fn resolve_flow(
                     FlowSink::WriteKinds
                 }
                 SinkWord::Write(name) => {
-                    FlowSink::Write(find_mount(mounts, &sink.with(name.clone()), faults)?)
+                    FlowSink::Write(find_mount(mounts, &sink.with_value(name.clone()), faults)?)
                 }
             })
         });
-        entry.place.with(FlowRule { after, then: then.collect(), approval: entry.approval })
+        entry.location.with_value(FlowRule { after, then: then.collect(), approval: entry.approval })
     });
     rules.collect()
 }
 
 fn find_secret(
     secrets: &BTreeMap<SecretName, SecretRule>,
-    name: &PlacedValue<String>,
+    name: &Located<String>,
     faults: &mut Faults<'_>,
 ) -> Option<FlowLabel> {
-    let found = secrets.get_key_value(name.value.as_str()).map(|(name, _)| FlowLabel::Secret(name.clone()));
-    if found.is_none() && !faults.is_excused(&name.value) {
-        let right = did_you_mean(&name.value, secrets.keys().map(SecretName::as_str));
-        faults.add_at(name, format!("unknown secret; {right}"));
+    let label = secrets.get_key_value(name.value.as_str()).map(|(name, _)| FlowLabel::Secret(name.clone()));
+    if label.is_none() && !faults.is_excused(&name.value) {
+        let suggestion = did_you_mean(&name.value, secrets.keys().map(SecretName::as_str));
+        faults.add_at(name, format!("unknown secret; {suggestion}"));
     }
-    found
+    label
 }
 
-/// Writes the rules as a policy file has them.
+/// Writes the rules in the syntax of a policy file.
 pub(crate) fn write_flow(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::Result {
     for FlowRule { after, then, approval } in rules {
         let (after, then) = (texts(after), texts(then));
@@ -290,7 +311,7 @@ pub(crate) fn write_flow(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::R
     Ok(())
 }
 
-/// One line a rule, for people.
+/// Writes one line a rule, for people.
 pub(crate) fn write_flow_summary(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::Result {
     if !rules.is_empty() {
         writeln!(out, "\nflow: what a run has read, and what its later calls meet")?;
@@ -310,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_read_as_it_is_written() {
+    fn a_label_round_trips_through_its_text() {
         for text in ["vault", "web", "secret:api", "mount:tmp"] {
             assert_eq!(text.parse::<FlowLabel>().map(|label| label.to_string()).as_deref(), Ok(text));
         }

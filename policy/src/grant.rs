@@ -1,4 +1,4 @@
-//! The grant of an allowed call: what it may touch.
+//! The grant of an allowed call: everything the call may access, and its limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +10,18 @@ use crate::{
     RequestedSubject, ShellGrant, limits::as_millis,
 };
 
-/// All that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] makes grants.
+/// Everything that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] creates grants.
 ///
-/// Its JSON is stable: it is hashed into approvals and written into audit rows.
+/// The JSON of a grant is stable, because approvals hash it and audit rows contain it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The tool, for hints that name it. An approval has the name beside the grant.
+    /// The tool, for hints that name it. Not part of the JSON, because an approval has the name beside the grant.
     #[serde(skip)]
     pub tool: ToolName,
-    /// The profile whose mounts these are.
+    /// The profile that grants the mounts.
     pub profile: ProfileName,
-    /// The granted mounts, sorted by name; the call sees no others.
+    /// The granted mounts, sorted by name. The call sees no other mounts.
     pub mounts: Arc<[GrantedMount]>,
     /// Whether the call may run at once or must be approved first; never `deny`.
     pub approval: Approval,
@@ -29,20 +29,35 @@ pub struct Grant {
     pub limits: GrantLimits,
     /// The subjects of the call's arguments, in the order of the request.
     pub subjects: Vec<RequestedSubject>,
-    /// Where the call's requests may go; none for a profile without hosts. Never together with the vault or a
-    /// shell.
+    /// The hosts that the call's requests may reach; `None` for a profile without hosts. A grant never combines a
+    /// network with the vault or a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Arc<NetworkGrant>>,
-    /// The secrets that the call's requests carry where their hosts cover them, sorted by name; none for a grant
-    /// without a network.
+    /// The secrets that the call's requests carry, each to its own hosts, sorted by name; empty for a grant without a
+    /// network.
     #[serde(skip_serializing_if = "has_none")]
     pub secrets: Arc<[GrantedSecret]>,
-    /// The shell that the call's command may run in; none for a call that runs no command.
+    /// The shell that the call's command may run in; `None` for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
-    /// The flow rule that asks about the call, if one does; [`Self::approval`] is `ask` then.
+    /// The rules that spare the call its approval, as paths in the policy, such as `shell.unasked["ls *"]`. Empty if
+    /// the call would need no approval anyway, or needs one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unasked: Vec<String>,
+    /// The flow rule that asks about the call, if any. [`Self::approval`] is then `ask`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<MatchedFlowRule>,
+}
+
+impl Grant {
+    /// Withdraws the rules that spare the call its approval, because a path of the call leads elsewhere than its text
+    /// says.
+    pub fn ask_despite_rules(&mut self) {
+        if !self.unasked.is_empty() {
+            self.unasked.clear();
+            self.approval = Approval::Ask;
+        }
+    }
 }
 
 fn has_none(secrets: &Arc<[GrantedSecret]>) -> bool {
@@ -65,7 +80,7 @@ pub struct GrantLimits {
     /// The call's time limit.
     #[serde(rename = "timeout_ms", serialize_with = "as_millis")]
     pub timeout: Duration,
-    /// The limit on all memories of a call together.
+    /// The limit on all memories of the call together.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
     /// The limit on the text that the call returns to the model.
@@ -74,7 +89,7 @@ pub struct GrantLimits {
 }
 
 impl Grant {
-    /// The granted access to a mount; none if it is not granted.
+    /// The granted access to a mount; `None` if the mount is not granted.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)

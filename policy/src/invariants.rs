@@ -3,18 +3,18 @@
 use portcullis_types::Access;
 
 use crate::{
-    HostRule, MountName, Operation, ProfileName,
-    file::{Faults, PlacedValue, PolicyFile, ProfileEntry},
+    HostRule, LintCode, MountName, Operation, ProfileName,
+    file::{Faults, Located, PolicyFile, ProfileEntry},
     mount::folders_overlap,
     secrets::{check_environment, check_headers},
     shipped::SHELL_EXEC,
 };
 
-/// Checks every invariant except one: that no shell has the vault is checked where `[shell]` is resolved. A
-/// reduction cannot break an invariant, since it only takes mounts and access away.
+/// Checks every invariant except one: the code that resolves `[shell]` checks that no shell has the vault. A reduction
+/// cannot break an invariant, because it only takes mounts and access away.
 pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     mounts_are_disjoint(file, faults);
-    nothing_is_nothing(file, faults);
+    nothing_profile_is_empty(file, faults);
     no_profile_is_called_shell(file, faults);
     no_two_profiles_differ_in_case_only(file, faults);
     the_vault_is_never_writable(file, faults);
@@ -31,25 +31,25 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Two mounts on one folder would expose the files of one profile with the access of another. This compares
-/// names; the code that opens the folders detects links.
+/// Mounts must be disjoint. Two mounts on one folder would give the files of one profile the access of another. This
+/// check compares names; the code that opens the folders detects links.
 fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.mounts.iter().enumerate() {
         for earlier in &file.mounts[..index] {
-            let (folder, other) = (&later.value.folder, &earlier.value.folder);
-            if folders_overlap(folder, other) {
+            let (later_folder, earlier_folder) = (&later.value.folder, &earlier.value.folder);
+            if folders_overlap(later_folder, earlier_folder) {
                 let name = &earlier.value.name;
                 faults.add_at(
                     later,
-                    format!("`{folder}` overlaps `{other}` of mount `{name}`; mounts must be disjoint"),
+                    format!("`{later_folder}` overlaps `{earlier_folder}` of mount `{name}`; mounts must be disjoint: name the outer folder alone, or two folders beside each other"),
                 );
             }
         }
     }
 }
 
-/// Foreign modules and tools without a profile run with `Nothing`, so it must not have mounts.
-fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
+/// `Nothing` must have no mounts and no hosts, because foreign modules and tools without a profile run with it.
+fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         if profile.value.name.as_str() == ProfileName::NOTHING {
             for (mount, _) in &profile.value.mounts {
@@ -62,21 +62,25 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The grants of a shell stand in `[shell]`; a profile called `Shell` would be taken for them.
+/// The grants of a shell are in `[shell]`; readers would mistake a profile called `Shell` for them.
 fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
         faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
     }
 }
 
-/// Readers of the policy and authors of entries would confuse such names.
+/// Readers of the policy would confuse names that differ only in case.
 fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.profiles.iter().enumerate() {
         let name = later.value.name.as_str();
         let earlier = file.profiles[..index].iter().map(|earlier| earlier.value.name.as_str());
         let mut others = earlier.chain([ProfileName::NOTHING, ProfileName::SHELL]);
-        if let Some(other) = others.find(|other| *other != name && other.eq_ignore_ascii_case(name)) {
-            faults.add_at(later, format!("`{name}` and `{other}` differ in case only; use another name"));
+        if let Some(earlier_name) = others.find(|other| *other != name && other.eq_ignore_ascii_case(name)) {
+            faults.add_coded(
+                LintCode::DiffersInCase,
+                later,
+                format!("`{name}` and `{earlier_name}` differ in case only; use another name"),
+            );
         }
     }
 }
@@ -109,7 +113,7 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
     }
 }
 
-/// A tool without a profile must not reach secrets by declaring a harmless tier.
+/// A tool whose entry names no profile must not reach secrets by declaring a harmless tier.
 fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
         if find(&tier.profile, file).is_some_and(reaches_vault) {
@@ -133,42 +137,42 @@ fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The hosts of a shell stand in `[shell]`, and only its forwarder reaches them. Shells get `Shell`, which no policy
-/// defines, so only an entry could name a profile with hosts.
+/// The hosts of a shell are in `[shell]`, and only the shell's forwarder reaches them. A tool that runs commands gets
+/// the profile `Shell`, which no policy defines, so only its entry could name a profile with hosts.
 fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
-    if let Some(stated) = stated_profile(SHELL_EXEC, file)
-        && find(stated, file).is_some_and(|profile| hosts_of(profile).is_some())
+    if let Some(profile_name) = stated_profile(SHELL_EXEC, file)
+        && find(profile_name, file).is_some_and(|profile| hosts_of(profile).is_some())
     {
         faults.add_at(
-            stated,
+            profile_name,
             "a tool that runs commands has the hosts of `[shell]` alone; name no profile for it",
         );
     }
 }
 
-/// The operation hands what one step read to the others. A step with hosts could send it.
+/// The operation passes data that one step read to the other steps, and a step with hosts could send it away.
 fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     let steps = operation.steps.iter().filter_map(|step| {
-        let stated = stated_profile(step, file)?;
-        Some((stated, find(stated, file)?))
+        let profile_name = stated_profile(step, file)?;
+        Some((profile_name, find(profile_name, file)?))
     });
     let steps: Vec<_> = steps.collect();
     if !steps.iter().any(|(_, profile)| reaches_vault(profile)) {
         return;
     }
-    for (stated, _) in
+    for (profile_name, _) in
         steps.iter().filter(|(_, profile)| !reaches_vault(profile) && hosts_of(profile).is_some())
     {
         let name = operation.name;
         faults.add_at(
-            stated,
+            profile_name,
             format!("a step of `{name}` reads the vault, so no other one has hosts; name a profile without `hosts`"),
         );
     }
 }
 
-/// An operation touches only what its steps touch, each with its own grant. A profile of the operation itself
-/// is refused: it would have no effect, but readers would expect one.
+/// An operation accesses only what its steps access, each with its own grant. A profile of the operation itself is
+/// refused, because it would have no effect, but readers would expect one.
 fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile) = stated_profile(operation.name, file)
         && profile.value != ProfileName::NOTHING
@@ -183,23 +187,24 @@ fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, fau
     }
 }
 
-/// A mount shared by two steps would let data pass from one grant to the other without the operation.
+/// A mount that two steps share would let data pass from one grant to the other without the operation.
 fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in operation.steps.iter().enumerate() {
-        let Some(stated) = stated_profile(later, file) else { continue };
-        let Some(profile) = find(stated, file) else { continue };
+        let Some(profile_name) = stated_profile(later, file) else { continue };
+        let Some(profile) = find(profile_name, file) else { continue };
         for earlier in &operation.steps[..index] {
-            let Some(other) = stated_profile(earlier, file).and_then(|stated| find(stated, file)) else {
+            let Some(earlier_profile) =
+                stated_profile(earlier, file).and_then(|profile_name| find(profile_name, file))
+            else {
                 continue;
             };
-            let shared = profile
-                .mounts
-                .iter()
-                .find(|(mount, _)| other.mounts.iter().any(|(other, _)| other.value == mount.value));
+            let shared = profile.mounts.iter().find(|(mount, _)| {
+                earlier_profile.mounts.iter().any(|(earlier_mount, _)| earlier_mount.value == mount.value)
+            });
             if let Some((mount, _)) = shared {
                 let mount = &mount.value;
                 faults.add_at(
-                    stated,
+                    profile_name,
                     format!(
                         "the steps of `{}` share no mount, and `{earlier}` has `{mount}` too; name profiles such as `VaultRead` and `VaultWrite`",
                         operation.name
@@ -211,17 +216,17 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
 }
 
 /// The profile that a tool's entry names.
-fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a PlacedValue<String>> {
+fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Located<String>> {
     file.tools.iter().find(|entry| entry.name.value.as_str() == tool)?.profile.as_ref()
 }
 
-fn find<'a>(profile: &PlacedValue<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
-    let found = file.profiles.iter().find(|entry| entry.value.name.as_str() == profile.value);
-    found.map(|entry| &entry.value)
+fn find<'a>(profile: &Located<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
+    let entry = file.profiles.iter().find(|entry| entry.value.name.as_str() == profile.value);
+    entry.map(|entry| &entry.value)
 }
 
 /// The `hosts` of a profile, if it grants any.
-fn hosts_of(profile: &ProfileEntry) -> Option<&PlacedValue<Vec<PlacedValue<HostRule>>>> {
+fn hosts_of(profile: &ProfileEntry) -> Option<&Located<Vec<Located<HostRule>>>> {
     profile.network.hosts.as_ref().filter(|hosts| !hosts.value.is_empty())
 }
 

@@ -1,6 +1,6 @@
-//! Protected kinds: names of files that other programs run or load, and that tools have reasons to write.
+//! Protected kinds: names of files that other programs run or load, but that tools have reasons to write.
 //!
-//! A name of `[protect] paths` is never written. A protected kind is written like any other file, unless a flow rule
+//! No tool ever writes a name of `[protect] paths`. A protected kind is written like any other file, unless a flow rule
 //! with the sink `write:protected` asks about it or denies it.
 
 use std::{collections::BTreeSet, fmt};
@@ -13,11 +13,11 @@ use crate::{
     protect::{Pattern, fold},
 };
 
-/// The patterns of `[protect] kinds`, ready for matching: names as in [`ProtectedPaths`], and endings of names.
+/// The patterns of `[protect] kinds`, ready for matching: names as in [`ProtectedPaths`], and name endings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedKinds {
     names: ProtectedPaths,
-    /// Endings with their dot, folded.
+    /// The endings in folded form, each with its dot.
     endings: BTreeSet<String>,
 }
 
@@ -26,12 +26,12 @@ pub struct ProtectedKinds {
 pub(crate) enum KindPattern {
     /// A list of plain names, as in `paths`.
     Name(Pattern),
-    /// `*.sh`: every name that ends so.
+    /// `*.sh`: every name with this ending.
     Ending(String),
 }
 
 impl ProtectedKinds {
-    /// Parses patterns; for callers without a policy file, such as tests of the enforcing layer.
+    /// Parses patterns, for callers without a policy file, such as tests of the enforcing layer.
     ///
     /// # Errors
     /// [`InvalidPattern`] for the first invalid text.
@@ -75,8 +75,8 @@ impl ProtectedKinds {
         self.names.patterns().map(str::to_owned).chain(endings)
     }
 
-    /// The pattern that makes a path one of a protected kind: the path is named by the pattern, or lies below it.
-    /// `components` as for [`ProtectedPaths::covers`].
+    /// The pattern that covers a path, if any: the pattern names the path itself or a folder above it. `components` are
+    /// those of [`ProtectedPaths::covers`].
     pub fn covers<I>(&self, components: I) -> Option<String>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -85,24 +85,24 @@ impl ProtectedKinds {
         if let Some(pattern) = self.names.covers(components.clone()) {
             return Some(pattern.to_owned());
         }
-        // Of a folder too: a wrong match only asks once more.
+        // Endings also match names of folders. A wrong match only costs one more question.
         components
             .into_iter()
             .find_map(|name| self.ending_of(name.as_ref()))
             .map(|ending| format!("*{ending}"))
     }
 
-    /// The pattern of which a path ends in a proper beginning, as `.github` does for `.github/workflows`. Making such a
-    /// folder is harmless; renaming or linking one brings its whole content along.
+    /// The pattern that the last components of a path start without completing it, as `.github` does for
+    /// `.github/workflows`. Making such a folder is harmless, but renaming or linking one brings all its content along.
     pub fn begun_by<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
-        self.names.beginning_of_protected(components)
+        self.names.find_incomplete_pattern(components)
     }
 
     fn ending_of(&self, name: &str) -> Option<&str> {
-        // Without its invisible characters, a name may end otherwise than its bytes do.
+        // Compare the folded name: without its invisible characters, a name can have another ending.
         let folded: String = fold(name).collect();
         self.endings.iter().find(|ending| folded.ends_with(ending.as_str())).map(String::as_str)
     }
@@ -134,23 +134,24 @@ impl fmt::Display for KindPattern {
     }
 }
 
-/// Whether a call with this grant may write a file of a protected kind: one of its arguments names such a file for
-/// writing, or none names what it writes. So a command counts, and a tool whose paths have no role.
+/// Whether a call with this grant may write a file of a protected kind. It may if one of its arguments names such a
+/// file for writing. It also may if no argument names the files that it writes: a command, or a tool whose paths have no
+/// role.
 pub(crate) fn may_write(grant: &Grant, kinds: &ProtectedKinds) -> bool {
     if !grant.mounts.iter().any(|mount| mount.access == Access::Write) {
         return false;
     }
-    let mut written = grant.subjects.iter().filter_map(|subject| match subject {
+    let mut written_paths = grant.subjects.iter().filter_map(|subject| match subject {
         RequestedSubject::Path { path, access: Access::Write, .. } => Some(path),
         RequestedSubject::Path { .. } | RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {
             None
         }
     });
-    let Some(first) = written.next() else { return true };
-    std::iter::once(first).chain(written).any(|path| {
-        let below = path.below_mount().split('/');
-        // What an argument names may be a folder that is moved there.
-        kinds.covers(below.clone()).is_some() || kinds.begun_by(below).is_some()
+    let Some(first_path) = written_paths.next() else { return true };
+    std::iter::once(first_path).chain(written_paths).any(|path| {
+        let components = path.below_mount().split('/');
+        // The argument may name a folder that the call moves with all its content.
+        kinds.covers(components.clone()).is_some() || kinds.begun_by(components).is_some()
     })
 }
 
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_of_a_kind_brings_its_content_along() {
+    fn a_folder_that_begins_a_kind_is_matched() {
         let kinds = ProtectedKinds::parse(["Makefile", ".github/workflows", "*.sh"]).expect("patterns");
         for (path, pattern) in [
             (".github", Some(".github/workflows")),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn disguises_do_not_help() {
+    fn disguised_spellings_of_a_kind_are_matched() {
         check("MAKEFILE", Some("makefile"));
         check("Make\u{200c}file", Some("makefile"));
         check("run.SH", Some("*.sh"));

@@ -1,24 +1,23 @@
-//! The known tools, and the entries of a policy that name none of them. An entry without a tool restricts
-//! nothing, and must not look as if it did.
+//! The known tools, and the entries of a policy that name none of them. An entry without a tool restricts nothing, so
+//! it must be reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_types::ToolName;
 
 use crate::{
-    PolicyError, PolicyFault, WorkspaceSecurityPolicy,
-    file::{Faults, PlacedValue, did_you_mean, further, nearest},
+    LintCode, PolicyError, PolicyFault, WorkspaceSecurityPolicy,
+    file::{Faults, Located, did_you_mean, nearest, omitted_warnings_note},
     shipped,
 };
 
-/// The names that entries `[tools.NAME]` may have: those of the shipped tools, registered or not, and those
-/// added.
+/// The names that entries `[tools.NAME]` may use: those of the shipped tools, registered or not, and the added names.
 #[derive(Debug, Clone)]
 pub struct KnownTools {
     names: BTreeSet<String>,
-    /// Aliases that calls may use, and their tools. An entry uses the tool's own name.
+    /// Aliases that calls may use, each with its tool. An entry must use the tool's own name.
     aliases: BTreeMap<String, String>,
-    /// Whether a module could not be asked for its tools.
+    /// Whether some module could not be asked for its tools, so that they are unknown.
     has_unreadable: bool,
 }
 
@@ -43,67 +42,67 @@ impl KnownTools {
         self.aliases.insert(alias.to_string(), tool.to_string());
     }
 
-    /// Notes that a module could not be asked for its tools. The damaged module is reported elsewhere and
-    /// must not keep other tools from working. An entry may then name a tool of that module, unless its name
-    /// resembles a known one: such an entry stays a fault.
+    /// Notes that a module could not be asked for its tools. The damaged module is reported elsewhere, and must not
+    /// keep other tools from working. An unknown name in an entry may then belong to that module, unless it resembles
+    /// the name of a known tool; such a name stays a fault.
     pub fn add_unreadable(&mut self) {
         self.has_unreadable = true;
     }
 
-    /// Whether an entry without a known tool may name one of an unreadable module.
+    /// Whether an entry without a known tool may name a tool of an unreadable module.
     fn may_be_unreadable(&self, name: &str) -> bool {
         self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()
     }
 
-    /// The fault of a place that names no known tool.
+    /// The message for a place that names no known tool.
     fn fault(&self, name: &str, is_entry: bool) -> String {
         if let Some(tool) = self.aliases.get(name) {
-            let right = if is_entry { format!("[tools.{tool}]") } else { tool.clone() };
-            return format!("this is another name of `{tool}`; write `{right}`");
+            let replacement = if is_entry { format!("[tools.{tool}]") } else { tool.clone() };
+            return format!("this is another name of `{tool}`; write `{replacement}`");
         }
-        let right = did_you_mean(name, self.names.iter().map(String::as_str));
+        let suggestion = did_you_mean(name, self.names.iter().map(String::as_str));
         let remedy = "; write `optional = true` in an entry whose tool is not always here";
-        format!("no tool has this name: {right}{}", if is_entry { remedy } else { "" })
+        format!("no tool has this name: {suggestion}{}", if is_entry { remedy } else { "" })
     }
 }
 
 /// An entry for a tool in a policy text, or a tool that a secret names, with its place.
 #[derive(Debug, Clone)]
-pub(crate) struct ToolPlace {
+pub(crate) struct ToolMention {
     name: ToolName,
     optional: bool,
-    /// Whether it is an entry `[tools.NAME]`, which may be optional.
+    /// Whether the place is an entry `[tools.NAME]`. Only an entry can be optional.
     is_entry: bool,
     /// The place, with an empty message.
-    place: PolicyFault,
+    location: PolicyFault,
 }
 
-impl ToolPlace {
-    pub(crate) fn new(name: &PlacedValue<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
-        let place = faults.fault_at(name.at, &name.key, "");
-        Self { name: name.value.clone(), optional, is_entry: true, place }
+impl ToolMention {
+    pub(crate) fn new(name: &Located<ToolName>, optional: bool, faults: &Faults<'_>) -> Self {
+        let location = PolicyFault { code: LintCode::NoTool, ..faults.fault_at(name.at, &name.key, "") };
+        Self { name: name.value.clone(), optional, is_entry: true, location }
     }
 
     /// A tool that a secret names.
-    pub(crate) fn of_secret(name: &PlacedValue<ToolName>, faults: &Faults<'_>) -> Self {
+    pub(crate) fn of_secret(name: &Located<ToolName>, faults: &Faults<'_>) -> Self {
         Self { is_entry: false, ..Self::new(name, false, faults) }
     }
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Checks every entry `[tools.NAME]`, and every tool of a secret, against the known tools: those of the operator's policy with all its
-    /// sandbox sections, and those of the overlay. Call this after the registry is built and before it serves
-    /// a call.
+    /// Checks every entry `[tools.NAME]`, and every tool of a secret, against the known tools: in the operator's policy
+    /// with all its sandbox sections, and in the overlay. Call this after the registry is built and before it serves a
+    /// call.
     ///
     /// Returns warnings: the entries with `optional = true` whose tools are missing, at most 50, then the
-    /// number of the others.
+    /// number of further ones.
     ///
     /// # Errors
     /// [`PolicyError`] with each entry that names no tool and has no `optional = true`.
     pub fn check_tools(&self, known: &KnownTools) -> Result<Vec<PolicyFault>, PolicyError> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
         let (mut faults_out, mut warnings_out) = (0, 0);
-        for ToolPlace { name, optional, is_entry, place } in self.tool_places() {
+        for ToolMention { name, optional, is_entry, location } in self.tool_mentions() {
             if known.names.contains(name.as_str()) {
                 continue;
             }
@@ -113,27 +112,22 @@ impl WorkspaceSecurityPolicy {
                     continue;
                 }
                 let message = "no tool of this name is here, so the entry does nothing".to_owned();
-                warnings.push(PolicyFault { message, ..place.clone() });
+                warnings.push(PolicyFault { message, ..location.clone() });
             } else if faults.len() == MAX_FAULTS {
-                // Counted before the message is made: making it compares the name with every known one.
+                // Faults beyond the maximum are only counted: a message costs a comparison with every known name.
                 faults_out += 1;
             } else {
                 let message = known.fault(name.as_str(), *is_entry);
-                faults.push(PolicyFault { message, ..place.clone() });
+                faults.push(PolicyFault { message, ..location.clone() });
             }
         }
         if faults.is_empty() {
-            warnings.extend(further(&warnings, warnings_out));
+            warnings.extend(omitted_warnings_note(&warnings, warnings_out));
             return Ok(warnings);
         }
         Err(PolicyError { faults, left_out: faults_out })
     }
-
-    /// The names of all entries for tools, in the order of the texts; some twice.
-    pub fn named_tools(&self) -> impl Iterator<Item = &ToolName> {
-        self.tool_places().iter().map(|place| &place.name)
-    }
 }
 
-/// The most faults, and the most warnings, that are listed; the rest is counted.
+/// The most faults, and the most warnings, that are listed. Further ones are only counted.
 const MAX_FAULTS: usize = 50;

@@ -1,10 +1,10 @@
-//! Two settings that other crates enforce: kernel layers that a call must have, and when an audit row is
-//! synced to disk.
+//! Two settings that other crates enforce: the kernel layers that a call must have, and when an audit row is synced to
+//! disk.
 
 use serde::{Deserialize, Serialize};
 
 portcullis_types::words! {
-    /// A kernel layer that `require` can make a condition of every WASM call.
+    /// A kernel layer. `require` can make it a condition of every WASM call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum RequiredLayer as "layer" {
         /// The file-system rights of the worker thread.
@@ -15,7 +15,7 @@ portcullis_types::words! {
 }
 
 portcullis_types::words! {
-    /// When an audit row is synced to disk. In both cases it is written before the call's result is released.
+    /// When an audit row is synced to disk. In both cases the row is written before the call's result is released.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
     pub enum AuditSync as "sync" {
         /// Every 100 ms and at exit.

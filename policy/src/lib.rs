@@ -1,11 +1,11 @@
 //! The policy file and the decisions made from it.
 //!
-//! Values in, decisions out. Callers pass the text of an operator's file and optionally that of a workspace's
-//! overlay. They get a [`WorkspaceSecurityPolicy`], or a [`PolicyError`] that lists every fault with its
-//! place. Each decision is a [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
+//! Callers pass the text of an operator's file and optionally the text of a workspace's overlay. They get a
+//! [`WorkspaceSecurityPolicy`], or a [`PolicyError`] that lists the faults with their places. Each decision is a
+//! [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
 //!
-//! This crate deliberately opens no file, follows no link, reads no clock and asks no person. It decides on
-//! parsed guest paths; the directory handles of the mounts enforce the decision.
+//! This crate opens no file, follows no link, reads no clock and asks no person, so that equal inputs give equal
+//! decisions. It decides on parsed guest paths; the directory handles of the mounts enforce the decision.
 //!
 //! ```
 //! use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
@@ -24,6 +24,7 @@ mod source;
 mod approval;
 mod commands;
 mod flow;
+mod hidden;
 mod kinds;
 mod layer;
 mod limits;
@@ -42,6 +43,7 @@ mod file;
 mod effective;
 mod invariants;
 mod overlay;
+mod path_rules;
 
 mod policy;
 mod tool;
@@ -51,6 +53,10 @@ mod evaluate;
 mod known;
 mod shipped;
 mod warnings;
+
+mod lint;
+mod origins;
+mod trace;
 
 mod denial;
 mod digest;
@@ -66,11 +72,13 @@ pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
+pub use hidden::{HiddenNames, InvalidHiddenName};
 pub use kinds::ProtectedKinds;
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
-pub use mount::MountSpec;
+pub use lint::{LintCode, LintFinding, LintLevel, LintReport};
+pub use mount::{MountSpec, project_of};
 pub use name::{InvalidName, MountName, ProfileName, SecretName};
 pub use network::{
     Authority, EgressSettings, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
@@ -79,6 +87,7 @@ pub use network::{
     TunnelRule, UrlHost,
 };
 pub use operation::Operation;
+pub use origins::{Origin, Place, PolicyOrigins, PolicyValue};
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
@@ -86,7 +95,11 @@ pub use search::{InvalidSearchUrl, SearchProvider, SearchSettings, SearchUrl};
 pub use secrets::{
     GrantedSecret, InvalidSecretHeader, InvalidSecretSource, SecretHeader, SecretRule, SecretSource,
 };
-pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
+pub use shell::{
+    HostPath, InvalidHostPath, InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, Toolchain,
+    VariableName,
+};
 pub use shipped::{shipped_names, shipped_tools};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
-pub use tool::{Standing, ToolAssignment, ToolFacts, ToolOrigin};
+pub use tool::{PinStatus, ToolAssignment, ToolFacts, ToolOrigin};
+pub use trace::{NoTrace, Trace, TraceSink, TracedRule};

@@ -21,36 +21,36 @@ pub struct FileBytes(pub u64);
 
 impl fmt::Display for MemoryBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&in_largest_unit(self.0))
+        f.pad(&format_in_largest_unit(self.0))
     }
 }
 
 impl fmt::Display for OutputBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&in_largest_unit(self.0))
+        f.pad(&format_in_largest_unit(self.0))
     }
 }
 
 impl fmt::Display for FileBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&in_largest_unit(self.0))
+        f.pad(&format_in_largest_unit(self.0))
     }
 }
 
-/// `[limits]`, with every default filled in. [`Limits::default`] has the defaults, which the shipped policy and
-/// the documents repeat.
+/// `[limits]`, with every default filled in. [`Limits::default`] defines the defaults; the shipped policy and the
+/// documents repeat them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The number of calls that run concurrently.
+    /// The most calls that run concurrently.
     pub concurrency: usize,
-    /// The number of calls that an agent may make of one tool in a minute.
+    /// The most calls of one tool that an agent may make in a minute.
     pub calls_per_minute: u32,
-    /// The text that one call returns to the model, for tools whose entry sets no other limit.
+    /// The most text that one call returns to the model, for tools whose entry sets no other limit.
     pub max_output_bytes: OutputBytes,
-    /// The memories of one call together, for tools whose entry sets no other limit. The bounds are one page and
-    /// all that a 32-bit guest can address.
+    /// The limit on all memories of one call together, for tools whose entry sets no other limit. A policy may set it
+    /// from 64 KiB, one page, to 4 GiB, all that a 32-bit guest can address.
     pub wasm_memory: MemoryBytes,
-    /// The time of any call, an upper bound for its tool and its entry.
+    /// The longest time of any call, whatever its tool declares or its entry says.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }
@@ -67,8 +67,8 @@ impl Default for Limits {
     }
 }
 
-/// The smallest and the largest value that a policy may set. Zero is not allowed: it would switch a tool off,
-/// and `enabled = false` says that. The upper ends keep a typing mistake from switching a limit off.
+/// The smallest and the largest value that a policy may set. Zero is not allowed: it would switch a tool off, and
+/// `enabled = false` does that. The upper bounds keep a typing mistake from switching a limit off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitBounds<T> {
     pub(crate) least: T,
@@ -90,8 +90,8 @@ pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;
 pub(crate) const GIB: u64 = 1024 * MIB;
 
-/// The exact size in the largest unit that divides it, in the notation of a policy file.
-pub(crate) fn in_largest_unit(bytes: u64) -> String {
+/// The exact size, in the largest unit that divides it, as a policy file writes it.
+pub(crate) fn format_in_largest_unit(bytes: u64) -> String {
     for (unit, factor) in [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
             return format!("{}{unit}", bytes / factor);
@@ -100,7 +100,7 @@ pub(crate) fn in_largest_unit(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Serialises a duration as whole milliseconds; policy files cannot set finer ones.
+/// Serialises a duration as whole milliseconds, the smallest unit of policy files.
 pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     // Cannot fail: no duration of a policy is longer than 24 h.
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_exactly() {
-        for (bytes, shown) in [
+        for (bytes, expected) in [
             (1, "1B"),
             (1000, "1000B"),
             (1024, "1KiB"),
@@ -137,7 +137,7 @@ mod tests {
             (64 * MIB, "64MiB"),
             (4 * GIB, "4GiB"),
         ] {
-            assert_eq!(OutputBytes(bytes).to_string(), shown);
+            assert_eq!(OutputBytes(bytes).to_string(), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The longest name of a mount, a profile or a secret.
+/// The longest name of a mount, a profile or a secret, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of the
@@ -34,15 +34,24 @@ pub struct InvalidName {
 }
 
 impl MountName {
-    /// The mount that holds secrets: never writable, never together with a writable mount.
+    /// The mount for secrets. It is never writable, and never granted together with a writable mount.
     pub const VAULT: &'static str = "vault";
+
+    /// The mount where relative paths start, unless a policy names another.
+    pub const SHARED: &'static str = "shared";
+
+    /// The mount [`MountName::SHARED`].
+    #[must_use]
+    pub fn shared() -> Self {
+        Self(Self::SHARED.into())
+    }
 
     /// Checks a name.
     ///
     /// # Errors
     /// [`InvalidName`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        small("mount", text).map(Self)
+        parse_lowercase_name("mount", text).map(Self)
     }
 
     /// Whether this is the vault.
@@ -58,14 +67,14 @@ impl SecretName {
     /// # Errors
     /// [`InvalidName`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        small("secret", text).map(Self)
+        parse_lowercase_name("secret", text).map(Self)
     }
 }
 
-/// A name of the small alphabet.
-fn small(what: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
-    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-    if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+/// Checks a name with the small alphabet of mounts and secrets.
+fn parse_lowercase_name(what: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
         Ok(text.into())
     } else {
         Err(InvalidName { name: text.to_owned(), what, allowed: "a-z, 0-9, `_` and `-`" })
@@ -73,11 +82,11 @@ fn small(what: &'static str, text: &str) -> Result<Arc<str>, InvalidName> {
 }
 
 impl ProfileName {
-    /// The profile without mounts. Every policy has it, whether or not it defines it.
+    /// The profile without mounts. Every policy has it, even without defining it.
     pub const NOTHING: &'static str = "Nothing";
 
-    /// The profile of a tool that runs commands, where the policy has a shell. Its mounts are those of
-    /// `[shell]`; a policy cannot define or assign it.
+    /// The profile of a tool that runs commands, if the policy has a shell. Its mounts are those of `[shell]`; a policy
+    /// cannot define or assign it.
     pub const SHELL: &'static str = "Shell";
 
     /// Checks a name.
@@ -85,8 +94,8 @@ impl ProfileName {
     /// # Errors
     /// [`InvalidName`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        let allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+        let is_allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
             Ok(Self(text.into()))
         } else {
             let allowed = "A-Z, a-z, 0-9, `_` and `-`";
@@ -169,14 +178,14 @@ mod tests {
         for good in ["a", "shared", "x-1_y"] {
             assert!(MountName::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", ".", "..", "a/b", "Shared", "vа", "a\0", &long] {
-            assert!(MountName::parse(bad).is_err(), "{bad}");
+        for invalid in ["", ".", "..", "a/b", "Shared", "vа", "a\0", &long] {
+            assert!(MountName::parse(invalid).is_err(), "{invalid}");
         }
         for good in ["Nothing", "FileReadOnly", "x-1_y"] {
             assert!(ProfileName::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", "File.Read", "a b", "Vаult", &long] {
-            assert!(ProfileName::parse(bad).is_err(), "{bad}");
+        for invalid in ["", "File.Read", "a b", "Vаult", &long] {
+            assert!(ProfileName::parse(invalid).is_err(), "{invalid}");
         }
     }
 }

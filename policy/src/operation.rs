@@ -1,12 +1,11 @@
-//! Operations: tools that are made of steps. To the policy a step is a tool with an entry and a grant; to all
-//! others it does not exist.
+//! Operations: tools that consist of steps. Only the policy sees a step, as a tool with its own entry and grant.
 
-/// A tool that is made of steps, so that no single grant holds the access of all of them.
+/// A tool that consists of steps. No single grant contains the access of all steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     /// The tool's name.
     pub name: &'static str,
-    /// The names of its steps, reserved for them.
+    /// The names of the operation's steps. No other tool may have these names.
     pub steps: &'static [&'static str],
 }
 
@@ -14,35 +13,35 @@ impl Operation {
     /// All operations of this build.
     pub const ALL: &[Self] = &[Self::VAULT_COPYTO, Self::WEB_FETCH, Self::WEB_SEARCH, Self::SEARCH_WEB];
 
-    /// Copies a file out of the vault: one step reads there, the other writes elsewhere.
+    /// Copies a file out of the vault: one step reads the vault, the other writes elsewhere.
     pub const VAULT_COPYTO: Self =
         Self { name: "vault_copyto", steps: &["vault_copyto_read", "vault_copyto_write"] };
 
-    /// Fetches from the web: one step makes a request, the others read `robots.txt` and the body without any access; PDF
-    /// files have a step of their own for that.
+    /// Fetches from the web: one step makes a request, and the others read `robots.txt` and the body without any
+    /// access. PDF files have a separate reading step.
     pub const WEB_FETCH: Self = Self {
         name: "web_fetch",
         steps: &["web_fetch_request", "web_fetch_robots", "web_fetch_read", "web_fetch_read_pdf"],
     };
 
-    /// Searches the web: one step asks the provider, the other reads the answer without any access.
+    /// Searches the web: one step sends the query to the provider, the other reads the answer without any access.
     pub const WEB_SEARCH: Self =
         Self { name: "web_search", steps: &["web_search_request", "web_search_read"] };
 
-    /// [`Self::WEB_SEARCH`] in the words of specification 001.
+    /// [`Self::WEB_SEARCH`] under the name that other systems' programs call.
     pub const SEARCH_WEB: Self = Self { name: "search_web", steps: Self::WEB_SEARCH.steps };
 
-    /// Whether this names an operation, or a step of one, that is there only with a provider in `[search]`.
+    /// Whether an operation or a step of this name exists only with a provider in `[search]`.
     #[must_use]
     pub fn needs_search_provider(name: &str) -> bool {
         let searches = [Self::WEB_SEARCH, Self::SEARCH_WEB];
         searches.iter().any(|operation| operation.name == name || operation.steps.contains(&name))
     }
 
-    /// The first operation with the same steps as the operation of this name; none if there is no such operation.
+    /// The first operation with the same steps as the operation of this name; `None` if there is no such operation.
     pub(crate) fn first_with_steps_of(name: &str) -> Option<&'static Self> {
-        let named = Self::ALL.iter().find(|operation| operation.name == name)?;
-        Self::ALL.iter().find(|operation| operation.steps == named.steps)
+        let named_operation = Self::ALL.iter().find(|operation| operation.name == name)?;
+        Self::ALL.iter().find(|operation| operation.steps == named_operation.steps)
     }
 
     /// Whether this is the name of a step.

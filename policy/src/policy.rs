@@ -6,32 +6,33 @@ use std::{
     time::Duration,
 };
 
-use portcullis_types::SandboxTier;
+use portcullis_types::{SandboxTier, ToolName};
 
 use crate::{
-    AuditSync, EgressSettings, GrantedMount, HostRule, Limits, LoadOptions, MountSpec, NetworkGrant,
-    PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer,
-    SearchSettings, SecretName, SecretRule, ShellAbsence, ShellNetwork, ShellPolicy,
+    AuditSync, EgressSettings, GrantedMount, HiddenNames, HostRule, Limits, LoadOptions, MountName,
+    MountSpec, NetworkGrant, PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedKinds,
+    ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule, ShellAbsence, ShellNetwork,
+    ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
-    known::ToolPlace,
+    known::ToolMention,
     overlay::reduce,
     warnings,
 };
 
-/// A policy that was read completely, breaks no invariant and is ready to decide. It is immutable: another
+/// A policy that was read completely, breaks no invariant and is ready to decide. The value is immutable: another
 /// policy is another value with another [`PolicyDigest`].
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
     effective: EffectivePolicy,
-    /// The mounts of the policy, in the form in which callers open them.
+    /// The mounts of the policy, in the form that callers open.
     mounts: Vec<MountSpec>,
     /// The mounts of every profile, in the form of a grant.
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
-    /// The mounts of the shell in the form of a grant; none without a shell.
+    /// The mounts of the shell, in the form of a grant; `None` without a shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
-    /// The network of the shell, likewise.
+    /// The network of the shell, in the form of a grant; `None` without a shell or without hosts.
     shell_network: Option<Arc<ShellNetwork>>,
     kinds: Arc<ProtectedKinds>,
     /// The networks of the profiles that have hosts, in the form of a grant.
@@ -39,91 +40,98 @@ pub struct WorkspaceSecurityPolicy {
     digest: PolicyDigest,
     /// Suspicious but valid lines of the texts.
     warnings: Arc<[PolicyFault]>,
-    /// Every entry for a tool, of all texts.
-    tool_places: Arc<[ToolPlace]>,
-    /// The sandbox sections, and which of them was applied.
+    /// Every entry for a tool, and every tool of a secret, in all texts.
+    tool_mentions: Arc<[ToolMention]>,
+    /// The sandbox tiers with a section, and for each whether the section was applied.
     sandbox: Arc<[(SandboxTier, bool)]>,
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Loads a policy: reads the operator's text, then applies the reductions of the sandbox tier's section
-    /// and of the workspace's overlay.
+    /// Loads a policy: reads the operator's text, then applies the section of the sandbox tier and the workspace's
+    /// overlay as reductions.
     ///
     /// # Errors
-    /// [`PolicyError`] with every fault of both texts. Sections of other sandbox tiers are checked as well.
+    /// [`PolicyError`] with the faults of both texts, at most 50 for each. Sections of other sandbox tiers are checked
+    /// as well.
     pub fn load(options: &LoadOptions<'_>) -> Result<Self, PolicyError> {
         let mut faults = Faults::new(options.operator);
         let file = read_policy(&mut faults);
         let mut effective = resolve(&file, &mut faults);
         invariants::check(&file, &mut faults);
-        warnings::look(&file, &mut faults);
-        let mut places: Vec<ToolPlace> =
-            file.tools.iter().map(|entry| ToolPlace::new(&entry.name, entry.optional, &faults)).collect();
+        warnings::collect_warnings(&file, &mut faults);
+        let mut mentions: Vec<ToolMention> =
+            file.tools.iter().map(|entry| ToolMention::new(&entry.name, entry.optional, &faults)).collect();
         let of_secrets = file.secrets.iter().flat_map(|secret| &secret.tools);
-        places.extend(of_secrets.map(|tool| ToolPlace::of_secret(tool, &faults)));
+        mentions.extend(of_secrets.map(|tool| ToolMention::of_secret(tool, &faults)));
         for (tier, reduction) in &file.sandbox {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
             } else {
-                // A section of another tier is only checked: its result is dropped.
+                // The section of another tier is only checked; its reduced copy is dropped.
                 reduce(&mut effective.clone(), reduction, &mut faults);
             }
-            places.extend(tool_places(reduction, &faults));
+            mentions.extend(tool_mentions(reduction, &faults));
         }
         let sandbox = file.sandbox.iter().map(|(tier, _)| (*tier, *tier == options.sandbox_tier)).collect();
-        // Before the faults are taken: it decides on the overlay below.
-        let usable = faults.is_empty();
+        // Read this before the faults are taken, because the overlay is applied only to a policy without faults.
+        let is_usable = faults.is_empty();
         let mut warnings = faults.take_warnings();
-        let (mut found, mut left_out) = faults.into_parts();
+        let (mut all_faults, mut left_out) = faults.into_parts();
 
         if let Some(overlay) = options.overlay {
             let mut faults = Faults::new(overlay);
             let reduction = read_overlay(&mut faults);
-            // Skipped for a faulty policy: every comparison with it would add a fault.
-            if usable {
+            // Do not reduce a faulty policy, because every comparison with it would add a fault.
+            if is_usable {
                 reduce(&mut effective, &reduction, &mut faults);
             }
-            places.extend(tool_places(&reduction, &faults));
+            mentions.extend(tool_mentions(&reduction, &faults));
             warnings.extend(faults.take_warnings());
-            let (found_here, left_out_here) = faults.into_parts();
-            found.extend(found_here);
-            left_out += left_out_here;
+            let (overlay_faults, overlay_left_out) = faults.into_parts();
+            all_faults.extend(overlay_faults);
+            left_out += overlay_left_out;
         }
-        if found.is_empty() {
+        if all_faults.is_empty() {
             let mut policy = Self::from_effective(effective);
             policy.warnings = warnings.into();
-            policy.tool_places = places.into();
+            policy.tool_mentions = mentions.into();
             policy.sandbox = sandbox;
             Ok(policy)
         } else {
-            Err(PolicyError { faults: found, left_out })
+            Err(PolicyError { faults: all_faults, left_out })
         }
     }
 
-    /// Binds modules to the policy: their SHA-256 hashes enter the digest. A module bound before under the
-    /// same name is replaced.
+    /// Binds modules to the policy: their SHA-256 hashes become part of the digest. A module replaces an earlier module
+    /// of the same name.
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
-        let Self { mut effective, warnings, tool_places, sandbox, .. } = self;
+        let Self { mut effective, warnings, tool_mentions, sandbox, .. } = self;
         effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
-        Self { warnings, tool_places, sandbox, ..Self::from_effective(effective) }
+        Self { warnings, tool_mentions, sandbox, ..Self::from_effective(effective) }
     }
 
-    /// Valid lines that their author hardly meant: unused names, lines without effect, variables whose names
-    /// look like secrets. In the order of the texts, at most 50 for each, then the number of the others.
+    /// Valid lines that probably do not say what their author meant: unused names, lines without effect, variables
+    /// whose names look like secrets. They are in the order of the texts, at most 50 for each text, then the number of
+    /// further ones.
     #[must_use]
     pub fn warnings(&self) -> &[PolicyFault] {
         &self.warnings
     }
 
-    /// The sandbox tiers that the operator's policy has a section for, each with whether it was applied.
+    /// The sandbox tiers with a section in the operator's policy, and for each whether the section was applied.
     #[must_use]
     pub fn sandbox_sections(&self) -> &[(SandboxTier, bool)] {
         &self.sandbox
     }
 
-    pub(crate) fn tool_places(&self) -> &[ToolPlace] {
-        &self.tool_places
+    /// The tools with an entry of the operator, sorted.
+    pub fn entries(&self) -> impl Iterator<Item = &ToolName> {
+        self.effective.tools.iter().filter(|(_, rule)| rule.by_operator).map(|(name, _)| name)
+    }
+
+    pub(crate) fn tool_mentions(&self) -> &[ToolMention] {
+        &self.tool_mentions
     }
 
     /// The folder of foreign modules, as the operator wrote it: absolute, or relative to the policy file.
@@ -132,8 +140,21 @@ impl WorkspaceSecurityPolicy {
         self.effective.modules_dir.as_deref()
     }
 
-    /// The mounts, sorted by name. Their folders have disjoint names; the code that opens them must check
-    /// that no link joins them.
+    /// The mount where relative paths of tools start, and where a shell session begins. Default: `shared`, even if the
+    /// policy has no mount of this name; relative paths then lead nowhere.
+    #[must_use]
+    pub fn home(&self) -> &MountName {
+        &self.effective.home
+    }
+
+    /// The folder of the project whose policy this is, as the operator wrote it: an absolute path.
+    #[must_use]
+    pub fn project(&self) -> Option<&str> {
+        self.effective.project.as_deref()
+    }
+
+    /// The mounts, sorted by name. Their folders have disjoint names; the code that opens the folders must check that
+    /// no link joins them.
     #[must_use]
     pub fn mounts(&self) -> &[MountSpec] {
         &self.mounts
@@ -150,13 +171,19 @@ impl WorkspaceSecurityPolicy {
         self.effective.require.iter().copied()
     }
 
-    /// The protected paths, which no tool writes.
+    /// The protected paths, which no tool may write.
     #[must_use]
     pub fn protected(&self) -> &ProtectedPaths {
         &self.effective.protect
     }
 
-    /// The protected kinds, which flow rules with the sink `write:protected` are about.
+    /// The names of files and folders that no tool sees.
+    #[must_use]
+    pub fn hidden(&self) -> &HiddenNames {
+        &self.effective.hide
+    }
+
+    /// The protected kinds, which flow rules with the sink `write:protected` apply to.
     #[must_use]
     pub fn protected_kinds(&self) -> &ProtectedKinds {
         &self.kinds
@@ -174,13 +201,13 @@ impl WorkspaceSecurityPolicy {
         &self.effective.limits
     }
 
-    /// The number of calls that run concurrently.
+    /// The most calls that run concurrently.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.effective.limits.concurrency
     }
 
-    /// The number of calls that an agent may make of one tool in a minute.
+    /// The most calls of one tool that an agent may make in a minute.
     #[must_use]
     pub fn calls_per_minute(&self) -> u32 {
         self.effective.limits.calls_per_minute
@@ -192,26 +219,26 @@ impl WorkspaceSecurityPolicy {
         self.effective.limits.max_timeout
     }
 
-    /// The shell; none if commands do not run, for the reason that [`Self::shell_absence`] gives.
+    /// The shell; `None` if commands do not run. [`Self::shell_absence`] then gives the reason.
     #[must_use]
     pub fn shell(&self) -> Option<&ShellPolicy> {
         self.effective.shell.as_ref().ok()
     }
 
-    /// The reason why there is no shell; none if there is one.
+    /// The reason why there is no shell; `None` if there is one.
     #[must_use]
     pub fn shell_absence(&self) -> Option<ShellAbsence> {
         self.effective.shell.as_ref().err().copied()
     }
 
-    /// The profiles and their mounts, sorted by name: one worker pool each. The shell's profile is not
+    /// The profiles and their mounts, sorted by name; each has its own worker pool. The shell's profile is not
     /// included.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[GrantedMount])> {
         self.profiles.iter().map(|(name, mounts)| (name, &**mounts))
     }
 
-    /// The mounts of a profile, sorted by name; those of the shell for [`ProfileName::SHELL`]; empty for an
-    /// unknown profile.
+    /// The mounts of a profile, sorted by name. [`ProfileName::SHELL`] has the shell's mounts; an unknown profile has
+    /// none.
     #[must_use]
     pub fn mounts_of(&self, profile: &ProfileName) -> &[GrantedMount] {
         if profile.is_shell() {
@@ -220,11 +247,17 @@ impl WorkspaceSecurityPolicy {
         self.profiles.get(profile).map_or(&[], |mounts| mounts)
     }
 
-    /// The network of a profile; none for a profile without hosts, for [`ProfileName::SHELL`], and for an
+    /// The network of a profile; `None` for a profile without hosts, for [`ProfileName::SHELL`], and for an
     /// unknown profile.
     #[must_use]
     pub fn network_of(&self, profile: &ProfileName) -> Option<&NetworkGrant> {
         self.networks.get(profile).map(Arc::as_ref)
+    }
+
+    /// Whether an entry `[tools.NAME]` of the operator says `enabled = true`.
+    #[must_use]
+    pub fn names_enabled(&self, tool: &str) -> bool {
+        self.effective.tools.get(tool).is_some_and(|rule| rule.enabled == Some(true))
     }
 
     /// Whether any profile has hosts.
@@ -233,13 +266,13 @@ impl WorkspaceSecurityPolicy {
         !self.networks.is_empty()
     }
 
-    /// The ports of all rules of all profiles: no request of this policy leads to another one.
+    /// The ports of all rules of all profiles. A request under this policy never goes to another port.
     #[must_use]
     pub fn network_ports(&self) -> BTreeSet<u16> {
         self.networks.values().flat_map(|network| network.hosts.iter().map(HostRule::port)).collect()
     }
 
-    /// The network of the shell; none if there is no shell, or it has no hosts.
+    /// The network of the shell; `None` if there is no shell, or if the shell has no hosts.
     #[must_use]
     pub fn shell_network(&self) -> Option<&ShellNetwork> {
         self.shell_network.as_deref()
@@ -251,12 +284,12 @@ impl WorkspaceSecurityPolicy {
         &self.effective.egress
     }
 
-    /// The secrets, sorted by name: their sources and audiences, never a value.
+    /// The secrets, sorted by name: their sources, hosts and tools, but never a value.
     pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
         self.effective.secrets.iter()
     }
 
-    /// `[search]`; none without a provider, and then no tool searches the web.
+    /// `[search]`; `None` without a provider. No tool then searches the web.
     #[must_use]
     pub fn search(&self) -> Option<&SearchSettings> {
         self.effective.search.as_ref()
@@ -296,7 +329,11 @@ impl WorkspaceSecurityPolicy {
         let mounts = effective
             .mounts
             .iter()
-            .map(|(name, folder)| MountSpec { name: name.clone(), folder: folder.clone() })
+            .map(|(name, folder)| MountSpec {
+                name: name.clone(),
+                folder: folder.clone(),
+                has_undo: effective.with_undo.contains(name),
+            })
             .collect();
         let profiles = effective
             .profiles
@@ -311,17 +348,20 @@ impl WorkspaceSecurityPolicy {
             .collect();
         let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
         let shell_network = effective.shell.as_ref().ok();
-        let shell_network = shell_network.and_then(|shell| ShellNetwork::of(&shell.hosts, &effective.egress));
+        let shell_network =
+            shell_network.and_then(|shell| ShellNetwork::resolve(&shell.hosts, &effective.egress));
         let shell_network = shell_network.map(Arc::new);
         let kinds = Arc::new(effective.kinds.clone());
         let networks = effective
             .networks
             .iter()
-            .map(|(name, network)| (name.clone(), Arc::new(NetworkGrant::of(network, &effective.egress))))
+            .map(|(name, network)| {
+                (name.clone(), Arc::new(NetworkGrant::resolve(network, &effective.egress)))
+            })
             .collect();
-        // Of the effective policy alone: warnings and places do not change what is allowed.
-        let digest = PolicyDigest::of(&effective);
-        let (warnings, tool_places, sandbox) = Default::default();
+        // Only the effective policy is hashed, because warnings and places do not change what is allowed.
+        let digest = PolicyDigest::compute(&effective);
+        let (warnings, tool_mentions, sandbox) = Default::default();
         Self {
             effective,
             mounts,
@@ -332,12 +372,12 @@ impl WorkspaceSecurityPolicy {
             networks,
             digest,
             warnings,
-            tool_places,
+            tool_mentions,
             sandbox,
         }
     }
 }
 
-fn tool_places(reduction: &Reduction, faults: &Faults<'_>) -> Vec<ToolPlace> {
-    reduction.tools.iter().map(|entry| ToolPlace::new(&entry.name, entry.optional, faults)).collect()
+fn tool_mentions(reduction: &Reduction, faults: &Faults<'_>) -> Vec<ToolMention> {
+    reduction.tools.iter().map(|entry| ToolMention::new(&entry.name, entry.optional, faults)).collect()
 }

@@ -1,4 +1,4 @@
-//! Protected paths: names that no tool writes at any depth, because other programs execute their content.
+//! Protected paths: names that no tool may write, at any depth, because other programs execute their content.
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -11,13 +11,13 @@ use portcullis_types::is_invisible;
 /// `.git/hooks` covers `/shared/.git/hooks` and `/shared/a/b/.git/hooks/pre-commit`, but neither
 /// `/shared/.git/index` nor `/shared/x.git/hooks`.
 ///
-/// Names are compared without case, by Unicode's mapping and not only ASCII's, and without invisible
-/// characters: on some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder. Wrong matches
-/// only refuse more. Both checks are cheap enough for every opening of a file: they allocate only for a path
-/// with `..`.
+/// Names are compared without case, by Unicode's mapping and not only ASCII's, and without invisible characters: on
+/// some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder. A wrong match only refuses more.
+///
+/// Both checks are cheap enough for every opening of a file: they allocate only for a path with `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPaths {
-    /// Sorted by text and deduplicated, so that equal sets are equal values.
+    /// Sorted by text and deduplicated, so equal sets are equal values.
     patterns: Vec<Pattern>,
 }
 
@@ -29,31 +29,31 @@ pub(crate) struct Pattern {
     parts: Vec<String>,
 }
 
-/// A text that is not a valid pattern of a protected path.
+/// The reason why a text is not a pattern of a protected path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidPattern {
-    /// It has no components.
+    /// The pattern has no components.
     #[error("a protected path needs a name")]
     Empty,
-    /// It starts with `/`.
+    /// The pattern starts with `/`.
     #[error("a protected path holds at any depth of any mount: write it without the leading `/`")]
     Absolute,
-    /// It has `.`, `..` or an empty component.
+    /// The pattern has `.`, `..` or an empty component.
     #[error("a protected path is a list of plain names: `.`, `..` and `//` are not allowed")]
     Dots,
-    /// It has a NUL or another control character.
+    /// The pattern has a NUL or another control character.
     #[error("a protected path cannot have control characters")]
     Control,
-    /// It looks like a glob.
+    /// The pattern looks like a glob.
     #[error("wildcards are not supported: a protected path is matched name by name, at any depth")]
     Wildcard,
-    /// It is longer than any path.
+    /// The pattern is longer than any path.
     #[error("a protected path has at most 4096 bytes")]
     TooLong,
 }
 
 impl ProtectedPaths {
-    /// Parses patterns; for callers without a policy file, such as tests of the enforcing layer.
+    /// Parses patterns, for callers without a policy file, such as tests of the enforcing layer.
     ///
     /// # Errors
     /// [`InvalidPattern`] for the first invalid text.
@@ -70,9 +70,9 @@ impl ProtectedPaths {
 
     /// Removes a pattern; returns false if it is not present.
     pub(crate) fn remove(&mut self, pattern: &Pattern) -> bool {
-        let before = self.patterns.len();
-        self.patterns.retain(|one| one != pattern);
-        self.patterns.len() < before
+        let count_before = self.patterns.len();
+        self.patterns.retain(|retained| retained != pattern);
+        self.patterns.len() < count_before
     }
 
     /// Whether a pattern is present.
@@ -92,13 +92,13 @@ impl ProtectedPaths {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
-    /// The pattern that protects a path, which is named by the pattern or lies below it. A protected path
-    /// must not be opened for writing, created, removed, renamed, linked, or be the target of a rename or
-    /// link.
+    /// The pattern that protects a path, if any: the pattern names the path itself or a folder above it. A protected
+    /// path must not be opened for writing, created, removed, renamed or linked, and must not be the target of a rename
+    /// or a link.
     ///
-    /// `components` are those below the mount (pass `path.split('/')`: empty ones and `.` are skipped). A
-    /// path with `..` is matched both as written and with `..` resolved lexically; links are for the opener
-    /// to resolve.
+    /// `components` are the names below the mount. Pass `path.split('/')`: empty names and `.` are skipped. A path with
+    /// `..` is matched both as written and with `..` resolved lexically. The code that opens the path must resolve
+    /// links.
     pub fn covers<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -111,19 +111,20 @@ impl ProtectedPaths {
         self.find(resolved.iter(), Pattern::is_prefix_of)
     }
 
-    /// Whether a path ends in a proper beginning of a pattern, as `/shared/a/.git` does for `.git/hooks`.
+    /// Whether the last components of a path start a pattern without completing it, as in `/shared/a/.git` for
+    /// `.git/hooks`.
     ///
-    /// Creating such a folder or files in it is harmless. Renaming or linking something onto it is not: its
-    /// content would become protected paths.
+    /// Creating such a folder, or files in it, is harmless. Renaming or linking something onto it is not, because the
+    /// new content would become protected paths.
     pub fn is_prefix_of_protected<I>(&self, components: I) -> bool
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
-        self.beginning_of_protected(components).is_some()
+        self.find_incomplete_pattern(components).is_some()
     }
 
-    /// The pattern of which a path ends in a proper beginning.
-    pub(crate) fn beginning_of_protected<I>(&self, components: I) -> Option<&str>
+    /// The pattern that the last components of a path start without completing it.
+    pub(crate) fn find_incomplete_pattern<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
     {
@@ -135,17 +136,18 @@ impl ProtectedPaths {
         self.find(resolved.iter(), Pattern::has_proper_prefix)
     }
 
-    /// Tries every pattern at the first component of a path, as written and with `..` resolved lexically.
+    /// Tries every pattern at the first component of a path, once as written and once with `..` resolved lexically.
     pub(crate) fn find_first<'a>(
         &self,
         path: &(impl Iterator<Item = &'a str> + Clone),
         matches: fn(&Pattern, &mut dyn Iterator<Item = &'a str>) -> bool,
     ) -> Option<&str> {
-        let found = self.patterns.iter().find(|pattern| matches(pattern, &mut path.clone())).or_else(|| {
-            let resolved = resolve_dots(path.clone())?;
-            self.patterns.iter().find(|pattern| matches(pattern, &mut resolved.iter().copied()))
-        });
-        found.map(|pattern| pattern.text.as_str())
+        let pattern =
+            self.patterns.iter().find(|pattern| matches(pattern, &mut path.clone())).or_else(|| {
+                let resolved = resolve_dots(path.clone())?;
+                self.patterns.iter().find(|pattern| matches(pattern, &mut resolved.iter().copied()))
+            });
+        pattern.map(|pattern| pattern.text.as_str())
     }
 
     /// Tries every pattern at every component of a path.
@@ -160,12 +162,12 @@ impl ProtectedPaths {
     {
         let mut rest = components.filter(|part| !matches!(part.as_ref(), "" | "."));
         loop {
-            // Before `next`: the pattern begins at this name.
-            let here = rest.clone();
+            // Clone before `next`, because the pattern starts at this name.
+            let remaining = rest.clone();
             let name = rest.next()?;
             // Few names start a pattern, so most names cost one comparison per pattern.
             let mut candidates = self.patterns.iter().filter(|pattern| pattern.starts_with(name.as_ref()));
-            if let Some(pattern) = candidates.find(|pattern| matches(pattern, &mut here.clone())) {
+            if let Some(pattern) = candidates.find(|pattern| matches(pattern, &mut remaining.clone())) {
                 return Some(&pattern.text);
             }
         }
@@ -192,7 +194,7 @@ impl Pattern {
         if text.contains(['*', '?', '[', ']']) {
             return Err(InvalidPattern::Wildcard);
         }
-        // As people write folders; only one slash, since `a//` is a mistake.
+        // People write folders with a slash at the end. Strip only one, because `a//` is a mistake.
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.is_empty() {
             return Err(InvalidPattern::Empty);
@@ -210,20 +212,20 @@ impl Pattern {
     }
 
     fn starts_with(&self, name: &str) -> bool {
-        self.parts.first().is_some_and(|part| same_name(name, part))
+        self.parts.first().is_some_and(|part| is_same_name(name, part))
     }
 
     /// Whether the components start with the whole pattern.
     pub(crate) fn is_prefix_of<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
-        self.parts.iter().all(|part| components.next().is_some_and(|name| same_name(name.as_ref(), part)))
+        self.parts.iter().all(|part| components.next().is_some_and(|name| is_same_name(name.as_ref(), part)))
     }
 
-    /// Whether the components are a proper beginning of the pattern.
+    /// Whether the components start the pattern without completing it.
     pub(crate) fn has_proper_prefix<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         let mut parts = self.parts.iter();
         let mut any = false;
         for name in components {
-            if !parts.next().is_some_and(|part| same_name(name.as_ref(), part)) {
+            if !parts.next().is_some_and(|part| is_same_name(name.as_ref(), part)) {
                 return false;
             }
             any = true;
@@ -232,8 +234,8 @@ impl Pattern {
     }
 }
 
-/// Resolves `..` lexically; none where there is no `..`. A `..` above the beginning is dropped, as the kernel
-/// does at a root.
+/// Resolves `..` lexically; `None` if there is no `..`. A `..` above the first component is dropped, as the kernel does
+/// at the root.
 fn resolve_dots<I>(components: I) -> Option<Vec<I::Item>>
 where
     I: Iterator<Item: AsRef<str>> + Clone,
@@ -252,15 +254,14 @@ where
     Some(resolved)
 }
 
-/// Whether a name equals a folded one.
-fn same_name(name: &str, folded: &str) -> bool {
-    // The fast path folds as `fold` does: ASCII letters have no further forms, and no ASCII character is
-    // invisible.
+/// Whether a name equals a folded name.
+fn is_same_name(name: &str, folded: &str) -> bool {
+    // For ASCII this equals `fold`: an ASCII letter has only two forms, and no ASCII character is invisible.
     if name.is_ascii() { name.eq_ignore_ascii_case(folded) } else { fold(name).eq(folded.chars()) }
 }
 
-/// Folds a name's case and drops invisible characters. Upper case first, since some characters share the
-/// upper case but not the lower case (`ſ` and `s`, `ı` and `i`).
+/// Folds a name's case and drops invisible characters. Upper case comes first, because some characters share their
+/// upper case but not their lower case (`ſ` and `s`, `ı` and `i`).
 pub(crate) fn fold(name: &str) -> impl Iterator<Item = char> {
     name.chars()
         .filter(|character| !is_invisible(*character))
@@ -268,7 +269,7 @@ pub(crate) fn fold(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// Linux's `PATH_MAX`.
+/// The longest pattern in bytes: Linux's `PATH_MAX`.
 const MAX_PATTERN_BYTES: usize = 4096;
 
 #[cfg(test)]
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn disguises_do_not_help() {
+    fn disguised_spellings_of_a_protected_path_are_matched() {
         check_covers(".GIT/Hooks/x", Some(".git/hooks"));
         check_covers(".git//.//hooks", Some(".git/hooks"));
         check_covers("./.git/hooks", Some(".git/hooks"));

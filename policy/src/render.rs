@@ -8,7 +8,7 @@ use crate::{
     Approval, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     flow::{write_flow, write_flow_summary},
-    limits::in_largest_unit,
+    limits::format_in_largest_unit,
     network::{network_summary, write_egress, write_egress_summary, write_network},
     search::write_search,
     secrets::{write_secrets, write_secrets_summary},
@@ -16,20 +16,17 @@ use crate::{
 };
 
 impl WorkspaceSecurityPolicy {
-    /// The effective policy as a policy file, with every default written out. Loading it gives the same
-    /// digest. Demands of reductions that no operator's key can express stand in sections `[sandbox.…]`, the
-    /// same for each sandbox tier, so that they hold wherever the file is loaded. Two things are comments:
-    /// every list of allowed commands after the first, and module hashes.
+    /// The effective policy as a policy file, with every default written out. Loading the file gives the same digest.
+    ///
+    /// Some demands of reductions have no key in an operator's policy. They become sections `[sandbox.…]`, equal ones
+    /// for each sandbox tier, so that they apply wherever the file is loaded. Two things become comments: every list of
+    /// allowed commands after the second, and the hashes of modules.
     #[must_use]
     pub fn effective_toml(&self) -> String {
-        let policy = self.effective();
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = write_toml(&mut out, policy);
-        out
+        toml_of(self.effective())
     }
 
-    /// A listing of grants: tiers, tools with an entry, profiles with their mounts.
+    /// A listing of what the policy grants: tiers, tools with an entry, profiles with their mounts.
     #[must_use]
     pub fn summary(&self) -> String {
         let policy = self.effective();
@@ -40,12 +37,30 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
+/// An effective policy as a policy file.
+pub(crate) fn toml_of(policy: &EffectivePolicy) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_toml(&mut out, policy);
+    out
+}
+
 fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     writeln!(out, "version = {}", policy.version)?;
     writeln!(out, "require = [{}]", quoted(policy.require.iter().map(|layer| layer.as_str())))?;
+    // Without a mount of this name, writing the default would be a fault.
+    if policy.mounts.contains_key(&policy.home) {
+        writeln!(out, "home = \"{}\"", policy.home)?;
+    }
+    if let Some(project) = &policy.project {
+        writeln!(out, "\n[project]\npath = {}", quote(project))?;
+    }
     writeln!(out, "\n[mounts]")?;
     for (name, folder) in &policy.mounts {
-        writeln!(out, "{name} = {}", quote(folder))?;
+        match policy.with_undo.contains(name) {
+            true => writeln!(out, "{name} = {{ path = {}, undo = true }}", quote(folder))?,
+            false => writeln!(out, "{name} = {}", quote(folder))?,
+        }
     }
     for (name, mounts) in &policy.profiles {
         writeln!(out, "\n[profiles.{name}]")?;
@@ -63,7 +78,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
         let rule = policy.tiers.rule(tier);
         writeln!(out, "{tier} = {{ profile = \"{}\", approval = \"{}\" }}", rule.profile, rule.approval)?;
     }
-    // Entries from reductions are left out: here they would make a tool known to the operator.
+    // Leave out entries that only reductions have: here they would make a tool count as known to the operator.
     for (name, rule) in policy.tools.iter().filter(|(_, rule)| rule.by_operator) {
         writeln!(out, "\n[tools.{name}]")?;
         write_tool(out, rule)?;
@@ -72,12 +87,15 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     let kinds: Vec<String> = policy.kinds.patterns().collect();
     writeln!(out, "kinds = [{}]", quoted_texts(&kinds))?;
     let (shipped, shipped_kinds) = &*SHIPPED_PROTECTION;
-    let left: Vec<&str> = policy.protect.patterns().collect();
-    let gone = shipped.patterns().filter(|name| !left.contains(name)).map(str::to_owned);
-    let gone: Vec<String> =
-        gone.chain(shipped_kinds.patterns().filter(|kind| !kinds.contains(kind))).collect();
-    if !gone.is_empty() {
-        writeln!(out, "except = [{}]", quoted_texts(&gone))?;
+    let patterns: Vec<&str> = policy.protect.patterns().collect();
+    let removed_defaults = shipped.patterns().filter(|name| !patterns.contains(name)).map(str::to_owned);
+    let removed_defaults: Vec<String> =
+        removed_defaults.chain(shipped_kinds.patterns().filter(|kind| !kinds.contains(kind))).collect();
+    if !removed_defaults.is_empty() {
+        writeln!(out, "except = [{}]", quoted_texts(&removed_defaults))?;
+    }
+    if !policy.hide.is_empty() {
+        writeln!(out, "\n[hide]\npaths = [{}]", quoted(policy.hide.patterns()))?;
     }
     writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
     if let Some(dir) = &policy.modules_dir {
@@ -111,13 +129,16 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
     if let Some(approval) = rule.approval {
         writeln!(out, "approval = \"{approval}\"")?;
     }
+    if !rule.unasked.is_empty() {
+        writeln!(out, "unasked = {}", rule.unasked)?;
+    }
     if let Some(timeout) = rule.timeout {
         writeln!(out, "timeout = \"{}\"", humantime::format_duration(timeout))?;
     }
     if let Some(memory) = rule.memory {
         writeln!(out, "memory = \"{memory}\"")?;
     }
-    writeln!(out, "max_output_bytes = \"{}\"", in_largest_unit(rule.max_output_bytes.0))?;
+    writeln!(out, "max_output_bytes = \"{}\"", format_in_largest_unit(rule.max_output_bytes.0))?;
     if let Some(enabled) = rule.enabled {
         writeln!(out, "enabled = {enabled}")?;
     }
@@ -127,7 +148,7 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes the demands of reductions as a reduction of a sandbox tier.
+/// Writes the demands of reductions as a section of a sandbox tier.
 fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &EffectivePolicy) -> std::fmt::Result {
     let sandbox = sandbox.as_str();
     for tier in SafetyTier::ALL {
@@ -155,7 +176,7 @@ fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &EffectivePolic
         if let Some(memory) = rule.memory {
             writeln!(out, "memory = \"{memory}\"")?;
         }
-        writeln!(out, "max_output_bytes = \"{}\"", in_largest_unit(rule.max_output_bytes.0))?;
+        writeln!(out, "max_output_bytes = \"{}\"", format_in_largest_unit(rule.max_output_bytes.0))?;
         if let Some(enabled) = rule.enabled {
             writeln!(out, "enabled = {enabled}")?;
         }
@@ -225,7 +246,7 @@ pub(crate) fn quoted_texts(texts: &[String]) -> String {
     quoted(texts.iter().map(String::as_str))
 }
 
-/// Like [`quoted_texts`].
+/// Like [`quoted_texts`], for borrowed texts.
 pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(quote).collect::<Vec<_>>().join(", ")
 }
@@ -254,7 +275,7 @@ mod tests {
     use super::*;
     use crate::{LoadOptions, PolicySource, file::keys};
 
-    /// Further lines of `[secrets.s]`, and a profile that reaches its host.
+    // Further lines of `[secrets.s]`, and a profile that reaches its host.
     macro_rules! secret {
         (from) => { "from = \"env:S\"\n" };
         (hosts) => { "hosts = [\"https://a.example\"]\n" };
@@ -264,11 +285,11 @@ mod tests {
         ($first:ident, $($rest:ident),+) => { concat!(secret!($first), $(secret!($rest)),+) };
     }
 
-    /// The mounts and profiles to which the samples refer.
+    /// The mounts and profiles that the samples refer to.
     const BASE: &str = "version = 1\nrequire = [\"landlock\"]\nmounts = { shared = \"s\", tmp = \"t\" }\n[profiles.P]\n\
         mounts = { shared = \"write\" }\n[profiles.Q]\nmounts = { tmp = \"read\" }\n";
 
-    fn shown(text: &str) -> String {
+    fn effective_toml_of(text: &str) -> String {
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: "p", text },
             overlay: None,
@@ -277,15 +298,15 @@ mod tests {
         policy.unwrap_or_else(|error| panic!("{text}\n{error}")).effective_toml()
     }
 
-    /// A section, its keys, and for each key a non-default value with the line that shows it; a line that
-    /// starts with `!` must disappear.
+    /// A section, its keys, and for each key a value other than its default, with the line that shows the value. A line
+    /// that starts with `!` must disappear.
     struct Sample {
         section: &'static str,
         keys: &'static [&'static str],
         values: &'static [(&'static str, &'static str, &'static str)],
     }
 
-    /// The values of `[secrets.s]`, whose keys must be there together, in five orders.
+    /// The values of `[secrets.s]`. Its keys are required together, so each value brings the other keys.
     const SECRET_FROM: &str = concat!("\"env:S\"\n", secret!(hosts, header, tools, net));
     const SECRET_HOSTS: &str = concat!("[\"https://a.example\"]\n", secret!(from, header, tools, net));
     const SECRET_HEADER: &str = concat!("\"X-Key\"\n", secret!(from, hosts, tools, net));
@@ -331,6 +352,7 @@ mod tests {
             values: &[
                 ("profile", "\"Q\"", "profile = \"Q\""),
                 ("approval", "\"ask\"", "approval = \"ask\""),
+                ("unasked", "{ path = \"src/**\" }", "unasked = { path = [\"src/**\"] }"),
                 ("timeout", "\"7s\"", "timeout = \"7s\""),
                 ("memory", "\"7MiB\"", "memory = \"7MiB\""),
                 ("max_output_bytes", "\"7KiB\"", "max_output_bytes = \"7KiB\""),
@@ -369,6 +391,16 @@ mod tests {
             keys: keys::AUDIT,
             values: &[("sync", "\"always\"", "sync = \"always\"")],
         },
+        Sample {
+            section: "hide",
+            keys: keys::HIDE,
+            values: &[("paths", "[\"*.Pem\"]", "[hide]\npaths = [\"*.pem\"]")],
+        },
+        Sample {
+            section: "project",
+            keys: keys::PROJECT,
+            values: &[("path", "\"/p\"", "[project]\npath = \"/p\"")],
+        },
         Sample { section: "modules", keys: keys::MODULES, values: &[("dir", "\"/m\"", "dir = \"/m\"")] },
         Sample {
             section: "shell",
@@ -387,6 +419,11 @@ mod tests {
                 ("allow", "[\"git\"]", "allow = [\"git\"]"),
                 ("deny", "[\"sudo\"]", "deny = [\"sudo\"]"),
                 ("operators", "[\"|\"]", "operators = [\"|\"]"),
+                ("read", "[\"~/.cargo/bin\"]", "read = [\"~/.cargo/bin\"]"),
+                ("caches", "[\"~/.npm\"]", "caches = [\"~/.npm\"]"),
+                ("path", "[\"/opt/x/bin\"]\nread = [\"/opt/x\"]", "path = [\"/opt/x/bin\"]"),
+                ("variables", "{ CARGO_HOME = \"~/.cargo\" }", "variables = { CARGO_HOME = \"~/.cargo\" }"),
+                ("unasked", "[\"ls *\"]", "unasked = [\"ls *\"]"),
             ],
         },
         Sample {
@@ -478,6 +515,7 @@ mod tests {
                     "[sandbox.container.tools.file_read]\nmax_output_bytes = \"16KiB\"\nenabled = false",
                 ),
                 ("protect", "{ paths = [\"Notes\"] }", "\"notes\""),
+                ("hide", "{ paths = [\"Keys\"] }", "[hide]\npaths = [\"keys\"]"),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
                 ("egress", "{ max_redirects = 3 }", "max_redirects = 3"),
                 ("secrets", REDUCED_SECRET, "tools = [\"file_read\"]\nenabled = false"),
@@ -501,18 +539,20 @@ mod tests {
                     .find(|(name, _, _)| name == key)
                     .unwrap_or_else(|| panic!("`{section}.{key}` has no sample: is it shown?"));
                 let text = format!("{BASE}[{section}]\n{key} = {value}\n");
-                let is_there = |shown: &str| match line.strip_prefix('!') {
-                    Some(gone) => !shown.contains(&format!("\n{gone}")),
-                    None if line.starts_with('"') => shown.contains(line),
-                    None => shown.contains(&format!("\n{line}")),
+                let is_there = |toml: &str| match line.strip_prefix('!') {
+                    Some(absent_line) => !toml.contains(&format!("\n{absent_line}")),
+                    None if line.starts_with('"') => toml.contains(line),
+                    None => toml.contains(&format!("\n{line}")),
                 };
-                let shown = shown(&text);
-                assert!(is_there(&shown), "`{section}.{key}`:\n{shown}");
-                let without = match line.starts_with('!') {
-                    true => self::shown(&text.replace(&format!("{key} = {{ provider = \"none\" }}"), "")),
-                    false => self::shown(BASE),
+                let toml = effective_toml_of(&text);
+                assert!(is_there(&toml), "`{section}.{key}`:\n{toml}");
+                let toml_without = match line.starts_with('!') {
+                    true => self::effective_toml_of(
+                        &text.replace(&format!("{key} = {{ provider = \"none\" }}"), ""),
+                    ),
+                    false => self::effective_toml_of(BASE),
                 };
-                assert!(!is_there(&without), "`{section}.{key}`: {line} is there anyway");
+                assert!(!is_there(&toml_without), "`{section}.{key}`: {line} is there anyway");
             }
         }
         let sampled: Vec<&str> = SAMPLES
@@ -520,13 +560,15 @@ mod tests {
             .map(|sample| sample.section.split('.').next().unwrap_or_default())
             .map(|section| section.trim_matches(['[', ']']))
             .collect();
-        for key in keys::POLICY.iter().filter(|key| !["version", "require", "mounts"].contains(key)) {
+        for key in keys::POLICY.iter().filter(|key| !["version", "require", "home", "mounts"].contains(key)) {
             assert!(sampled.contains(key), "the section `{key}` has no sample");
         }
-        let other = BASE.replace("[\"landlock\"]", "[]");
-        let shown = shown(&other);
-        for line in ["version = 1", "require = []", "[mounts]\nshared = \"s\"\ntmp = \"t\""] {
-            assert!(shown.contains(line), "{shown}");
+        let other_policy =
+            BASE.replace("[\"landlock\"]", "[]").replacen("\nmounts", "\nhome = \"tmp\"\nmounts", 1);
+        let toml = effective_toml_of(&other_policy);
+        for line in ["version = 1", "require = []", "home = \"tmp\"", "[mounts]\nshared = \"s\"\ntmp = \"t\""]
+        {
+            assert!(toml.contains(line), "{toml}");
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Git repositories in folders that are not called `.git`: bare ones, and those of submodules and worktrees.
-//! Git reads their configuration and runs their hooks when a user works in them, or follows a `.git` file to
-//! them, so the protection of `.git` applies to them too.
+//! Git repositories in folders that are not called `.git`: bare repositories, and those of submodules and worktrees.
+//! Git reads their configuration and runs their hooks when a user works in them or follows a `.git` file to them, so
+//! they need the protection of `.git` too.
 //!
-//! Compares names only; the caller, which holds the folder, lists them.
+//! This module only compares names. The caller holds the folder and lists its names.
 
 use crate::{ProtectedPaths, protect::Pattern};
 
-/// The names in a folder by which Git recognises a repository (gitrepository-layout(5)), as far as they were
-/// seen.
+/// The names in a folder by which Git recognises a repository (gitrepository-layout(5)).
 ///
-/// Case is ignored, since some file systems ignore it. The names' targets are not looked at: each may be a
-/// link.
+/// Case is ignored, because some file systems ignore it. The files behind the names are not examined, because each may
+/// be a link.
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepositoryMarks {
@@ -24,17 +23,17 @@ impl RepositoryMarks {
     /// The names that mark a repository.
     pub const NAMES: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-    /// Notes a name in the folder; returns whether it is a mark.
-    pub fn see(&mut self, name: &[u8]) -> bool {
+    /// Notes a name in the folder. Returns whether the name is a mark.
+    pub fn record_name(&mut self, name: &[u8]) -> bool {
         let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
-        let mut named =
+        let mut matching_marks =
             Self::NAMES.iter().zip(marks).filter(|(mark, _)| name.eq_ignore_ascii_case(mark.as_bytes()));
-        // The names differ, so at most one fits.
-        named.next().map(|(_, mark)| *mark = true).is_some()
+        // The names differ, so at most one matches.
+        matching_marks.next().map(|(_, mark)| *mark = true).is_some()
     }
 
-    /// Whether Git would take the folder for a repository. In a worktree's folder, `commondir` names the
-    /// place of all but `HEAD`.
+    /// Whether Git would treat the folder as a repository. In the folder of a worktree, `commondir` names the folder
+    /// that has everything except `HEAD`.
     #[must_use]
     pub fn is_repository(self) -> bool {
         self.head && (self.common || (self.objects && self.refs))
@@ -42,35 +41,35 @@ impl RepositoryMarks {
 }
 
 impl ProtectedPaths {
-    /// The pattern that protects a path below a repository, matched as if the repository's folder were called
-    /// `.git`. For patterns that hold anywhere, use [`ProtectedPaths::covers`].
-    pub fn covers_in_repository<'a, I>(&self, below: I) -> Option<&str>
+    /// The pattern that protects a path below a repository, matched as if the repository's folder were called `.git`.
+    /// For patterns that apply at any depth, use [`ProtectedPaths::covers`].
+    pub fn covers_in_repository<'a, I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::is_prefix_of)
+        self.find_first(&std::iter::once(GIT).chain(components), Pattern::is_prefix_of)
     }
 
-    /// Whether a path below a repository is a proper beginning of a protected one.
-    pub fn is_prefix_in_repository<'a, I>(&self, below: I) -> bool
+    /// Whether a path below a repository starts a protected path without completing it.
+    pub fn is_prefix_in_repository<'a, I>(&self, components: I) -> bool
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::has_proper_prefix).is_some()
+        self.find_first(&std::iter::once(GIT).chain(components), Pattern::has_proper_prefix).is_some()
     }
 
-    /// Whether this is the name of a repository's folder in which something is protected. A file of this name
-    /// leads Git to another folder, of any name.
+    /// Whether a folder of this name is a repository with protected content. A file of this name makes Git use another
+    /// folder, of any name.
     #[must_use]
     pub fn names_repository(&self, name: &str) -> bool {
         // Fast path: nearly all names are ASCII and not `.git`.
         if name.is_ascii() && !name.eq_ignore_ascii_case(GIT) {
             return false;
         }
-        let mut below = self
+        let mut marks_below_git = self
             .patterns()
             .filter_map(|pattern| Some((pattern, pattern.strip_prefix(GIT)?.strip_prefix('/')?)));
-        below
+        marks_below_git
             .any(|(pattern, rest)| self.covers(std::iter::once(name).chain(rest.split('/'))) == Some(pattern))
     }
 }
@@ -86,7 +85,7 @@ mod tests {
     fn check(names: &[&str], is_repository: bool) {
         let mut marks = RepositoryMarks::default();
         for name in names {
-            marks.see(name.as_bytes());
+            marks.record_name(name.as_bytes());
         }
         assert_eq!(marks.is_repository(), is_repository, "{names:?}");
     }
@@ -110,13 +109,13 @@ mod tests {
         assert_eq!(protected.covers_in_repository(["index"]), None);
         assert_eq!(protected.covers_in_repository(["x", "config"]), None);
         assert_eq!(protected.covers_in_repository(["x", "..", "config"]), Some(".git/config"));
-        for (name, is) in
+        for (name, names_repository) in
             [(".git", true), (".GIT", true), (".g\u{200c}it", true), ("git", false), (".bashrc", false)]
         {
-            assert_eq!(protected.names_repository(name), is, "{name}");
+            assert_eq!(protected.names_repository(name), names_repository, "{name}");
         }
-        let other = ProtectedPaths::parse([".bashrc", "config"]).expect("patterns");
-        assert!(!other.names_repository(".git"));
-        assert_eq!(other.covers_in_repository(["index"]), None);
+        let without_git = ProtectedPaths::parse([".bashrc", "config"]).expect("patterns");
+        assert!(!without_git.names_repository(".git"));
+        assert_eq!(without_git.covers_in_repository(["index"]), None);
     }
 }

@@ -1,9 +1,11 @@
-//! The shipped tools, as a policy must know them without a registry: names, origins and declared tiers. A
-//! test compares the list with the real tools.
+//! The shipped tools, as a policy must know them without a registry: their names, origins, declared tiers and roles. A
+//! test compares this list with the real tools.
 
-use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
+use std::time::Duration;
 
-use crate::{Standing, ToolFacts, ToolOrigin};
+use portcullis_types::{Access, ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
+
+use crate::{Operation, PinStatus, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
 
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
 use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
@@ -42,13 +44,14 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
 /// The tool that runs commands.
 pub(crate) const SHELL_EXEC: &str = "shell_exec";
 
-/// The names of the shipped tools, sorted. A policy's entry may name each, whether or not the program has
+/// The names of the shipped tools, sorted. A policy's entry may use any of them, whether or not the program has
 /// registered the tool.
 pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 
-/// The facts of all shipped tools, sorted by name. The time and output that they declare are left out.
+/// The facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec` declares the timeout of
+/// `[shell]`, which is not known here.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -57,13 +60,50 @@ pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
         name: ToolName::parse(name).expect("a name of ours is one"),
         declared_tier: Some(tier),
         declared_policy: ToolPolicy::Auto,
-        declared_timeout: None,
+        declared_timeout: timeout(name),
         declared_max_output: None,
-        roles: (name == SHELL_EXEC)
-            .then(|| ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command })
-            .into_iter()
-            .collect(),
+        roles: roles(name),
         origin,
-        standing: Standing::Unpinned,
+        pin_status: PinStatus::Unpinned,
     })
+}
+
+impl WorkspaceSecurityPolicy {
+    /// The shipped tools that exist under this policy: those that search the web need a provider.
+    pub fn offered_tools(&self) -> impl Iterator<Item = ToolFacts> {
+        let has_provider = self.search().is_some();
+        shipped_tools()
+            .filter(move |tool| has_provider || !Operation::needs_search_provider(tool.name.as_str()))
+    }
+}
+
+/// The time that a shipped tool declares.
+fn timeout(name: &str) -> Option<Duration> {
+    let seconds = match name {
+        "file_read" | "file_list" => 10,
+        "file_write" | "file_edit" | "file_delete" => 15,
+        "file_search" => 20,
+        _ => return None,
+    };
+    Some(Duration::from_secs(seconds))
+}
+
+/// The roles of a shipped tool's arguments.
+fn roles(name: &str) -> Vec<ArgumentRole> {
+    let role = |argument: &str, role| ArgumentRole { argument: argument.to_owned(), role };
+    let (source, destination) = (
+        role("source_path", RoleKind::Path(Access::Read)),
+        role("destination_path", RoleKind::Path(Access::Write)),
+    );
+    match name {
+        "file_read" | "file_list" | "file_search" => vec![role("path", RoleKind::Path(Access::Read))],
+        "file_write" | "file_edit" => vec![role("path", RoleKind::Path(Access::Write))],
+        "file_delete" => vec![role("path", RoleKind::Entry)],
+        SHELL_EXEC => vec![role("command", RoleKind::Command), role("workdir", RoleKind::Path(Access::Read))],
+        "vault_copyto" => vec![source, destination],
+        "vault_copyto_read" => vec![source],
+        "vault_copyto_write" => vec![destination],
+        "web_fetch" | "web_fetch_request" | "web_search_request" => vec![role("url", RoleKind::Url)],
+        _ => Vec::new(),
+    }
 }

@@ -2,14 +2,14 @@
 
 use portcullis_types::SandboxTier;
 
-/// The policy that holds when no other is given, as `portcullis policy default` prints it.
+/// The policy that applies if no other is given. `portcullis policy default` prints it.
 pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 
-/// The longest policy text: 256 KiB.
+/// The longest policy text in bytes: 256 KiB.
 pub(crate) const MAX_POLICY_BYTES: usize = 256 * 1024;
 
-/// The longest overlay: 64 KiB. It comes from the workspace, where an agent may have written it; without a
-/// bound it could slow every start.
+/// The longest overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may have written it to
+/// slow every start.
 pub(crate) const MAX_OVERLAY_BYTES: usize = 64 * 1024;
 
 /// One policy text and its name in errors.
@@ -24,10 +24,10 @@ pub struct PolicySource<'a> {
 /// The inputs of [`crate::WorkspaceSecurityPolicy::load`].
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// The operator's policy, or [`DEFAULT_POLICY`]. The only text that grants anything.
+    /// The operator's policy, or [`DEFAULT_POLICY`]. Only this text can grant anything.
     pub operator: PolicySource<'a>,
-    /// The `portcullis.toml` of the workspace, if present. It may only take away.
+    /// The `portcullis.toml` of the workspace, if present. It can only take away.
     pub overlay: Option<PolicySource<'a>>,
-    /// The isolation of the runner; selects the operator's `[sandbox.…]` section.
+    /// The isolation of the runner, which selects the operator's `[sandbox.…]` section.
     pub sandbox_tier: SandboxTier,
 }

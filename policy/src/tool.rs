@@ -1,4 +1,4 @@
-//! A tool as the policy sees it, and what the policy assigns to it.
+//! A tool as the policy sees it, and the policy's assignment to the tool.
 
 use std::time::Duration;
 
@@ -6,32 +6,31 @@ use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy}
 
 use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
 
-/// The declarations of a tool, and its origin. Policy trusts the origin, and a declaration only where it asks
+/// The declarations of a tool, and its origin. The policy trusts the origin, and follows a declaration only if it asks
 /// for less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFacts {
-    /// Its registered name.
+    /// The tool's registered name.
     pub name: ToolName,
-    /// The declared tier; none counts as [`SafetyTier::SideEffecting`].
+    /// The declared tier; `None` counts as [`SafetyTier::SideEffecting`].
     pub declared_tier: Option<SafetyTier>,
     /// Whether the tool asks for approval of every call.
     pub declared_policy: ToolPolicy,
-    /// The declared time of a call; none means 30 seconds.
+    /// The declared time of a call; `None` means 30 seconds.
     pub declared_timeout: Option<Duration>,
-    /// The declared maximum of text returned to a model; none leaves it to the policy.
+    /// The declared maximum of text that is returned to a model; `None` leaves the maximum to the policy.
     pub declared_max_output: Option<OutputBytes>,
-    /// Which of its arguments are paths, addresses or commands.
+    /// The arguments that are paths, addresses or commands.
     pub roles: Vec<ArgumentRole>,
-    /// Where it comes from.
+    /// The origin of the tool.
     pub origin: ToolOrigin,
-    /// Its standing with the operator's approvals.
-    pub standing: Standing,
+    /// Whether the operator has approved the tool's module.
+    pub pin_status: PinStatus,
 }
 
 impl ToolFacts {
-    /// Whether a call may run a command where the policy has a shell: the tool declares an argument that is
-    /// one, and is our own tool of the shell. A guest never has a shell, even if it declares
-    /// such an argument.
+    /// Whether a call may run a command if the policy has a shell: the tool is the shipped tool of the shell, and
+    /// declares an argument as a command. A guest never gets a shell, even if it declares such an argument.
     #[must_use]
     pub fn may_run_commands(&self) -> bool {
         let declares = self.roles.iter().any(|role| role.role == RoleKind::Command);
@@ -39,46 +38,45 @@ impl ToolFacts {
     }
 }
 
-/// The origin of a tool. It decides what the tool gets without an entry.
+/// The origin of a tool. It decides what a tool without an entry gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
-    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another.
+    /// A shipped tool in this process: it runs with the profile `Nothing`, unless the policy names another.
     ShippedNative,
-    /// A tool of ours whose calls are commands at the sidecar: profile `Shell` if the policy has a shell.
+    /// A shipped tool whose calls are commands for the sidecar: it has the profile `Shell` if the policy has a shell.
     ShippedShell,
-    /// An embedder's tool in this process, outside the sandbox: only with `enabled = true`.
+    /// An embedder's tool in this process, outside the sandbox: it runs only with `enabled = true`.
     Native,
     /// A shipped module.
     ShippedModule,
-    /// A shipped operation or one of its steps: profile `Nothing` unless the policy names another, since no
-    /// tier's profile is meant for one.
+    /// A shipped operation or one of its steps: it has the profile `Nothing`, unless the policy names another. No
+    /// tier's profile is meant for a step.
     ShippedOperation,
-    /// A foreign module: profile `Nothing` and approval `ask` unless the policy has an entry.
+    /// A foreign module: it has the profile `Nothing` and at least the approval `ask`, unless the policy has an entry.
     ForeignModule,
 }
 
 portcullis_types::words! {
-    /// A tool's standing: whether its module and its declarations are those that `portcullis tool approve`
-    /// pinned.
+    /// Whether a tool's module and declarations equal those that `portcullis tool approve` pinned.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum Standing {
-        /// Nothing is pinned under the tool's name. Holds for every tool that is not a foreign module.
+    pub enum PinStatus {
+        /// No pin exists for the tool's name. Every tool that is not from a foreign module is unpinned.
         Unpinned = "unpinned",
-        /// The tool equals what is pinned.
+        /// The tool equals the pinned one.
         Approved = "approved",
-        /// The tool differs from what is pinned: calls are refused until it is approved again.
+        /// The tool differs from the pinned one. Calls are refused until the tool is approved again.
         Quarantined = "quarantined",
     }
 }
 
-/// The policy's assignment to a tool, the same for each of its calls.
+/// The policy's assignment to a tool, equal for all calls of the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolAssignment {
     /// The effective tier.
     pub tier: SafetyTier,
     /// The profile with the mounts of a call.
     pub profile: ProfileName,
-    /// Whether calls run, are asked about or are refused.
+    /// Whether calls run at once, wait for a person's answer, or are refused.
     pub approval: Approval,
     /// The time limit of a call; never above `limits.max_timeout`.
     pub timeout: Duration,

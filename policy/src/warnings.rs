@@ -1,95 +1,112 @@
-//! Warnings of an operator's policy: unused names, rules that never apply, secrets that a shell would get.
-//! Lines of a reduction without effect are noticed where the reduction is applied.
+//! Warnings of an operator's policy: unused names, rules that never apply, secrets that a shell would get. The warnings
+//! of a reduction are in `overlay` and its helpers.
 
 use crate::{
-    ProfileName, TunnelRule,
-    file::{Faults, PlacedValue, PolicyFile, ShellEntries},
+    LintCode, ProfileName, TunnelRule,
+    file::{Faults, Located, PolicyFile, ShellEntries},
     search::idle_search,
 };
 
 /// Adds all warnings of a policy.
-pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
-    unused_profiles(file, faults);
-    unused_mounts(file, faults);
-    idle_network(file, faults);
+pub(crate) fn collect_warnings(file: &PolicyFile, faults: &mut Faults<'_>) {
+    warn_of_unused_profiles(file, faults);
+    warn_of_unused_mounts(file, faults);
+    warn_of_idle_network(file, faults);
     idle_search(file, faults);
     if let Some(shell) = &file.shell {
-        secrets(shell, faults);
-        shadowed(shell, faults);
-        covered(shell, faults);
+        warn_of_secret_variables(shell, faults);
+        warn_of_shadowed_rules(shell, faults);
+        warn_of_covered_hosts(shell, faults);
     }
 }
 
-fn unused_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
-    let by_tier = file.tiers.iter().map(|tier| &tier.profile);
-    let by_tool = file.tools.iter().filter_map(|tool| tool.profile.as_ref());
-    let used: Vec<&str> = by_tier.chain(by_tool).map(|profile| profile.value.as_str()).collect();
+fn warn_of_unused_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
+    let tier_profiles = file.tiers.iter().map(|tier| &tier.profile);
+    let tool_profiles = file.tools.iter().filter_map(|tool| tool.profile.as_ref());
+    let used_profiles: Vec<&str> =
+        tier_profiles.chain(tool_profiles).map(|profile| profile.value.as_str()).collect();
     for profile in &file.profiles {
         let name = profile.value.name.as_str();
-        if name != ProfileName::NOTHING && !used.contains(&name) {
-            faults.warn_at(profile, "no tier and no tool has this profile");
+        if name != ProfileName::NOTHING && !used_profiles.contains(&name) {
+            faults.warn_at(LintCode::Unused, profile, "no tier and no tool has this profile");
         }
     }
 }
 
-fn unused_mounts(file: &PolicyFile, faults: &mut Faults<'_>) {
-    let by_profile = file.profiles.iter().flat_map(|profile| &profile.value.mounts).map(|(mount, _)| mount);
-    let by_shell = file.shell.iter().flat_map(|shell| &shell.mounts).map(|(mount, _)| mount);
-    let used: Vec<&str> = by_profile.chain(by_shell).map(|mount| mount.value.as_str()).collect();
-    for mount in file.mounts.iter().filter(|mount| !used.contains(&mount.value.name.as_str())) {
-        faults.warn_at(mount, "no profile and no shell has this mount");
+fn warn_of_unused_mounts(file: &PolicyFile, faults: &mut Faults<'_>) {
+    let profile_mounts =
+        file.profiles.iter().flat_map(|profile| &profile.value.mounts).map(|(mount, _)| mount);
+    let shell_mounts = file.shell.iter().flat_map(|shell| &shell.mounts).map(|(mount, _)| mount);
+    let used_mounts: Vec<&str> =
+        profile_mounts.chain(shell_mounts).map(|mount| mount.value.as_str()).collect();
+    for mount in file.mounts.iter().filter(|mount| !used_mounts.contains(&mount.value.name.as_str())) {
+        faults.warn_at(LintCode::Unused, mount, "no profile and no shell has this mount");
     }
 }
 
-/// Lines about the network that grant nothing more than the others do.
-fn idle_network(file: &PolicyFile, faults: &mut Faults<'_>) {
+/// Warns of lines about the network that grant nothing more than other lines do.
+fn warn_of_idle_network(file: &PolicyFile, faults: &mut Faults<'_>) {
     for network in file.profiles.iter().map(|profile| &profile.value.network) {
         if let Some(methods) = network.methods.as_ref().filter(|_| network.rules().next().is_none()) {
-            faults.warn_at(methods, "without `hosts` no request is granted, whatever its method");
+            faults.warn_at(
+                LintCode::IdleNetwork,
+                methods,
+                "without `hosts` no request is granted, whatever its method",
+            );
         }
         for rule in network.rules() {
-            let wider = network
-                .rules()
-                .find(|other| other.value != rule.value && other.value.covers_rule(&rule.value));
+            let wider = network.rules().find(|other_rule| {
+                other_rule.value != rule.value && other_rule.value.covers_rule(&rule.value)
+            });
             if let Some(wider) = wider {
-                faults.warn_at(rule, format!("`{}` covers this", wider.value));
+                faults.warn_at(LintCode::Covered, rule, format!("`{}` covers this", wider.value));
             }
         }
     }
     for endpoint in file.egress.allow_private.iter().filter(|endpoint| endpoint.value.is_public()) {
-        faults.warn_at(endpoint, "this address is public, so the entry allows nothing; write it in `hosts`");
+        faults.warn_at(
+            LintCode::IdleNetwork,
+            endpoint,
+            "this address is public, so the entry allows nothing; write it in `hosts`",
+        );
     }
 }
 
-/// Every command can read its environment and write the secret into a mount.
-fn secrets<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+/// Warns of secrets in the environment, because every command can read its environment and write the secret into a
+/// mount.
+fn warn_of_secret_variables<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for name in shell.environment.iter().flatten().filter(|name| name.value.looks_secret()) {
         faults.warn_at(
+            LintCode::SecretVariable,
             name,
             "this looks like the name of a secret: every command of the shell can read it and write it down",
         );
     }
 }
 
-/// `deny` beats `allow`, so a rule of `allow` that `deny` covers allows nothing.
-fn shadowed<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+/// Warns of a rule of `allow` that `deny` covers: `deny` beats `allow`, so such a rule allows nothing.
+fn warn_of_shadowed_rules<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for allowed in shell.allow.iter().flatten() {
         if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {
-            let PlacedValue { at, key, .. } = &shell.place;
-            let place = PlacedValue { value: (), at: *at, key: format!("{key}.allow") };
-            faults.warn_at(&place, format!("`{allowed}` allows nothing: `{denied}` in `deny` covers it"));
+            let Located { at: offset, key, .. } = &shell.location;
+            let allow_list = Located { value: (), at: *offset, key: format!("{key}.allow") };
+            faults.warn_at(
+                LintCode::Shadowed,
+                &allow_list,
+                format!("`{allowed}` allows nothing: `{denied}` in `deny` covers it"),
+            );
         }
     }
 }
 
-/// Rules of a shell's `hosts` that grant nothing more than the others do.
-fn covered<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+/// Warns of rules of a shell's `hosts` that grant nothing more than other rules do.
+fn warn_of_covered_hosts<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for rule in shell.rules() {
-        let covers = |other: &&PlacedValue<TunnelRule>| {
-            other.value != rule.value && other.value.rule().covers_rule(rule.value.rule())
+        let covers_rule = |other_rule: &&Located<TunnelRule>| {
+            other_rule.value != rule.value && other_rule.value.rule().covers_rule(rule.value.rule())
         };
-        if let Some(wider) = shell.rules().find(covers) {
-            faults.warn_at(rule, format!("`{}` covers this", wider.value));
+        if let Some(wider) = shell.rules().find(covers_rule) {
+            faults.warn_at(LintCode::Covered, rule, format!("`{}` covers this", wider.value));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Folders that are made atomically: complete or not at all.
+//! Makes folders atomically: complete or not at all.
 
 use std::{
     fs::{self, DirBuilder},
@@ -9,28 +9,28 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags};
 
-/// Fills a folder under a temporary name beside its place, then renames it there, so that no process finds a
-/// part of it. An existing folder is never replaced, and an incomplete one is removed.
+/// Fills a folder under a temporary name, then renames it, so that no process finds a half-filled folder. An existing
+/// folder is never replaced. If a step fails, the unfinished folder is removed.
 ///
 /// # Errors
-/// The errors of `fill`; `AlreadyExists` if the place is taken; the system's errors.
-pub(crate) fn folder<E: From<io::Error>>(
-    place: &Path,
+/// The errors of `fill`, `AlreadyExists` if the path is taken, and the system's errors.
+pub(crate) fn create_folder<E: From<io::Error>>(
+    path: &Path,
     mode: u32,
     fill: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<(), E> {
-    let parent = place.parent().ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))?;
+    let parent = path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))?;
     let unfinished = parent.join(format!(".portcullis-new-{}", std::process::id()));
     DirBuilder::new().mode(mode).create(&unfinished)?;
-    let made = fill(&unfinished).and_then(|()| {
-        rustix::fs::renameat_with(CWD, &unfinished, CWD, place, RenameFlags::NOREPLACE)
+    let result = fill(&unfinished).and_then(|()| {
+        rustix::fs::renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE)
             .map_err(|errno| E::from(errno.into()))
     });
-    if made.is_err() {
-        // The unfinished folder is ours alone, so a failure to remove it is ignored.
+    if result.is_err() {
+        // Ignore a failure to remove the folder: no other process uses its name.
         let _ = fs::remove_dir_all(&unfinished);
     }
-    made
+    result
 }
 
 #[cfg(test)]
@@ -38,16 +38,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_whole_or_not_there_and_replaces_nothing() {
+    fn folder_is_complete_or_absent_and_never_replaced() {
         let root = tempfile::tempdir().expect("a folder");
-        let place = root.path().join("a");
-        let fails = folder(&place, 0o755, |_| Err(io::Error::other("no")));
-        assert_eq!(fails.expect_err("the filling").to_string(), "no");
+        let path = root.path().join("a");
+        let fill_failure = create_folder(&path, 0o755, |_| Err(io::Error::other("no")));
+        assert_eq!(fill_failure.expect_err("the filling").to_string(), "no");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 0);
-        folder(&place, 0o755, |it| fs::write(it.join("x"), "1")).expect("made");
-        let again = folder(&place, 0o755, |it| fs::write(it.join("x"), "2"));
-        assert_eq!(again.expect_err("taken").kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read_to_string(place.join("x")).expect("there"), "1");
+        create_folder(&path, 0o755, |unfinished| fs::write(unfinished.join("x"), "1")).expect("made");
+        let second_creation = create_folder(&path, 0o755, |unfinished| fs::write(unfinished.join("x"), "2"));
+        assert_eq!(second_creation.expect_err("taken").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(path.join("x")).expect("there"), "1");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The options. Their help texts are the manual, so they state the effects, not only the purpose.
+//! The options. Their help texts are the manual, so each states the effects, not only the purpose.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,22 @@ use clap::{
 use portcullis_types::SandboxTier;
 
 mod agent;
+mod explain;
+mod mount_option;
 mod serve;
 mod shell_option;
 mod tool;
+mod undo;
 
-pub(crate) use agent::{AgentOptions, DemoOptions};
+pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
+pub(crate) use explain::{ExplainOptions, LintOptions};
+pub(crate) use mount_option::MountOption;
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{
     ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
 };
+pub(crate) use undo::{ChangesOptions, Selection, UndoOptions};
 
 /// The agent and run of calls from the command line.
 pub(crate) const CLI_ID: &str = "cli";
@@ -43,19 +49,21 @@ pub(crate) struct Cli {
 }
 
 /// The options of every command.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "CommonOptions options")]
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Common options")]
 pub(crate) struct CommonOptions {
-    /// The folder that tools work in.
+    /// The folder that tools work in. Default: the project of this folder, else `./workspace`.
     ///
     /// It contains the policy's mounts. It is made on first use, with a short `shared/README.md` that explains it;
     /// existing files are never overwritten. A file `portcullis.toml` in it can restrict the policy, not extend it.
-    #[arg(long, global = true, value_name = "DIR", default_value = "./workspace")]
-    pub(crate) workspace: PathBuf,
+    ///
+    /// `portcullis init` makes an existing folder a project. Its commands work on that folder from anywhere in it.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
 
     /// The policy file to use.
     ///
-    /// Default: `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
+    /// Default: the file of this folder's project (`portcullis init`), else `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
     /// else the policy that `portcullis policy default` prints.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
@@ -64,9 +72,16 @@ pub(crate) struct CommonOptions {
     ///
     /// It is private to its user and must lie outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
-    /// the workspace's path.
+    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in `mounts`.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
+
+    /// Show tools a further folder: `NAME=PATH`, or `NAME=PATH:ro` for reading only. May be given several times.
+    ///
+    /// Tools see it as `/NAME`. Each profile that has the home mount (`shared`, or `project` of a project) gets it with the
+    /// same access. The folder must exist, and may lie anywhere but where keys, policies and state lie.
+    #[arg(long = "mount", global = true, value_name = "NAME=PATH")]
+    pub(crate) mounts: Vec<MountOption>,
 
     /// What isolates this process itself. This selects the policy's `[sandbox.…]` section.
     #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
@@ -88,8 +103,10 @@ pub(crate) struct CommonOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    Init(InitOptions),
     Call(CallOptions),
     Tools(ToolsOptions),
+    Explain(ExplainOptions),
     /// Author a tool, or approve one of a foreign module.
     #[command(subcommand)]
     Tool(ToolCommand),
@@ -99,11 +116,46 @@ pub(crate) enum CliCommand {
     /// Read or verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
+    Changes(ChangesOptions),
+    Undo(UndoOptions),
     Agent(AgentOptions),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
     Doctor(DoctorOptions),
+    Completions(CompletionsOptions),
+}
+
+/// Make an existing folder a project, so that tools work on it.
+///
+/// The project's policy is written to `$XDG_CONFIG_HOME/portcullis/projects/NAME.toml`, and nothing into the folder. Tools
+/// see the folder as `/project`, and relative paths start there. Every command that runs in the folder or below it finds
+/// the policy. A `portcullis.toml` in the folder can restrict the policy, not extend it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis init
+  portcullis init --show ~/code/app
+  portcullis init --remove
+
+Exit codes:
+  0 done    2 the folder cannot be a project, or a file has faults")]
+pub(crate) struct InitOptions {
+    /// The folder.
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) folder: PathBuf,
+
+    /// The name of the project's file. Default: the folder's name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Print the policy that would be written, and write nothing.
+    #[arg(long, conflicts_with = "remove")]
+    pub(crate) show: bool,
+
+    /// Remove the project's policy. The folder and the state of earlier calls stay.
+    #[arg(long)]
+    pub(crate) remove: bool,
 }
 
 /// Call one tool.
@@ -174,11 +226,31 @@ pub(crate) struct Modules {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// List the tools, with the policy's grant to each.
+/// Print a completion script for a shell, or write manual pages.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis completions bash > ~/.local/share/bash-completion/completions/portcullis
+  portcullis completions --man ~/.local/share/man/man1")]
+pub(crate) struct CompletionsOptions {
+    /// The shell.
+    #[arg(value_name = "SHELL", required_unless_present = "man")]
+    pub(crate) shell: Option<clap_complete::Shell>,
+
+    /// Write a manual page for each command into this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+    pub(crate) man: Option<PathBuf>,
+}
+
+/// List the tools, with the policy's grant to each, or show one tool with its arguments.
 ///
 /// The formats for models and clients omit tools that the policy disables or that their author hides.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsOptions {
+    /// Show this tool alone, with its arguments.
+    #[arg(value_name = "NAME", conflicts_with_all = ["openai", "openai_strict", "anthropic", "gemini", "mcp"])]
+    pub(crate) name: Option<String>,
+
     #[command(flatten)]
     pub(crate) format: ToolsFormat,
 
@@ -238,6 +310,15 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         modules: Modules,
     },
+    /// Show every value in force, and the file and line that it comes from.
+    ///
+    /// A value that no text sets is a `default`. Lists are shown element by element. Nothing is made, and nothing runs.
+    Show {
+        /// Print the values and the grant of each shipped tool as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    Lint(LintOptions),
 }
 
 #[derive(Debug, Subcommand)]
@@ -317,6 +398,12 @@ mod tests {
     }
 
     #[test]
+    fn headings_of_the_help_are_plain_words() {
+        let help = Cli::command().render_long_help().to_string();
+        assert!(help.contains("\nCommon options:\n"), "{help}");
+    }
+
+    #[test]
     fn help_and_manual_have_each_provider() {
         let help =
             Cli::command().find_subcommand_mut("agent").expect("a command").render_long_help().to_string();
@@ -327,7 +414,9 @@ mod tests {
                 kind.key_variable().map_or_else(|| "none".to_owned(), |variable| format!("`{variable}`"));
             let row = format!("| `{kind}` | default `{}` | {key} |", kind.default_base_url());
             assert!(manual.contains(&row), "{row}");
-            assert!(kind.key_variable().is_none_or(|variable| help.contains(variable)), "{kind}: {help}");
+            for variable in [kind.key_variable(), kind.base_url_variable()].into_iter().flatten() {
+                assert!(help.contains(variable) && manual.contains(variable), "{kind}: {help}");
+            }
         }
     }
 
@@ -359,7 +448,7 @@ mod tests {
         let CliCommand::Call(call) = cli.command else { panic!("not a call") };
         assert_eq!((call.tool.as_str(), call.arguments.as_str(), call.run.as_str()), ("echo", "{}", "cli"));
         assert!(!call.approve && !call.json && call.modules.files.is_empty());
-        assert_eq!(cli.common.workspace, PathBuf::from("./workspace"));
+        assert_eq!(cli.common.workspace, None);
         assert_eq!(cli.common.sandbox_tier, SandboxTier::Process);
         assert_eq!((cli.common.policy, cli.common.state), (None, None));
     }
@@ -371,7 +460,7 @@ mod tests {
             "audit verify --workspace w --state s --policy p --sandbox-tier micro_vm",
         ] {
             let common = parse(words).expect(words).common;
-            assert_eq!(common.workspace, PathBuf::from("w"));
+            assert_eq!(common.workspace, Some(PathBuf::from("w")));
             assert_eq!(common.state, Some(PathBuf::from("s")));
             assert_eq!(common.policy, Some(PathBuf::from("p")));
             assert_eq!(common.sandbox_tier, SandboxTier::MicroVm);
@@ -412,6 +501,8 @@ mod tests {
             "tool try x {} --native --grant WorkspaceRead",
             "policy",
             "audit log --limit x",
+            "agent --json",
+            "agent --continue --resume run_0123456789abcdef",
             "--sandbox-tier vm doctor",
             "serve --http here",
             "serve --allow-remote",
@@ -428,7 +519,23 @@ mod tests {
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
         assert_eq!(
             names,
-            ["call", "tools", "tool", "policy", "audit", "agent", "demo", "shell", "serve", "doctor"]
+            [
+                "init",
+                "call",
+                "tools",
+                "explain",
+                "tool",
+                "policy",
+                "audit",
+                "changes",
+                "undo",
+                "agent",
+                "demo",
+                "shell",
+                "serve",
+                "doctor",
+                "completions"
+            ]
         );
     }
 }

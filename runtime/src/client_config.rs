@@ -1,4 +1,4 @@
-//! The configuration by which a client starts this server: `serve --print-config`.
+//! The configuration with which a client starts this server: `serve --print-config`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -31,25 +31,25 @@ pub(crate) enum ConfigClient {
 pub(crate) struct Launch {
     /// The absolute path of the program.
     pub(crate) program: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// The text for the client's configuration file, with a final newline; none if a path is not UTF-8, because
-/// such a file can hold only text.
+/// The text for the client's configuration file, with a final newline. None if a path is not UTF-8, because the
+/// file can hold only text.
 pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
     let command = launch.program.to_str()?;
     let arguments: Vec<&str> =
         launch.arguments.iter().map(|argument| argument.to_str()).collect::<Option<_>>()?;
-    let plain = json!({ "command": command, "args": arguments });
-    let typed = json!({ "type": "stdio", "command": command, "args": arguments });
+    let untyped_entry = json!({ "command": command, "args": arguments });
+    let stdio_entry = json!({ "type": "stdio", "command": command, "args": arguments });
     let config = match client {
         ConfigClient::ClaudeDesktop
         | ConfigClient::Cursor
         | ConfigClient::Windsurf
-        | ConfigClient::GeminiCli => json!({ "mcpServers": { "portcullis": plain } }),
-        ConfigClient::ClaudeCode => json!({ "mcpServers": { "portcullis": typed } }),
-        ConfigClient::Vscode => json!({ "servers": { "portcullis": typed } }),
+        | ConfigClient::GeminiCli => json!({ "mcpServers": { "portcullis": untyped_entry } }),
+        ConfigClient::ClaudeCode => json!({ "mcpServers": { "portcullis": stdio_entry } }),
+        ConfigClient::Vscode => json!({ "servers": { "portcullis": stdio_entry } }),
         ConfigClient::Zed => {
             json!({ "context_servers": { "portcullis": { "source": "custom", "command": command, "args": arguments } } })
         }
@@ -59,10 +59,17 @@ pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
 }
 
 fn toml(command: &str, arguments: &[&str]) -> String {
-    // A JSON string is a TOML basic string, except that JSON does not escape U+007F.
-    let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007f");
-    let arguments: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-    format!("[mcp_servers.portcullis]\ncommand = {}\nargs = [{}]\n", quoted(command), arguments.join(", "))
+    let arguments: Vec<String> = arguments.iter().map(|argument| toml_string(argument)).collect();
+    format!(
+        "[mcp_servers.portcullis]\ncommand = {}\nargs = [{}]\n",
+        toml_string(command),
+        arguments.join(", ")
+    )
+}
+
+/// A text as a TOML basic string. It is a JSON string, except that JSON does not escape U+007F.
+pub(crate) fn toml_string(text: &str) -> String {
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 #[cfg(test)]
@@ -75,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_is_told_program_and_arguments() {
+    fn every_client_gets_program_and_arguments() {
         for client in ConfigClient::value_variants() {
             let text = snippet(*client, &launch("/home/me/my \"work\"")).expect("text");
             assert!(text.contains("\"/usr/bin/portcullis\""), "{text}");

@@ -1,5 +1,5 @@
-//! Errors that keep a command from its answer. For the operator, who sees the whole chain. A tool's own error
-//! is an answer, not an error of the command line.
+//! [`CliError`]: why a command gives no answer. The operator sees an error with its whole chain of causes. A
+//! tool's own error is an answer, not an error of the command line.
 
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
@@ -9,12 +9,16 @@ use portcullis_tools::{
     BootstrapError,
     audit::AuditError,
     modules::{ApproveError, PinError},
+    undo::UndoError,
 };
+use portcullis_types::ToolError;
 use thiserror::Error;
 
 mod author;
 
 pub(crate) use author::AuthorError;
+
+use crate::{agent_file::AgentFileError, conversations::ConversationError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -31,6 +35,28 @@ pub(crate) enum CliError {
     /// The workspace cannot be made or found.
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
+    /// A project cannot be used or made.
+    #[error("cannot use the project file `{}`: {problem}", file.display())]
+    Project {
+        /// The project's file, or the folder of all project files.
+        file: PathBuf,
+        problem: String,
+    },
+    /// A folder of the command line cannot be a mount.
+    #[error("cannot mount `{mount}`: {problem}")]
+    Mount { mount: String, problem: String },
+    /// A folder cannot become a project, or is not one.
+    #[error("cannot make a project of `{}`: {problem}", folder.display())]
+    Init { folder: PathBuf, problem: String },
+    /// The manual pages cannot be written.
+    #[error("cannot write the manual pages to `{}`", folder.display())]
+    ManualPages { folder: PathBuf, source: io::Error },
+    /// No tool has the name.
+    #[error("there is no tool `{name}`; `portcullis tools` lists them")]
+    NoTool { name: String },
+    /// No call can have the subject.
+    #[error("cannot explain the call")]
+    Explain { source: ToolError },
     /// There is no folder for state.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
@@ -46,6 +72,12 @@ pub(crate) enum CliError {
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
+    /// The kept changes cannot be shown or taken back.
+    #[error("cannot take back or show changes")]
+    Undo {
+        #[from]
+        source: UndoError,
+    },
     /// The tool cannot be approved.
     #[error("cannot approve")]
     Approve {
@@ -67,6 +99,30 @@ pub(crate) enum CliError {
     /// The operator's instructions to the model cannot be read.
     #[error("cannot read the instructions in `{}`", path.display())]
     Instructions { path: PathBuf, source: io::Error },
+    /// A conversation cannot be continued or kept.
+    #[error(transparent)]
+    Conversation(#[from] ConversationError),
+    /// A file that states the default model cannot be used.
+    #[error(transparent)]
+    AgentFile(#[from] AgentFileError),
+    /// There is nothing to ask the model.
+    #[error(
+        "there is no prompt: give one, or `-` to read it from standard input, or start the program on a terminal for a \
+         conversation"
+    )]
+    NoPrompt,
+    /// No model is named.
+    #[error("no model is named: give --model NAME, or write `model = \"NAME\"` below `[agent]` in {file}")]
+    NoModel { file: String },
+    /// A picture cannot be sent.
+    #[error("cannot send the picture `{}`: {problem}", path.display())]
+    Picture { path: PathBuf, problem: String },
+    /// The history of typed lines cannot be used.
+    #[error("cannot use the history `{}`", path.display())]
+    History { path: PathBuf, source: io::Error },
+    /// The terminal gives no line.
+    #[error("cannot read from the terminal")]
+    Terminal { source: io::Error },
     /// The folder of the demonstration cannot be made.
     #[error("cannot prepare the demonstration")]
     Demo { source: io::Error },
@@ -104,14 +160,24 @@ impl CliError {
                 | BootstrapError::NoHome,
             )
             | Self::Workspace { .. }
+            | Self::Project { .. }
+            | Self::Init { .. }
+            | Self::Mount { .. }
+            | Self::NoTool { .. }
+            | Self::Explain { .. }
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable
             | Self::Mcp(McpError::Remote { .. } | McpError::Token { .. })
             | Self::Arguments { .. }
             | Self::Provider { .. }
+            | Self::AgentFile(_)
+            | Self::NoPrompt
+            | Self::NoModel { .. }
+            | Self::Picture { .. }
             | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
+            Self::Conversation(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
             _ => 1,
@@ -119,8 +185,8 @@ impl CliError {
         ExitCode::from(code)
     }
 
-    /// The error with its causes, one per line. Each fault of a policy begins its line, as editors and CI
-    /// systems expect.
+    /// The error with its causes, one per line. A fault of a policy starts at the beginning of its line, as editors
+    /// and CI systems expect.
     pub(crate) fn report(&self) -> String {
         if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
             return format!("error: the policy cannot be used\n{faults}\n");
@@ -137,10 +203,10 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         // Writing to a string cannot fail.
-        let shown = error.to_string();
-        let mut lines = shown.lines();
+        let message = error.to_string();
+        let mut lines = message.lines();
         let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
-        // Indent further lines of a cause, so that none can pass for one of ours.
+        // Indent further lines of a cause, so that none can pass for a line of this report.
         lines.for_each(|line| {
             let _ = writeln!(text, "    {}", line.trim_end());
         });
@@ -151,7 +217,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::policy::{PolicyError, PolicyFault};
+    use portcullis_tools::policy::{LintCode, PolicyError, PolicyFault};
 
     use super::*;
 
@@ -176,6 +242,7 @@ mod tests {
             column: 1,
             key: "tools.x.y".into(),
             message: "unknown key".into(),
+            code: LintCode::Fault,
         };
         let faults = PolicyError { faults: vec![fault(3), fault(9)], left_out: 0 };
         let error = CliError::Bootstrap(BootstrapError::Policy(faults));

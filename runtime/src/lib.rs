@@ -1,8 +1,8 @@
 //! The command line of Portcullis: reads options, calls the registry, shows the outcome.
 //!
-//! It decides nothing and enforces nothing. Every tool call goes through
-//! [`portcullis_tools::ToolRegistry::execute_with_policy`], every policy through `portcullis-policy`, every
-//! proof through `portcullis-confine`; this crate turns options into their input and their output into text.
+//! This crate decides nothing and enforces nothing. Every tool call goes through
+//! [`portcullis_tools::ToolRegistry::execute_with_policy`], every policy through `portcullis-policy`, and every
+//! proof through `portcullis-confine`. This crate converts options to their input, and their output to text.
 //!
 //! Only the answer of a command goes to standard output; everything else goes to standard error.
 //!
@@ -10,14 +10,19 @@
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `run.rs` | from options to an exit code |
-//! | `setup.rs` | the envelope that a registry is assembled from |
-//! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
+//! | `setup.rs` | assembles a registry from the options |
+//! | `sidecar.rs` | the shell sidecar: which one the options name, and how it is started |
+//! | `agent_file.rs` | the operator's default model, and prices |
+//! | `conversations/` | conversations with a model that outlive a process |
+//! | `policy_edit.rs` | edits of a policy that keep its comments; `rule_writer.rs` writes standing approvals so |
+//! | `project.rs` | existing folders with their own policies; `toolchain.rs` finds what their commands need |
 //! | `workspace.rs` | the workspace's first use |
 //! | `atomic_dir.rs` | folders made atomically: complete or not at all |
 //! | `command/` | one file per command |
 //! | `terminal_approver.rs` | asks for approvals at the terminal |
-//! | `client_config.rs` | clients' configurations that start a server |
-//! | `output/` | text, tables, JSON, and the two streams |
+//! | `line_editor.rs` | reads lines at the terminal, with editing and a history |
+//! | `client_config.rs` | the configurations with which clients start a server |
+//! | `output/`, `error.rs` | text, tables, JSON, and the two streams; errors with their exit codes |
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -30,16 +35,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod agent_file;
 mod atomic_dir;
 mod cli;
 mod client_config;
 mod command;
+mod conversations;
 mod error;
+mod line_editor;
 mod output;
+mod policy_edit;
+mod project;
+mod rule_writer;
 mod run;
 mod setup;
 mod sidecar;
 mod terminal_approver;
+mod toolchain;
 mod workspace;
 
 pub use run::run;

@@ -1,4 +1,4 @@
-//! The binary `portcullis`: all code is in the library, so that tests can build the same program.
+//! The binary `portcullis`. All code is in the library, so that tests can build the same program.
 
 use std::process::ExitCode;
 

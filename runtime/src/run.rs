@@ -22,19 +22,19 @@ const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
 
 /// Runs one command (`args` with the program name first) and returns the exit code.
 ///
-/// 0: done. 1: failed. 2: wrong usage, or a policy that cannot be used. 3: denied. 4: timed out.
-/// 5: unavailable.
+/// 0: done. 1: failed. 2: wrong usage, or a policy that cannot be used. 3: denied. 4: timed out. 5: unavailable, or the
+/// model gave no complete answer. 130: interrupted. README.md explains them.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Not a command: the program started itself as a shell session, or as the sidecar.
+    // No command is given if the program started itself as a shell session or as the sidecar.
     let sidecar =
         portcullis_shell_daemon::enter_if_session().or_else(portcullis_shell_daemon::enter_if_embedded);
     if let Some(code) = sidecar {
         return code;
     }
-    // Open `/proc/self/pagemap` first, which makes clearing a guest's memory cheaper: once the process is
-    // concealed, an ordinary user's process cannot open it any more. It is opened once and stays open.
-    let _is_there = HostWasmToolRunner::has_pagemap_scan();
+    // `/proc/self/pagemap` makes clearing a guest's memory cheaper. Open it before the process is concealed: after
+    // that an ordinary user's process cannot open it. It is opened once and stays open.
+    let _has_pagemap_scan = HostWasmToolRunner::has_pagemap_scan();
     if let Err(error) = conceal_memory() {
         stream::write_stderr(&format!(
             "error: this process's memory cannot be concealed: {}\n",
@@ -43,14 +43,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.into_iter().collect();
-    // Not a command: the program started itself to compile a foreign module.
+    // No command is given if the program started itself to compile a foreign module.
     if is_compiler(&args) {
         return compile_from_stdin(&args);
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, the rest are errors; clap picks the stream. Ignore write errors:
+            // Help and version are answers; everything else is an error. Clap chooses the stream. Ignore write errors:
             // there is no stream left to report them on.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
@@ -73,12 +73,12 @@ const SERVER_LOG: &str = "warn,rmcp=error";
 
 /// Starts the log. A second call in one process has no effect.
 fn log_to_stderr(command: &CliCommand) {
-    let colours = if stream::stderr_is_terminal() { Colours::Shown } else { Colours::Left };
+    let colours = if stream::stderr_is_terminal() { Colours::Enabled } else { Colours::Disabled };
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .event_format(LogLine::text(colours));
-    let started = match std::env::var(LOG_VARIABLE) {
+    let init_result = match std::env::var(LOG_VARIABLE) {
         Ok(text) if !text.is_empty() => match log_filter(&text) {
             Ok(filter) => builder.with_env_filter(filter).try_init(),
             Err(error) => {
@@ -89,9 +89,9 @@ fn log_to_stderr(command: &CliCommand) {
         _ if matches!(command, CliCommand::Serve(_)) => {
             builder.with_env_filter(EnvFilter::new(SERVER_LOG)).try_init()
         }
-        // The default level without a filter, which would slow down every start.
+        // The default level needs no filter, which would slow down every start.
         _ => builder.with_max_level(LevelFilter::WARN).try_init(),
     };
-    // Fails only if a program runs several commands in one process.
-    let _ = started;
+    // Ignore the result: this fails only if a program runs several commands in one process.
+    let _ = init_result;
 }

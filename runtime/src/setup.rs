@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use portcullis_shell_daemon::absolute_variable;
 use portcullis_tools::{
     PolicyFiles, TakenVariables, ToolRegistry, describing_builder, runtime_builder_with, shell::ShellSource,
 };
@@ -19,21 +20,30 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
 use crate::{
-    cli::{CommonOptions, Modules, ShellOption},
+    cli::{CommonOptions, Modules, MountOption, ShellOption},
     error::CliError,
     output::stream,
+    policy_edit,
+    project::{self, Project},
+    rule_writer::PolicyRuleWriter,
     sidecar::OWN_PROGRAM,
     workspace,
 };
 
-/// How long a start may take before the terminal shows the reason.
+/// How long a start may take before the terminal shows why it is slow.
 const SLOW_START: Duration = Duration::from_millis(400);
 
-/// The values of secrets that were removed from the environment. Process-wide, like the environment that the
-/// values came from.
-static TAKEN: OnceLock<TakenVariables> = OnceLock::new();
+/// The values of secrets that were removed from the environment. They are process-wide, like the environment.
+static TAKEN_VARIABLES: OnceLock<TakenVariables> = OnceLock::new();
 
-/// The length of the workspace's hash in the name of its state folder.
+/// The workspace if the options name none and the current folder is in no project.
+pub(crate) const DEFAULT_WORKSPACE: &str = "./workspace";
+
+/// The mounts of the command line. They are process-wide, as the command line is: a program reads its policy at several
+/// places, and each must see them.
+static MOUNT_OPTIONS: OnceLock<Vec<MountOption>> = OnceLock::new();
+
+/// The length of the workspace's hash in the name of its state folder, in hexadecimal digits.
 const WORKSPACE_HASH_CHARS: usize = 16;
 
 /// The envelope for the options. It makes no files.
@@ -41,10 +51,15 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     if matches!(common.shell, ShellOption::Socket(_)) && common.shell_token_file.is_none() {
         return Err(CliError::ShellToken);
     }
-    let failed = |source| CliError::Workspace { path: common.workspace.clone(), source };
-    let workspace = real_path(&common.workspace).map_err(failed)?;
-    // Check here: otherwise the first file that is read in it would be blamed.
-    if workspace.metadata().is_ok_and(|found| !found.is_dir()) {
+    let project = project(common)?;
+    let workspace_option = common.workspace.as_deref().unwrap_or(Path::new(DEFAULT_WORKSPACE));
+    let failed = |source| CliError::Workspace { path: workspace_option.to_owned(), source };
+    let workspace = match &project {
+        Some(project) => project.folder.clone(),
+        None => real_path(workspace_option).map_err(failed)?,
+    };
+    // Check this here: otherwise the error would name the first file that is read in the workspace.
+    if workspace.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         let what = "it is a file, and a workspace is a folder";
         return Err(failed(io::Error::new(io::ErrorKind::NotADirectory, what)));
     }
@@ -56,39 +71,76 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
             base.ok_or(CliError::NoState)?.join("portcullis").join(workspace_hash(&workspace))
         }
     };
-    let mut envelope = RunnerBootstrapEnvelope::new(workspace, state);
+    let mut envelope = match &project {
+        // The project's folder is itself a mount, so the other mounts and the rest of the state lie elsewhere.
+        Some(_) => {
+            RunnerBootstrapEnvelope::new(state.join(project::MOUNTS_PART), state.join(project::STATE_PART))
+        }
+        None => RunnerBootstrapEnvelope::new(workspace, state),
+    };
     envelope.sandbox_tier = common.sandbox_tier;
-    envelope.policy.clone_from(&common.policy);
+    // A state folder that the user named holds everything, so that it can be deleted as a whole.
+    if common.state.is_none() {
+        envelope.cache = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
+    }
+    envelope.policy = common.policy.clone().or_else(|| project.map(|project| project.file));
     envelope.compiler = Some(PathBuf::from(OWN_PROGRAM));
+    if !common.mounts.is_empty() {
+        let _ = MOUNT_OPTIONS.get_or_init(|| common.mounts.clone());
+    }
     take_variables(&envelope);
     Ok(envelope)
 }
 
-/// Takes the policy's secrets out of the environment. Every command begins with its envelope, on the only thread.
-/// This load is silent: the load that takes effect reports warnings and faults.
-fn take_variables(envelope: &RunnerBootstrapEnvelope) {
-    let quiet = tracing::subscriber::NoSubscriber::default();
-    let policy = tracing::subscriber::with_default(quiet, || {
-        let files = PolicyFiles::find(envelope).ok()?;
-        // Most policies have none, and are not read twice.
-        files.operator_text().contains("env:").then(|| files.load(envelope.sandbox_tier).ok())?
-    });
-    if let Some(policy) = policy {
-        let _ = TAKEN.get_or_init(|| TakenVariables::take(&policy));
+/// The project of the policy that the options name, or else of the current folder. `None` if the options name a
+/// workspace.
+///
+/// # Errors
+/// [`CliError::Project`] if the project files have a fault, [`CliError::Workspace`] if the current folder is gone.
+pub(crate) fn project(common: &CommonOptions) -> Result<Option<Project>, CliError> {
+    match (&common.workspace, &common.policy) {
+        (Some(_), _) => Ok(None),
+        (None, Some(policy)) => Ok(Project::from_file(policy)),
+        (None, None) => {
+            let current_folder = real_path(Path::new("."))
+                .map_err(|source| CliError::Workspace { path: PathBuf::from("."), source })?;
+            Project::find(&current_folder)
+        }
     }
 }
 
-/// The policy files of an envelope.
+/// Takes the policy's secrets out of the environment. This must happen while the process has one thread, so every
+/// command makes its envelope first. This load of the policy is silent: the later load reports warnings and faults.
+fn take_variables(envelope: &RunnerBootstrapEnvelope) {
+    let no_subscriber = tracing::subscriber::NoSubscriber::default();
+    let policy = tracing::subscriber::with_default(no_subscriber, || {
+        let files = PolicyFiles::find(envelope).ok()?;
+        // Most policies take no secret from the environment and need no load here.
+        files.operator_text().contains("env:").then(|| files.load(envelope.sandbox_tier).ok())?
+    });
+    if let Some(policy) = policy {
+        let _ = TAKEN_VARIABLES.get_or_init(|| TakenVariables::take(&policy));
+    }
+}
+
+/// The policy files of an envelope, with the mounts of the command line.
 pub(crate) fn policy_files(envelope: &RunnerBootstrapEnvelope) -> Result<PolicyFiles, CliError> {
-    Ok(with_secrets(PolicyFiles::find(envelope)?))
+    let files = with_taken_variables(PolicyFiles::find(envelope)?);
+    match MOUNT_OPTIONS.get().map(Vec::as_slice).unwrap_or_default() {
+        [] => Ok(files),
+        mounts => {
+            let text = policy_edit::with_mounts(files.operator_text(), mounts)?;
+            Ok(files.with_operator_text(text))
+        }
+    }
 }
 
-/// The files with the values that are no longer in the environment.
-fn with_secrets(files: PolicyFiles) -> PolicyFiles {
-    files.with_taken(TAKEN.get().cloned().unwrap_or_default())
+/// Adds the secret values that are no longer in the environment.
+fn with_taken_variables(files: PolicyFiles) -> PolicyFiles {
+    files.with_taken(TAKEN_VARIABLES.get().cloned().unwrap_or_default())
 }
 
-/// As [`envelope`], with foreign modules.
+/// Like [`envelope`], with foreign modules.
 pub(crate) fn envelope_with(
     common: &CommonOptions,
     modules: Modules,
@@ -98,7 +150,7 @@ pub(crate) fn envelope_with(
     Ok(envelope)
 }
 
-/// The single-threaded runtime of a command. Guests have their own threads; native tools run on blocking
+/// The single-threaded runtime of a command. Guests have their own threads, and native tools run on blocking
 /// threads.
 pub(crate) fn runtime() -> Result<Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
@@ -107,32 +159,42 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
+/// The runtime of a command that waits for a person between its calls. Its worker thread serves the connections, such as
+/// that of the shell's sidecar, while the command blocks on the terminal.
+pub(crate) fn waiting_runtime() -> Result<Runtime, CliError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|source| CliError::Start { source })
+}
+
 /// The registry of an envelope, with a prepared workspace. Commands run at `shell`.
 ///
 /// # Cancellation
-/// Dropping the future stops what it started.
+/// Dropping the future stops everything that it started.
 pub(crate) async fn registry(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(runtime_builder_with(envelope, &policy_files(envelope)?).await?.shell(shell).build()?)
+    build(envelope, &policy_files(envelope)?, shell).await
 }
 
-/// A registry that is only described, under a policy, without the workspace's folders.
+/// A registry that only describes its tools under a policy, without the workspace's folders.
 ///
 /// # Cancellation
-/// As [`registry`].
+/// As for [`registry`].
 pub(crate) async fn describing_registry(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(describing_builder(envelope, &with_secrets(files.clone())).await?.build()?)
+    Ok(describing_builder(envelope, &with_taken_variables(files.clone())).await?.build()?)
 }
 
-/// As [`registry`], with policy texts that were read before.
+/// Like [`registry`], with policy texts that were read before.
 ///
 /// # Cancellation
 /// As for [`registry`].
@@ -143,19 +205,39 @@ pub(crate) async fn registry_under(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(runtime_builder_with(envelope, &with_secrets(files.clone())).await?.shell(shell).build()?)
+    build(envelope, &with_taken_variables(files.clone()), shell).await
 }
 
-/// Tells a waiting person the reason of a slow start, unless it is dropped in time.
+async fn build(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    shell: ShellSource,
+) -> Result<ToolRegistry, CliError> {
+    let mut builder = runtime_builder_with(envelope, files).await?.shell(shell);
+    if let Some(writer) = PolicyRuleWriter::new(files, envelope.sandbox_tier) {
+        builder = builder.rule_writer(writer);
+    }
+    Ok(builder.build()?)
+}
+
+/// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if neither
+/// variable is an absolute path.
+pub(crate) fn config_folder() -> Option<PathBuf> {
+    let config =
+        absolute_variable("XDG_CONFIG_HOME").or_else(|| Some(absolute_variable("HOME")?.join(".config")))?;
+    Some(config.join("portcullis"))
+}
+
+/// Tells a waiting person why the start is slow, unless this is dropped in time.
 struct SlowStartNotice {
-    /// Dropping it tells the thread that the start is done.
+    /// Dropping the sender tells the thread that the start is done.
     _done: mpsc::Sender<()>,
 }
 
 impl SlowStartNotice {
     fn start() -> Self {
         let (done, waiting) = mpsc::channel::<()>();
-        // Without the thread the notice is missing; the start goes on.
+        // Ignore the error: without the thread only the notice is missing.
         let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
             if waiting.recv_timeout(SLOW_START) == Err(RecvTimeoutError::Timeout) {
                 stream::write_stderr("compiling tools; this happens once for each module\n");
@@ -171,6 +253,14 @@ fn state_base(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> 
     xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".local/state")))
 }
 
+/// The folder of compiled modules that all workspaces share: `$XDG_CACHE_HOME/portcullis` if the variable is absolute,
+/// else `$HOME/.cache/portcullis`.
+fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let base = xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")));
+    base.map(|base| base.join("portcullis"))
+}
+
 /// A short hash of a workspace's path.
 fn workspace_hash(workspace: &Path) -> String {
     let mut name = hex::encode(Sha256::digest(workspace.as_os_str().as_encoded_bytes()));
@@ -178,7 +268,7 @@ fn workspace_hash(workspace: &Path) -> String {
     name
 }
 
-/// The real path of a folder that need not exist: links in its existing part are resolved.
+/// The real path of a folder that need not exist. Links in the existing part of the path are resolved.
 pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();
@@ -189,9 +279,9 @@ pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
             reason = "it names the state folder and stands in messages; the registry opens the workspace once and goes by the handle"
         )]
         match std::fs::canonicalize(existing) {
-            Ok(mut real) => {
-                real.extend(missing.iter().rev());
-                return Ok(real);
+            Ok(mut resolved) => {
+                resolved.extend(missing.iter().rev());
+                return Ok(resolved);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match (existing.parent(), existing.file_name()) {
@@ -227,14 +317,22 @@ mod tests {
     }
 
     #[test]
+    fn compiled_modules_lie_where_the_environment_says() {
+        let text = |text: &str| Some(OsString::from(text));
+        assert_eq!(cache_folder(text("/x"), text("/h")), Some("/x/portcullis".into()));
+        assert_eq!(cache_folder(text("x"), text("/h")), Some("/h/.cache/portcullis".into()));
+        assert_eq!(cache_folder(None, None), None);
+    }
+
+    #[test]
     fn a_workspace_has_one_name_whichever_way_it_is_written() {
         let dir = tempfile::tempdir().expect("a folder");
-        let real = real_path(dir.path()).expect("there");
-        let link = real.join("link");
-        std::os::unix::fs::symlink(&real, &link).expect("links");
-        assert_eq!(real_path(&link.join("not/there")).expect("resolves"), real.join("not/there"));
-        assert_eq!(real_path(&real.join("./not/there/")).expect("resolves"), real.join("not/there"));
-        assert_eq!(workspace_hash(&real), workspace_hash(&real_path(&link).expect("resolves")));
+        let real_dir = real_path(dir.path()).expect("there");
+        let link = real_dir.join("link");
+        std::os::unix::fs::symlink(&real_dir, &link).expect("links");
+        assert_eq!(real_path(&link.join("not/there")).expect("resolves"), real_dir.join("not/there"));
+        assert_eq!(real_path(&real_dir.join("./not/there/")).expect("resolves"), real_dir.join("not/there"));
+        assert_eq!(workspace_hash(&real_dir), workspace_hash(&real_path(&link).expect("resolves")));
         assert_eq!(workspace_hash(Path::new("/work")).len(), 16);
     }
 }

@@ -1,4 +1,4 @@
-//! The shell sidecar of a command: which one the options name, and how this program becomes one.
+//! The shell sidecar of a command: which one the options choose, and how a private one is started.
 
 use std::{
     io::{self, Write as _},
@@ -17,11 +17,11 @@ use portcullis_types::ShellPosture;
 
 use crate::cli::{CommonOptions, ShellOption};
 
-/// The path of this program, valid even if its file was replaced. The program compiles foreign modules,
-/// and is the sidecar of its shell.
+/// A path of this program that is valid even if the program's file was replaced. This program also compiles foreign
+/// modules and serves as its own shell sidecar.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// The place of the shell that the options name.
+/// The shell that the options choose.
 pub(crate) fn shell_source(common: &CommonOptions) -> ShellSource {
     match &common.shell {
         ShellOption::Own => ShellSource::Own(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
@@ -29,7 +29,7 @@ pub(crate) fn shell_source(common: &CommonOptions) -> ShellSource {
         ShellOption::Off => ShellSource::Nowhere,
         ShellOption::Socket(path) => ShellSource::Socket {
             path: path.clone(),
-            // The options are refused without it.
+            // Options without a token file are refused earlier.
             token_file: common.shell_token_file.clone().unwrap_or_default(),
         },
     }
@@ -42,7 +42,8 @@ pub struct OwnSidecar {
 }
 
 impl OwnSidecar {
-    /// `program` must pass its start to [`crate::run`], as the binary `portcullis` does.
+    /// A sidecar that is started from `program`, which must pass its start to [`crate::run`] as the binary
+    /// `portcullis` does.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
@@ -52,7 +53,7 @@ impl OwnSidecar {
 impl StartSidecar for OwnSidecar {
     fn start(&self, settings: &SidecarConfig) -> io::Result<StartedSidecar> {
         let SidecarConfig { policy, workspace, state, private, ca, unconfined } = settings;
-        // The sidecar has another working directory.
+        // Make the path absolute, because the sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
             .map_err(io::Error::other)?
@@ -62,7 +63,7 @@ impl StartSidecar for OwnSidecar {
         if *unconfined {
             config.posture = PostureChoice::Exactly(ShellPosture::None);
         }
-        let token = token()?;
+        let token = random_token()?;
         let (client_end, sidecar_end) = UnixStream::pair()?;
         #[expect(
             clippy::disallowed_methods,
@@ -72,21 +73,21 @@ impl StartSidecar for OwnSidecar {
             .arg(EMBEDDED_ENTRY)
             .env_clear()
             .current_dir("/")
-            // A process group apart: a terminal's signals must not reach the sidecar, since cancelled calls
-            // still have time to end. It ends when we do.
+            // The sidecar gets its own process group: a terminal's signals must not reach it, because cancelled
+            // calls still have time to end. The sidecar ends with this process.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(sidecar_end)))
             .stdout(Stdio::null())
             .spawn()?;
-        let mut line = serde_json::to_vec(&EmbeddedSetup { token: token.clone(), config })?;
-        line.push(b'\n');
-        (&client_end).write_all(&line)?;
+        let mut setup_line = serde_json::to_vec(&EmbeddedSetup { token: token.clone(), config })?;
+        setup_line.push(b'\n');
+        (&client_end).write_all(&setup_line)?;
         Ok(StartedSidecar { process, connection: client_end, token })
     }
 }
 
 /// An unguessable token: 256 random bits.
-fn token() -> io::Result<String> {
+fn random_token() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(hex::encode(bytes))

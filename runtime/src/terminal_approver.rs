@@ -1,5 +1,5 @@
-//! Asks the person at the terminal: shows the call in full with its grant, and approves only after a clear
-//! yes.
+//! Asks the person at the terminal for approvals. It shows the call in full with its grant, and approves only after
+//! a clear yes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -7,37 +7,46 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question};
+use portcullis_tools::approval::{
+    ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, StandingOffer, question,
+};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     termios::{QueueSelector, tcflush, tcgetwinsize},
 };
 use tokio::sync::Mutex;
 
-/// The longest answer that is read, in bytes.
+use crate::output::text;
+
+/// Limit of an answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4096;
 
-/// The width of a terminal that does not report one: narrow enough for any.
+/// The width of a terminal that does not report one, narrow enough for any terminal.
 const UNKNOWN_COLUMNS: usize = 40;
 
-/// The line after the question.
 const HOW_TO_ANSWER: &str = "Approve? y = yes, n = no; any other text is a no with that reason: ";
 
-/// The same, if an approval may hold for further calls.
-const HOW_TO_ANSWER_ONCE_OR_FOR_ALL: &str = "Approve? y = yes, s = yes, for each call of this tool that may touch \
-     the same, until this program ends, n = no; any other text is a no with that reason: ";
+/// The line after the question if an approval may hold for further calls.
+const HOW_TO_ANSWER_ONCE_OR_FOR_ALL: &str = "Approve? y = yes, s = yes, also for later calls of this tool with \
+     the same access, until this program ends, n = no; any other text is a no with that reason: ";
 
-/// The approver at the terminal.
+/// The part of the answers' line that offers a standing approval.
+fn how_to_approve_always(offer: &StandingOffer) -> String {
+    let rules: Vec<String> = offer.rules.iter().map(|rule| format!("\"{rule}\"")).collect();
+    let (rules, file) = (text::inline(&rules.join(", ")), text::inline(&offer.file));
+    format!("w = yes, and write unasked = [{rules}] to {file}, so that this needs no approval again. ")
+}
+
 #[derive(Debug)]
 pub(crate) struct TerminalApprover {
-    /// One question at a time: concurrent calls may ask at once.
+    /// The lock allows one question at a time, because concurrent calls may ask at once.
     terminal: Mutex<File>,
     approvals: SessionApprovals,
 }
 
 impl TerminalApprover {
-    /// The terminal of this process, if standard input or standard error is one. A program whose streams all
-    /// lead elsewhere has no person, even if it was started from a terminal.
+    /// The terminal of this process, if standard input or standard error is a terminal. If neither is, no person is
+    /// at this program, even if it was started from a terminal.
     pub(crate) fn find() -> Option<Self> {
         if !io::stdin().is_terminal() && !io::stderr().is_terminal() {
             return None;
@@ -53,24 +62,29 @@ impl TerminalApprover {
 impl Approver for TerminalApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let terminal = self.terminal.lock().await;
+        // Check after the wait for the lock: the answer to another question may cover this call.
         if self.approvals.covers(request) {
             return ApprovalAnswer::Approve;
         }
         let may_keep = SessionApprovals::may_keep(request);
-        let how = if may_keep { HOW_TO_ANSWER_ONCE_OR_FOR_ALL } else { HOW_TO_ANSWER };
-        let question = format!("\n{}{how}", question(request, columns(&terminal)));
-        let (Ok(terminal), Ok((over, _asking))) = (terminal.try_clone(), io::pipe()) else {
-            return no_answer();
+        let instructions = if may_keep { HOW_TO_ANSWER_ONCE_OR_FOR_ALL } else { HOW_TO_ANSWER };
+        let always = request.standing.as_ref().map(how_to_approve_always).unwrap_or_default();
+        let question = format!("\n{}{always}{instructions}", question(request, columns(&terminal)));
+        let (Ok(terminal), Ok((cancel_end, _asking))) = (terminal.try_clone(), io::pipe()) else {
+            return deny_without_answer();
         };
         // The thread ends with this future: dropping `_asking` closes the pipe that it polls.
-        let answering = tokio::task::spawn_blocking(move || ask(terminal, &over, &question));
+        let answering = tokio::task::spawn_blocking(move || ask(terminal, &cancel_end, &question));
         match answering.await {
-            Ok(Ok(Some(line))) if may_keep && is_for_all(&line) => {
+            Ok(Ok(Some(line))) if may_keep && is_letter(&line, "s") => {
                 self.approvals.keep(request);
                 ApprovalAnswer::Approve
             }
-            Ok(Ok(Some(line))) => understand(&line),
-            Ok(Ok(None) | Err(_)) | Err(_) => no_answer(),
+            Ok(Ok(Some(line))) if request.standing.is_some() && is_letter(&line, "w") => {
+                ApprovalAnswer::ApproveAlways
+            }
+            Ok(Ok(Some(line))) => parse_answer(&line),
+            Ok(Ok(None) | Err(_)) | Err(_) => deny_without_answer(),
         }
     }
 }
@@ -81,19 +95,18 @@ fn columns(terminal: &File) -> usize {
     if columns == 0 { UNKNOWN_COLUMNS } else { columns }
 }
 
-/// Asks, and returns the line of the answer. None if the question was dropped; then the next line that is
-/// typed is left to the next question.
-fn ask(mut terminal: File, over: &PipeReader, question: &str) -> io::Result<Option<String>> {
+/// Asks, and returns the line of the answer. `None` if the question was dropped. Then no typed line is read.
+fn ask(mut terminal: File, cancel_end: &PipeReader, question: &str) -> io::Result<Option<String>> {
     // Discard input that was typed before the question.
     tcflush(&terminal, QueueSelector::IFlush)?;
     terminal.write_all(question.as_bytes())?;
-    let mut awaited = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
-    while let Err(error) = poll(&mut awaited, None) {
+    let mut poll_fds = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(cancel_end, PollFlags::IN)];
+    while let Err(error) = poll(&mut poll_fds, None) {
         if error != rustix::io::Errno::INTR {
             return Err(error.into());
         }
     }
-    if !awaited[1].revents().is_empty() {
+    if !poll_fds[1].revents().is_empty() {
         return Ok(None);
     }
     // A terminal becomes readable with a whole line.
@@ -102,8 +115,8 @@ fn ask(mut terminal: File, over: &PipeReader, question: &str) -> io::Result<Opti
     Ok(Some(line))
 }
 
-/// Only a clear yes approves. Text that is neither yes nor no denies, with that reason.
-fn understand(line: &str) -> ApprovalAnswer {
+/// Only a clear yes approves. Text that is neither yes nor no denies, and is the reason of the denial.
+fn parse_answer(line: &str) -> ApprovalAnswer {
     let answer = line.trim();
     match answer.to_ascii_lowercase().as_str() {
         "y" | "yes" => ApprovalAnswer::Approve,
@@ -112,11 +125,12 @@ fn understand(line: &str) -> ApprovalAnswer {
     }
 }
 
-fn is_for_all(line: &str) -> bool {
-    line.trim().eq_ignore_ascii_case("s")
+/// Whether an answer is this letter alone.
+fn is_letter(line: &str, letter: &str) -> bool {
+    line.trim().eq_ignore_ascii_case(letter)
 }
 
-fn no_answer() -> ApprovalAnswer {
+fn deny_without_answer() -> ApprovalAnswer {
     ApprovalAnswer::Deny { reason: Some("the terminal gave no answer".to_owned()) }
 }
 
@@ -128,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal, and the person's end of it.
+    /// A terminal, and the end of it that plays the person.
     fn terminal() -> (TerminalApprover, File) {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
@@ -151,14 +165,14 @@ mod tests {
         let answering = std::thread::spawn(move || {
             let mut screen = person.try_clone().expect("cloned");
             let mut seen = Vec::new();
-            // Reads both questions, then types the answer.
+            // Read both questions, then type the answer.
             while String::from_utf8_lossy(&seen).matches("any other text is a no").count() < 2 {
                 let mut piece = [0; 1];
                 screen.read_exact(&mut piece).expect("shown");
                 seen.extend(piece);
             }
             person.write_all(b"y\n").expect("typed");
-            // Keep it open until the answer is read.
+            // Keep the person's end open until the answer is read.
             person
         });
         assert_eq!(runtime.block_on(approver.decide(&request)), ApprovalAnswer::Approve);
@@ -166,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn a_yes_for_more_than_this_call_is_its_own_answer() {
-        assert!(is_for_all(" S\n") && !is_for_all("yes") && !is_for_all("sure"));
-        assert_eq!(understand("s\n"), ApprovalAnswer::Deny { reason: Some("s".to_owned()) });
+    fn approval_beyond_one_call_has_a_separate_answer() {
+        assert!(is_letter(" S\n", "s") && !is_letter("yes", "s") && !is_letter("sure", "s"));
+        assert_eq!(parse_answer("s\n"), ApprovalAnswer::Deny { reason: Some("s".to_owned()) });
     }
 
     #[test]
@@ -182,7 +196,7 @@ mod tests {
             ("n\n", no(None)),
             ("yes, but not there\n", no(Some("yes, but not there"))),
         ] {
-            assert_eq!(understand(line), answer, "{line:?}");
+            assert_eq!(parse_answer(line), answer, "{line:?}");
         }
     }
 }

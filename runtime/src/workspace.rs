@@ -1,16 +1,16 @@
-//! The first use of a workspace: makes the folder, and a text that explains it.
+//! Prepares a workspace at its first use: makes the folders, and a text that explains them.
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
-use portcullis_tools::{PolicyFiles, policy::MountSpec};
+use portcullis_tools::policy::MountSpec;
 use portcullis_types::RunnerBootstrapEnvelope;
 
-use crate::{atomic_dir, error::CliError};
+use crate::{atomic_dir, error::CliError, project, setup};
 
 /// The mount whose folder gets the text.
 const SHARED: &str = "shared";
 
-/// The text.
+/// The text that explains the folder.
 const README: &str = "\
 # This folder is shared with your agents
 
@@ -30,13 +30,13 @@ Try:
 /// unchanged, with or without the text.
 pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError> {
     let workspace = &envelope.workspace;
-    // The usual case, without reading the policy.
-    if workspace.join(SHARED).symlink_metadata().is_ok() {
+    // In the usual case the folder exists, and the policy is not read here. A project has no such folder.
+    if workspace.join(SHARED).symlink_metadata().is_ok() || project::is_project_workspace(workspace) {
         return Ok(());
     }
     // A policy may map the mount to another folder, or have none. Load it first, so that an unusable policy
     // leaves nothing behind.
-    let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
+    let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
     let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
         return Ok(());
     };
@@ -45,12 +45,13 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
-/// Makes the folders of the other mounts too, since a missing one would be reported later. Errors are
-/// ignored: the registry makes or reports the rest.
+/// Makes the folders of the other mounts too, because the registry reports each folder that it has to make. Errors
+/// are ignored: the registry makes or reports the rest.
 fn make_others(workspace: &Path, mounts: &[MountSpec]) {
-    let plain = mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
+    let top_level_mounts =
+        mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
     if fs::create_dir_all(workspace).is_ok() {
-        for mount in plain {
+        for mount in top_level_mounts {
             let _ = fs::DirBuilder::new().mode(0o750).create(workspace.join(&mount.folder));
         }
     }
@@ -63,11 +64,12 @@ fn make(folder: &Path) -> io::Result<()> {
     }
     let Some(parent) = folder.parent() else { return Ok(()) };
     fs::create_dir_all(parent)?;
-    let made =
-        atomic_dir::folder(folder, 0o750, |unfinished| fs::write(unfinished.join("README.md"), README));
-    match made {
+    let result = atomic_dir::create_folder(folder, 0o750, |unfinished| {
+        fs::write(unfinished.join("README.md"), README)
+    });
+    match result {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        result => result,
     }
 }
 

@@ -1,8 +1,9 @@
-//! Cache of compiled modules on disk, so that a start does not compile again what an earlier one compiled.
+//! Caches compiled modules on disk, so that a start does not repeat the compilation of an earlier start.
 //!
-//! A compiled module is native code: an attacker who can change the file can run anything in this process. So
-//! the folder is private to the user and lies outside all mounts. A file is read once, and its keyed MAC is
-//! checked over the same bytes that are then loaded. After any irregularity the module is compiled again.
+//! A compiled module is native code: an attacker who can change the file can run anything in this process. The folder
+//! is therefore private to the user, and lies outside all mounts. A file is read once, and its keyed MAC is checked
+//! over the same bytes that are then loaded. A file that fails the check is removed, and its module is compiled again:
+//! a trusted module at once, a foreign module at the next start.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,13 +22,13 @@ use super::{
     module::{check_size, compile},
 };
 
-/// Limit of a compiled module that is read back. Code is a few times the size of its module.
+/// Limit of a compiled module that is read back: 256 MiB. Code is a few times the size of its module.
 const MAX_ENTRY_BYTES: u64 = 256 << 20;
 
 const KEY_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 
-/// The cache in one state folder.
+/// The cache in one folder, which several workspaces may share.
 #[derive(Debug)]
 pub(super) struct ModuleCache {
     folder: PathBuf,
@@ -35,7 +36,7 @@ pub(super) struct ModuleCache {
     engine_tag: Vec<u8>,
 }
 
-/// Kind of an entry. It is part of the MAC, so that no entry can pass for one of another kind.
+/// The kind of an entry. The kind is part of the MAC, so that an entry cannot be mistaken for an entry of another kind.
 #[derive(Debug, Clone, Copy)]
 enum CacheKind {
     Code,
@@ -44,17 +45,18 @@ enum CacheKind {
 }
 
 impl ModuleCache {
-    /// Opens the cache in a state folder; creates folder and key on first use.
-    pub(super) fn open(state: &Path, engine: &Engine) -> Result<Self, WasmError> {
+    /// Opens the cache in a folder `modules` of this folder. Creates it and the key on first use.
+    pub(super) fn open(parent: &Path, engine: &Engine) -> Result<Self, WasmError> {
         let cache = |source| WasmError::Cache { source };
-        let folder = state.join("modules");
+        let folder = parent.join("modules");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(cache)?;
-        ensure_ours(&folder).map_err(cache)?;
+        ensure_private(&folder).map_err(cache)?;
         let key = read_or_make_key(&folder.join("key")).map_err(cache)?;
         Ok(Self { folder, key, engine_tag: engine_tag(engine) })
     }
 
-    /// Returns the module of some bytes: from the cache if a genuine entry exists, else compiled and stored.
+    /// Returns the module with these bytes: from the cache if it has a genuine entry, otherwise compiled and then
+    /// stored.
     pub(super) fn load(
         &self,
         engine: &Engine,
@@ -73,12 +75,12 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// Returns the module of a digest, if a genuine entry exists.
+    /// Returns the module with this digest, if the cache has a genuine entry.
     pub(super) fn find(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
         self.read(engine, &self.path(digest), digest)
     }
 
-    /// Stores and loads native code that the compiling process has just returned.
+    /// Loads native code that the compiling process has just returned, and stores it.
     pub(super) fn adopt(
         &self,
         engine: &Engine,
@@ -90,19 +92,19 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// Whether an entry for a module exists. Loading it shows whether it is genuine.
-    pub(super) fn has(&self, digest: ModuleDigest) -> bool {
+    /// Whether the cache has an entry for a module. Only loading the entry shows whether it is genuine.
+    pub(super) fn contains(&self, digest: ModuleDigest) -> bool {
         self.path(digest).is_file()
     }
 
-    /// The stored answer of a module to `describe`.
+    /// The stored answer of a module to the verb `describe`.
     pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
         let bytes =
             self.verified_content(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
-    /// Stores a module's answer to `describe`, so that it is asked only once.
+    /// Stores a module's answer to `describe`, so that the module is queried only once.
     pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Declarations, digest, text.as_bytes()) {
@@ -120,7 +122,7 @@ impl ModuleCache {
         String::from_utf8(bytes).ok()
     }
 
-    /// Stores the reason why a module cannot be compiled.
+    /// Stores why a module cannot be compiled.
     pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
@@ -153,7 +155,7 @@ impl ModuleCache {
         }
     }
 
-    /// Reads a file's content, if this user wrote it for this engine: checks the MAC.
+    /// Reads a file's content and checks its MAC: this user must have written it for this engine.
     fn verified_content(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
@@ -163,12 +165,15 @@ impl ModuleCache {
                 return None;
             }
         };
-        let split = bytes.len().checked_sub(MAC_BYTES).and_then(|at| bytes.split_at_checked(at));
-        let is_ours =
+        let split = bytes
+            .len()
+            .checked_sub(MAC_BYTES)
+            .and_then(|content_bytes| bytes.split_at_checked(content_bytes));
+        let is_authentic =
             split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
-        if !is_ours {
+        if !is_authentic {
             tracing::warn!(path = %path.display(), "a cached file is damaged or of another version: it is made again");
-            // The next start then finds no file, and makes a new one.
+            // The next start then finds no file, and makes a new one. A failure to remove the file is ignored.
             let _ = fs::remove_file(path);
             return None;
         }
@@ -181,23 +186,25 @@ impl ModuleCache {
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
         let tag = self.mac(kind, digest, content).finalize().into_bytes();
-        let written = new_private(&temporary).and_then(|mut file| {
+        // No sync to disk: a file that a crash cuts off fails its MAC check and is made again.
+        let result = new_private(&temporary).and_then(|mut file| {
             file.write_all(content)?;
             file.write_all(&tag)?;
             fs::rename(&temporary, path)
         });
-        if written.is_err() {
-            // The temporary file is useless now; if it cannot be removed, it does no harm.
+        if result.is_err() {
+            // The temporary file is useless now. If it cannot be removed, it does no harm.
             let _ = fs::remove_file(&temporary);
         }
-        written
+        result
     }
 
-    /// MAC over the kind, the module's digest, the engine's version and settings, and the content.
+    /// A MAC over the kind, the module's digest, the engine's version and settings, and the content.
     fn mac(&self, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
         mac.update(&[kind as u8]);
         mac.update(&digest.0);
+        // The length separates the tag from the content.
         mac.update(&(self.engine_tag.len() as u64).to_le_bytes());
         mac.update(&self.engine_tag);
         mac.update(content);
@@ -205,20 +212,20 @@ impl ModuleCache {
     }
 }
 
-/// Loads native code whose MAC was just checked, or that our compiling process just wrote.
+/// Loads native code whose MAC was just checked, or that the compiling process has just written.
 #[expect(
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: an engine of this version and these settings made the bytes. Either the caller has verified a
-    // MAC over them under a key that only this user can read. Or they came through a pipe from the process
-    // that the operator named as the compiler, which wrote only what its engine made. They are in our memory,
-    // so no other process can change them any more.
+    // SAFETY: an engine of this version and these settings made the bytes. Either the caller has checked a MAC over
+    // them with a key that only this user can read. Or they came through a pipe from the process that the operator
+    // named as the compiler, which writes only output of its engine. The bytes are in this process's memory, so no
+    // other process can change them.
     unsafe { Module::deserialize(engine, code) }
 }
 
-/// Tag of everything that makes code of one engine unusable for another: version, target, settings.
+/// A tag of everything that makes the code of one engine unusable for another engine: version, target, settings.
 fn engine_tag(engine: &Engine) -> Vec<u8> {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -232,8 +239,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         match read_key(path) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(key) => return Ok(key),
-                // Not a whole key: it was cut short, or `read_key` discarded it. Remove it, and make a new
-                // one.
+                // The file has no whole key: it was cut short, or `read_key` discarded the key. Remove the file and
+                // make a new one.
                 Err(_) => fs::remove_file(path)?,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -245,7 +252,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = path.with_extension(hex::encode(random));
         new_private(&temporary)?.write_all(&key)?;
-        // A hard link, unlike a rename, does not replace a key that another process made meanwhile.
+        // Unlike a rename, a hard link does not replace a key that another process has made in the meantime.
         let linked = fs::hard_link(&temporary, path);
         fs::remove_file(&temporary)?;
         match linked {
@@ -256,16 +263,19 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     }
 }
 
-/// Reads the key, if no other user can have read or written it. Otherwise returns an empty one: then a new
-/// key is made, and everything stored under the old one is compiled again.
+/// Reads the key, if no other user can have read or written it. Otherwise returns no bytes. A new key is then made, and
+/// everything stored under the old key is compiled again.
 fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_private(path)?;
-    let found = file.metadata()?;
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 || !found.is_file() {
+    let metadata = file.metadata()?;
+    if metadata.uid() != rustix::process::geteuid().as_raw()
+        || metadata.mode() & 0o077 != 0
+        || !metadata.is_file()
+    {
         tracing::warn!(
             path = %path.display(),
-            mode = format_args!("{:04o}", found.mode() & 0o7777),
-            owner = found.uid(),
+            mode = format_args!("{:04o}", metadata.mode() & 0o7777),
+            owner = metadata.uid(),
             "other users could have the key of the module cache: a new key is made, and modules are compiled again"
         );
         return Ok(Vec::new());
@@ -273,19 +283,19 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     read_all(file)
 }
 
-/// Refuses a folder of another user, and removes other users' access to ours.
-fn ensure_ours(folder: &Path) -> io::Result<()> {
+/// Refuses a folder of another user, and removes the access of other users to this user's folder.
+fn ensure_private(folder: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = File::from(rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?);
-    let found = handle.metadata()?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
+    let metadata = handle.metadata()?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other(format!(
             "`{}` belongs to user {}, who could have put code there; remove it",
             folder.display(),
-            found.uid()
+            metadata.uid()
         )));
     }
-    if found.mode() & 0o077 != 0 {
+    if metadata.mode() & 0o077 != 0 {
         handle.set_permissions(fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
@@ -300,7 +310,7 @@ fn read_private(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
-    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
+    // `NOFOLLOW`, so that a planted link cannot lead to another file. `NONBLOCK`, so that a FIFO cannot block the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("small flags");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
@@ -318,12 +328,12 @@ mod tests {
     const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
     fn entry(state: &Path) -> PathBuf {
-        state.join("modules").join(format!("{}.cwasm", ModuleDigest::of(EMPTY_MODULE)))
+        state.join("modules").join(format!("{}.cwasm", ModuleDigest::compute(EMPTY_MODULE)))
     }
 
     fn loads(state: &Path, engine: &Engine) -> Option<Module> {
         let cache = ModuleCache::open(state, engine).expect("opens");
-        cache.read(engine, &entry(state), ModuleDigest::of(EMPTY_MODULE))
+        cache.read(engine, &entry(state), ModuleDigest::compute(EMPTY_MODULE))
     }
 
     #[test]
@@ -331,16 +341,16 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
-        let digest = ModuleDigest::of(EMPTY_MODULE);
+        let digest = ModuleDigest::compute(EMPTY_MODULE);
         cache.load(&engine, EMPTY_MODULE, digest).expect("compiles");
         assert!(loads(state.path(), &engine).is_some());
 
         let genuine = fs::read(entry(state.path())).expect("readable");
-        for place in [0, genuine.len() / 2, genuine.len() - 1] {
+        for position in [0, genuine.len() / 2, genuine.len() - 1] {
             let mut forged = genuine.clone();
-            forged[place] ^= 1;
+            forged[position] ^= 1;
             fs::write(entry(state.path()), &forged).expect("written");
-            assert!(loads(state.path(), &engine).is_none(), "byte {place} changed");
+            assert!(loads(state.path(), &engine).is_none(), "byte {position} changed");
         }
         for cut in [0, 5, genuine.len() - 1] {
             fs::write(entry(state.path()), &genuine[..cut]).expect("written");
@@ -353,11 +363,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_others_could_read_is_made_anew() {
+    fn a_key_that_others_could_read_is_replaced() {
         let state = tempfile::tempdir().expect("a folder");
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
-        cache.load(&engine, EMPTY_MODULE, ModuleDigest::of(EMPTY_MODULE)).expect("compiles");
+        cache.load(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
         let key = state.path().join("modules/key");
         let before = fs::read(&key).expect("readable");
         for mode in [0o604, 0o640, 0o622] {
@@ -384,9 +394,9 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
-        cache.load(&engine, EMPTY_MODULE, ModuleDigest::of(EMPTY_MODULE)).expect("compiles");
-        let other = ModuleDigest::of(b"other");
-        assert!(cache.read(&engine, &entry(state.path()), other).is_none());
+        cache.load(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
+        let other_digest = ModuleDigest::compute(b"other");
+        assert!(cache.read(&engine, &entry(state.path()), other_digest).is_none());
         let mut config = wasmtime::Config::new();
         config.epoch_interruption(true);
         let other_engine = Engine::new(&config).expect("builds");

@@ -1,10 +1,10 @@
 //! Compiles a foreign module in a separate process with limited time, limited memory and no files.
 //!
-//! A small module can cost gigabytes or hours to compile, and a bug in the compiler can be triggered by
-//! foreign bytes. Neither must happen in this process. The result is native code all the same: the child
-//! bounds the cost of compiling, but does not protect against a compiler that writes wrong code.
+//! A small module can cost gigabytes or hours to compile, and foreign bytes can trigger a bug in the compiler. Neither
+//! may happen in this process. The result is still native code: the child bounds the cost of the compilation, but does
+//! not protect against a compiler that writes wrong code.
 //!
-//! This is the parent's side, which starts the child and waits; the child's side is `compiler_child`.
+//! This file is the parent's side, which starts the child and waits. `compiler_child` is the child's side.
 
 use std::{
     ffi::OsString,
@@ -29,15 +29,15 @@ use super::{
     compiler_child::{COMPILED, REFUSED, VERB, arguments},
 };
 
-/// Limits of compiling one foreign module.
+/// The limits of the compilation of one foreign module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Processor time, in whole seconds. Default: 30 s. The largest module that today's compilers make from
-    /// honest code takes a third of it on a slow machine.
+    /// Processor time, in whole seconds. Default: 30 s, three times as long as the largest real module takes on a slow
+    /// machine.
     pub cpu_seconds: u64,
-    /// Wall-clock time, whatever the load of the machine. Default: 90 s.
+    /// Wall-clock time, independent of the machine's load. Default: 90 s.
     pub wall: Duration,
-    /// Address space of the process, including its own program. Default: 2 GiB.
+    /// Address space of the process, including its own program, in bytes. Default: 2 GiB.
     pub memory_bytes: u64,
 }
 
@@ -47,16 +47,16 @@ impl Default for CompileLimits {
     }
 }
 
-/// Limit of the compiled code that the child returns. Code is a few times the size of its module.
+/// Limit of the compiled code that the child returns: 192 MiB. Code is a few times the size of its module.
 const MAX_CODE_BYTES: u64 = 192 << 20;
 
-/// Limit of the reason that the child returns.
+/// Limit of the reason that the child returns, in bytes.
 const MAX_REASON_BYTES: usize = 4096;
 
-/// How often the waiting thread checks whether the module is still wanted.
+/// The interval at which the waiting thread checks whether the module is still wanted.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Settings for starting the child.
+/// The program and the settings to start the child with.
 #[derive(Debug)]
 pub(super) struct Compiler {
     program: PathBuf,
@@ -65,8 +65,8 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler that runs the `portcullis` program at this path. The child needs the state folder to prove
-    /// that it cannot reach it.
+    /// A compiler that runs the `portcullis` program at this path. The child gets the state folder, so that it can
+    /// prove that it cannot reach it.
     pub(super) fn new(
         program: PathBuf,
         limits: CompileLimits,
@@ -80,15 +80,15 @@ impl Compiler {
     /// Compiles a module.
     ///
     /// # Cancellation
-    /// Dropping the future kills the child.
+    /// A dropped future kills the child.
     pub(super) async fn compile(&self, wasm: Vec<u8>) -> Result<Vec<u8>, WasmError> {
-        let wanted = Arc::new(AtomicBool::new(true));
-        let _gone = GoneOnDrop(Arc::clone(&wanted));
+        let is_awaited = Arc::new(AtomicBool::new(true));
+        let _clear_awaited = ClearOnDrop(Arc::clone(&is_awaited));
         let child = self.start()?;
         let limits = self.limits;
-        tokio::task::spawn_blocking(move || converse(child, &wasm, &limits, &wanted))
+        tokio::task::spawn_blocking(move || exchange(child, &wasm, &limits, &is_awaited))
             .await
-            .map_err(|error| lost("its thread was lost", io::Error::other(error.to_string())))?
+            .map_err(|error| compiler_error("its thread was lost", io::Error::other(error.to_string())))?
     }
 
     #[expect(
@@ -105,21 +105,23 @@ impl Compiler {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|source| lost("it cannot be started", source))?;
+            .map_err(|source| compiler_error("it cannot be started", source))?;
         // From here on the child is killed when this value is dropped.
         let child = CompilerProcess(child);
-        limit(&child.0, &self.limits).map_err(|source| lost("it cannot be limited", source))?;
+        apply_limits(&child.0, &self.limits)
+            .map_err(|source| compiler_error("it cannot be limited", source))?;
         Ok(child)
     }
 }
 
-/// Sets the child's limits from outside, before it gets a byte: they hold whatever its program does.
-fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
+/// Sets the child's limits from outside, before the child gets a byte. The limits therefore do not depend on the
+/// child's own code.
+fn apply_limits(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     let id = i32::try_from(child.id()).map_err(io::Error::other)?;
     let id = Pid::from_raw(id).ok_or_else(|| io::Error::other("the child has no id"))?;
     for (resource, soft, hard) in [
         (Resource::As, limits.memory_bytes, limits.memory_bytes),
-        // The soft limit sends SIGXCPU, which tells the reason; the hard limit sends SIGKILL.
+        // The soft limit sends SIGXCPU, which identifies the reason. The hard limit sends SIGKILL.
         (Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)),
         (Resource::Core, 0, 0),
         (Resource::Fsize, 0, 0),
@@ -129,48 +131,54 @@ fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the module, reads the answer, and waits for the child's end, all within the time limit.
-fn converse(
+/// Writes the module, reads the answer, and waits for the child's end. The time limit covers all of it.
+fn exchange(
     mut child: CompilerProcess,
     wasm: &[u8],
     limits: &CompileLimits,
-    wanted: &AtomicBool,
+    is_awaited: &AtomicBool,
 ) -> Result<Vec<u8>, WasmError> {
     let pipes = child.0.stdin.take().zip(child.0.stdout.take());
-    let (mut to, from) = pipes.ok_or_else(|| lost("it has no pipes", io::ErrorKind::BrokenPipe.into()))?;
+    let (mut child_stdin, child_stdout) =
+        pipes.ok_or_else(|| compiler_error("it has no pipes", io::ErrorKind::BrokenPipe.into()))?;
     let deadline = Instant::now() + limits.wall;
     thread::scope(|scope| {
         let (sender, answers) = mpsc::channel();
-        // A child that ends early does not read everything; its answer or its exit status tells why.
-        scope.spawn(move || to.write_all(wasm));
+        // A child that ends early does not read all bytes. Its answer or its exit status tells why, so a failed write
+        // is ignored.
+        scope.spawn(move || child_stdin.write_all(wasm));
         scope.spawn(move || {
             let mut answer = Vec::new();
-            let read = from.take(MAX_CODE_BYTES + 2).read_to_end(&mut answer);
-            // After a timeout the receiver is gone.
+            // One byte for the kind of the answer, and one to notice code that is too long.
+            let read = child_stdout.take(MAX_CODE_BYTES + 2).read_to_end(&mut answer);
+            // The receiver is gone after a timeout, so a failure to send is ignored.
             let _ = sender.send(read.map(|_| answer));
         });
         let answer = loop {
             match answers.recv_timeout(POLL_INTERVAL) {
                 Ok(answer) => break answer,
                 Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::BrokenPipe.into()),
-                Err(RecvTimeoutError::Timeout) if !wanted.load(Ordering::Relaxed) => {
+                Err(RecvTimeoutError::Timeout) if !is_awaited.load(Ordering::Relaxed) => {
                     child.end();
-                    return Err(lost("nobody waits for it any more", io::ErrorKind::Interrupted.into()));
+                    return Err(compiler_error(
+                        "nobody waits for it any more",
+                        io::ErrorKind::Interrupted.into(),
+                    ));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    // Killing the child closes both pipes, and so ends both threads.
+                    // The kill closes both pipes, which ends both threads.
                     child.end();
-                    return Err(lost("it takes too long", io::ErrorKind::TimedOut.into()));
+                    return Err(compiler_error("it takes too long", io::ErrorKind::TimedOut.into()));
                 }
             }
         };
-        let answer = answer.map_err(|source| lost("its answer cannot be read", source))?;
+        let answer = answer.map_err(|source| compiler_error("its answer cannot be read", source))?;
         if answer.len() as u64 > MAX_CODE_BYTES + 1 {
             child.end();
             return Err(WasmError::CompileLimit { limit: format!("{MAX_CODE_BYTES} bytes of code") });
         }
-        let status = child.wait().map_err(|source| lost("its end cannot be seen", source))?;
+        let status = child.wait().map_err(|source| compiler_error("its end cannot be seen", source))?;
         compile_result(status, answer, limits)
     })
 }
@@ -182,14 +190,15 @@ fn compile_result(
     limits: &CompileLimits,
 ) -> Result<Vec<u8>, WasmError> {
     if let Some(signal) = status.signal() {
-        // A failed allocation or an exhausted stack ends a program by one of these signals.
-        let out_of_memory = [Signal::ABORT, Signal::SEGV, Signal::BUS].map(Signal::as_raw).contains(&signal);
+        // A failed allocation or an exhausted stack ends a program with one of these signals.
+        let is_out_of_memory =
+            [Signal::ABORT, Signal::SEGV, Signal::BUS].map(Signal::as_raw).contains(&signal);
         return Err(if signal == Signal::XCPU.as_raw() {
             WasmError::CompileLimit { limit: format!("{} s of processor time", limits.cpu_seconds) }
-        } else if out_of_memory {
+        } else if is_out_of_memory {
             WasmError::CompileLimit { limit: format!("{} bytes of memory", limits.memory_bytes) }
         } else {
-            lost("it was ended", io::Error::other(format!("signal {signal}")))
+            compiler_error("it was ended", io::Error::other(format!("signal {signal}")))
         });
     }
     match (status.success(), answer.first()) {
@@ -202,11 +211,11 @@ fn compile_result(
             let reason = String::from_utf8_lossy(&reason[..reason.len().min(MAX_REASON_BYTES)]).into_owned();
             Err(WasmError::Compile { source: wasmtime::Error::msg(reason) })
         }
-        _ => Err(lost("it ended without an answer", io::Error::other(status.to_string()))),
+        _ => Err(compiler_error("it ended without an answer", io::Error::other(status.to_string()))),
     }
 }
 
-fn lost(what: &'static str, source: io::Error) -> WasmError {
+fn compiler_error(what: &'static str, source: io::Error) -> WasmError {
     WasmError::Compiler { what, source }
 }
 
@@ -216,7 +225,7 @@ struct CompilerProcess(Child);
 
 impl CompilerProcess {
     fn end(&mut self) {
-        // A child that has exited already cannot be killed; `wait` reaps it.
+        // A child that has already exited cannot be killed. `wait` still reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -232,10 +241,10 @@ impl Drop for CompilerProcess {
     }
 }
 
-/// Tells the thread that waits for the child that its caller is gone.
-struct GoneOnDrop(Arc<AtomicBool>);
+/// On drop, tells the thread that waits for the child that the caller is gone.
+struct ClearOnDrop(Arc<AtomicBool>);
 
-impl Drop for GoneOnDrop {
+impl Drop for ClearOnDrop {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -1,19 +1,18 @@
-//! The process that compiles a foreign module. Confined like a worker without mounts, it reads the module
-//! from its standard input and writes native code to its standard output. Its parent sets its limits.
+//! The process that compiles a foreign module. It is confined like a worker without mounts. It reads the module from
+//! its standard input, and writes native code to its standard output. Its parent sets its limits.
 
 use std::{
-    error::Error,
     ffi::{OsStr, OsString},
     io::{self, Read, Write},
     path::Path,
     process::ExitCode,
 };
 
-use portcullis_confine::{Canary, Requirement, ThreadConfinement, confine_current_thread};
+use portcullis_confine::{Canary, ConfineError, Requirement, ThreadConfinement, confine_current_thread};
 
-use super::{MAX_MODULE_BYTES, engine, module::check_size};
+use super::{MAX_MODULE_BYTES, WasmError, engine, module::check_size};
 
-/// The first argument that selects this role of the program.
+/// The first argument, which selects this role of the program.
 pub(super) const VERB: &str = "compile-module-from-stdin";
 
 /// First byte of an answer with native code.
@@ -34,8 +33,8 @@ pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requiremen
     vec![state.into(), word(landlock), word(seccomp)]
 }
 
-/// Whether the program was started to compile a module. It must then call [`compile_from_stdin`] with the
-/// same arguments and exit.
+/// Whether the program was started to compile a module. The program must then call [`compile_from_stdin`] with the same
+/// arguments, and exit.
 #[must_use]
 pub fn is_compiler(args: &[OsString]) -> bool {
     args.get(1).is_some_and(|verb| verb == VERB)
@@ -43,24 +42,41 @@ pub fn is_compiler(args: &[OsString]) -> bool {
 
 /// Compiles the module on standard input, for the parent process.
 ///
-/// Before it reads a byte it confines the calling thread permanently, by the layers that the arguments
-/// demand.
+/// Before the first byte is read, the calling thread is permanently confined by the layers that the arguments require.
 #[must_use]
 pub fn compile_from_stdin(args: &[OsString]) -> ExitCode {
     let (kind, answer) = match compile(args.get(2..).unwrap_or_default()) {
         Ok(code) => (COMPILED, code),
-        Err(error) => (REFUSED, portcullis_types::chain(&*error).into_bytes()),
+        Err(error) => (REFUSED, portcullis_types::chain(&error).into_bytes()),
     };
     let mut out = io::stdout().lock();
-    let written = out.write_all(&[kind]).and_then(|()| out.write_all(&answer)).and_then(|()| out.flush());
-    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let result = out.write_all(&[kind]).and_then(|()| out.write_all(&answer)).and_then(|()| out.flush());
+    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn compile(args: &[OsString]) -> Result<Vec<u8>, Box<dyn Error>> {
+/// Why the module was not compiled. The parent gets the text.
+#[derive(Debug, thiserror::Error)]
+enum CompilerChildError {
+    #[error("the arguments are not those of a compiler")]
+    Arguments,
+    #[error("a layer is neither required nor waived")]
+    Requirement,
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Module(#[from] WasmError),
+    /// The engine's reason, with its causes.
+    #[error("{reason}")]
+    Compile { reason: String },
+}
+
+fn compile(args: &[OsString]) -> Result<Vec<u8>, CompilerChildError> {
     let [state, landlock, seccomp] = args else {
-        return Err("the arguments are not those of a compiler".into());
+        return Err(CompilerChildError::Arguments);
     };
-    let engine = engine::for_compiling()?;
+    let engine = engine::build_for_compiling()?;
     let rules = ThreadConfinement {
         landlock: requirement(landlock)?,
         seccomp: requirement(seccomp)?,
@@ -72,15 +88,18 @@ fn compile(args: &[OsString]) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut wasm = Vec::new();
     io::stdin().lock().take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut wasm)?;
     check_size(&wasm)?;
+    // Prove the confinement again, directly before the foreign bytes are compiled.
     proven.reprove()?;
     // The alternate form of the engine's error includes its causes.
-    engine.precompile_module(&wasm).map_err(|error| format!("{error:#}").into())
+    engine
+        .precompile_module(&wasm)
+        .map_err(|error| CompilerChildError::Compile { reason: format!("{error:#}") })
 }
 
-fn requirement(word: &OsStr) -> Result<Requirement, Box<dyn Error>> {
+fn requirement(word: &OsStr) -> Result<Requirement, CompilerChildError> {
     match word.to_str() {
         Some(REQUIRED) => Ok(Requirement::Required),
         Some(WAIVED) => Ok(Requirement::Waived),
-        _ => Err("a layer is neither required nor waived".into()),
+        _ => Err(CompilerChildError::Requirement),
     }
 }

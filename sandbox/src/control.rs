@@ -1,4 +1,4 @@
-//! Control of one call: its deadline, its cancellation, and the thread on which both are enforced.
+//! Controls one call: its deadline, its cancellation, and the thread that both must stop.
 
 use std::{
     any::Any,
@@ -13,11 +13,11 @@ use portcullis_confine::interrupt::ThreadTarget;
 
 use super::{runner::STOP_GRACE, ticker::TICK};
 
-/// A thread that is interrupted at every tick for so long counts as stuck, and its call's slot is released: shortly
-/// after the caller has given up ([`STOP_GRACE`]).
+/// A call counts as stuck when its thread still runs this long after the first interrupt. The slot of a stuck call is
+/// released. This is later than the caller's own limit ([`STOP_GRACE`]).
 const STUCK_AFTER: Duration = STOP_GRACE.saturating_add(TICK.saturating_mul(10));
 
-/// Resource that a call holds until its thread is free; dropping it releases the resource.
+/// A resource that a call holds until its thread is free. The drop releases it.
 pub type CallResource = Box<dyn Any + Send>;
 
 /// Why a call was stopped before it ended by itself.
@@ -29,14 +29,14 @@ pub(super) enum CallStop {
     Cancelled,
 }
 
-/// State of a call, shared by its caller, its worker thread and the ticker.
+/// The state of a call, shared by its caller, its worker thread and the ticker.
 #[derive(Debug)]
 pub(super) struct CallControl {
     deadline: Instant,
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
-    /// Held by the work, not by the caller: the caller may leave long before the thread is free.
-    held: Mutex<Option<CallResource>>,
+    /// Held by the work and not by the caller, because the caller may leave long before the thread is free.
+    resources: Mutex<Vec<CallResource>>,
     overdue_ticks: AtomicU32,
 }
 
@@ -46,12 +46,12 @@ const DONE: u8 = 2;
 const WRITTEN_OFF: u8 = 3;
 
 impl CallControl {
-    pub(super) fn new(deadline: Instant, held: Option<CallResource>) -> Self {
+    pub(super) fn new(deadline: Instant, resource: Option<CallResource>) -> Self {
         Self {
             deadline,
             state: AtomicU8::new(RUNNING),
             thread: OnceLock::new(),
-            held: Mutex::new(held),
+            resources: Mutex::new(resource.into_iter().collect()),
             overdue_ticks: AtomicU32::new(0),
         }
     }
@@ -60,7 +60,7 @@ impl CallControl {
         self.deadline
     }
 
-    /// Why the call should stop now, if it should.
+    /// Why the call should stop now. `None` if it may go on.
     pub(super) fn stop_reason(&self) -> Option<CallStop> {
         if self.state.load(Ordering::Relaxed) == CANCELLED {
             return Some(CallStop::Cancelled);
@@ -68,51 +68,62 @@ impl CallControl {
         (Instant::now() >= self.deadline).then_some(CallStop::Deadline)
     }
 
-    /// Asks the call to stop; the ticker enforces it.
+    /// Requests the end of the call, which the ticker enforces.
     pub(super) fn cancel(&self) {
+        // Only a running call can be cancelled. A call that is over keeps its state.
         let _already_over =
             self.state.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Sets the thread on which the call runs. Called once, by that thread.
-    pub(super) fn runs_on(&self, thread: ThreadTarget) {
+    pub(super) fn set_thread(&self, thread: ThreadTarget) {
         let _set_once = self.thread.set(thread);
     }
 
-    /// Interrupts a blocking system call of the call's thread, if the call should stop. Repeated at every
-    /// tick until the call is over, since a signal may arrive just before the system call.
+    /// Interrupts a blocking system call of the call's thread, if the call should stop. The ticker repeats this at
+    /// every tick until the call is over, because a signal can arrive just before the system call.
     pub(super) fn interrupt_if_overdue(&self) {
-        let over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
-        if !over
+        let is_over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
+        if !is_over
             && self.stop_reason().is_some()
             && let Some(thread) = self.thread.get()
         {
             thread.interrupt();
             let ticks = self.overdue_ticks.fetch_add(1, Ordering::Relaxed);
             if TICK.saturating_mul(ticks) >= STUCK_AFTER {
-                self.give_back();
+                self.release_resources();
             }
         }
     }
 
-    /// Releases what the call holds. Called when its thread is free, or counts as stuck.
-    pub(super) fn give_back(&self) {
-        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// Releases what the call holds. Called when the call's thread is free, or counts as stuck.
+    pub(super) fn release_resources(&self) {
+        drop(std::mem::take(&mut *self.resources.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
-    /// Ends the call from the worker's side; `false` if the caller had written it off.
+    /// Holds one more resource until the call's thread is free, or counts as stuck. If the call has ended or was written
+    /// off, the resource is released at once.
+    pub(super) fn hold(&self, resource: CallResource) {
+        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF) {
+            resources.push(resource);
+        }
+    }
+
+    /// Ends the call from the worker's side. Returns `false` if the caller had written the call off.
     pub(super) fn finish(&self) -> bool {
         self.state.swap(DONE, Ordering::AcqRel) != WRITTEN_OFF
     }
 
-    /// Ends the call from the caller's side; `false` if the worker finished first.
+    /// Ends the call from the caller's side. Returns `false` if the worker finished first.
     pub(super) fn write_off(&self) -> bool {
+        // One atomic step: either this write-off or the worker's `finish` comes first, and both sides learn which.
         let written_off = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != DONE).then_some(WRITTEN_OFF))
             .is_ok();
         if written_off {
-            self.give_back();
+            self.release_resources();
         }
         written_off
     }

@@ -1,29 +1,29 @@
-//! Validates a module's answer to `describe`. The answer is foreign text that goes to every model and client,
-//! and stays in memory as long as the process, so each part of it is limited.
+//! Checks a module's answer to `describe`. The answer is untrusted text that goes to every model and client, and stays
+//! in memory as long as the process runs. Each part of it is therefore limited.
 
 use portcullis_types::{
     Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes,
 };
 
-use super::{WasmError, module::shown};
+use super::{WasmError, module::escape_short};
 
-/// Limit of a module's tools. Each costs a schema, and a line in every listing.
+/// Limit of a module's tools: 256. Each tool costs a schema, and a line in every listing.
 const MAX_TOOLS_PER_MODULE: usize = 256;
 
-/// Limit of a module's whole answer: 1 MiB. A folder may hold 256 modules.
+/// Limit of a module's whole answer: 1 MiB. A folder can hold 256 modules.
 const MAX_DECLARATIONS_BYTES: usize = 1 << 20;
 
 /// Limit of a tool's description: 4 KiB. A model reads it with each question.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// Limit of each of a tool's schemas, for arguments and for results, including all text in it: 64 KiB. A
-/// model reads the first with each question.
+/// Limit of each schema of a tool, for arguments and for results, including all text in the schema: 64 KiB. A model
+/// reads the schema of the arguments with each question.
 const MAX_TOOL_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Limit of a tool's name or label, a profile, an alias, a host, an argument's name: 256 bytes.
+/// Limit of each tool name, label, profile, alias, host and argument name: 256 bytes.
 const MAX_WORD_BYTES: usize = 256;
 
-/// Limit of the reason why an answer is refused, in characters.
+/// Limit of the reason for the refusal of an answer, in characters.
 const MAX_REASON_CHARS: usize = 1024;
 
 /// Limit of a tool's roles, hosts and aliases: 64 of each.
@@ -32,7 +32,7 @@ const MAX_LISTED: usize = 64;
 /// Checks a module's answer to `describe`: its version, names and limits, and that each role belongs to an
 /// argument of the schema.
 pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
-    // The reason may quote any name of the module, so it is shortened.
+    // The reason can quote any name of the module, so it is cut.
     let refuse =
         |reason: String| WasmError::Describe { reason: reason.chars().take(MAX_REASON_CHARS).collect() };
     if text.trim().is_empty() {
@@ -77,8 +77,8 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     Ok(declarations)
 }
 
-/// Refuses a tool with a part beyond its limit. The destructuring names every field, those of the author's hints
-/// too, so that a new one is not forgotten.
+/// Refuses a tool with a part that exceeds its limit. The destructuring names every field, including the author's
+/// hints, so that a new field is not forgotten.
 fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     let ToolDeclaration {
         name,
@@ -94,30 +94,34 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
         hosts,
         meta: ToolMeta { aliases, idempotent: _, hidden: _, output_cap_bytes: _ },
     } = tool;
-    let at_most = |limit: usize, size: usize, what: &str| match size > limit {
+    let ensure_at_most = |limit: usize, size: usize, what: &str| match size > limit {
         true => {
-            let what = format!("{what} of its tool `{}`", shown(name));
+            let what = format!("{what} of its tool `{}`", escape_short(name));
             Err(WasmError::Declares { what, size, limit })
         }
         false => Ok(()),
     };
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let schema = |schema: &JsonSchema| json_bytes(schema.as_value());
-    at_most(MAX_WORD_BYTES, name.len(), "the name")?;
-    at_most(MAX_WORD_BYTES, text(label), "the label")?;
-    at_most(MAX_WORD_BYTES, text(profile), "the profile")?;
-    at_most(MAX_DESCRIPTION_BYTES, text(description), "the description")?;
-    at_most(MAX_TOOL_SCHEMA_BYTES, schema(parameters), "the schema of the arguments")?;
-    at_most(MAX_TOOL_SCHEMA_BYTES, output_schema.as_ref().map_or(0, schema), "the schema of the results")?;
+    ensure_at_most(MAX_WORD_BYTES, name.len(), "the name")?;
+    ensure_at_most(MAX_WORD_BYTES, text(label), "the label")?;
+    ensure_at_most(MAX_WORD_BYTES, text(profile), "the profile")?;
+    ensure_at_most(MAX_DESCRIPTION_BYTES, text(description), "the description")?;
+    ensure_at_most(MAX_TOOL_SCHEMA_BYTES, schema(parameters), "the schema of the arguments")?;
+    ensure_at_most(
+        MAX_TOOL_SCHEMA_BYTES,
+        output_schema.as_ref().map_or(0, schema),
+        "the schema of the results",
+    )?;
     for (count, what) in [
         (roles.len(), "the number of roles"),
         (hosts.len(), "the number of hosts"),
         (aliases.len(), "the number of aliases"),
     ] {
-        at_most(MAX_LISTED, count, what)?;
+        ensure_at_most(MAX_LISTED, count, what)?;
     }
     let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
-    at_most(
+    ensure_at_most(
         MAX_WORD_BYTES,
         words.map(String::len).max().unwrap_or(0),
         "a host, an alias or an argument's name",
@@ -137,7 +141,7 @@ mod tests {
 
     /// The answer of a module whose one tool also has this field.
     #[track_caller]
-    fn checked(key: &str, value: Value) -> Result<Declarations, WasmError> {
+    fn check_with(key: &str, value: Value) -> Result<Declarations, WasmError> {
         let mut tool = tool();
         tool[key] = value;
         check(&json!({"v": FRAME_VERSION, "tools": [tool]}).to_string())
@@ -151,7 +155,7 @@ mod tests {
             json!({"type": "object", "properties": {"a": {"type": "string", "examples": [long]}}})
         };
         let words = |length: usize| json!(["x".repeat(length)]);
-        for (key, most, more, what) in [
+        for (key, accepted, rejected, what) in [
             ("description", json!("x".repeat(4096)), json!("x".repeat(4097)), "the description"),
             ("label", json!("x".repeat(256)), json!("x".repeat(257)), "the label"),
             ("profile", json!("x".repeat(256)), json!("x".repeat(257)), "the profile"),
@@ -162,18 +166,21 @@ mod tests {
             ("hosts", json!(vec!["x"; 64]), json!(vec!["x"; 65]), "the number of hosts"),
             ("meta", json!({"aliases": words(256)}), json!({"aliases": words(257)}), "an alias"),
         ] {
-            assert!(checked(key, most).is_ok(), "{what}");
-            match checked(key, more) {
+            assert!(check_with(key, accepted).is_ok(), "{what}");
+            match check_with(key, rejected) {
                 Err(error @ WasmError::Declares { .. }) => {
-                    let said = error.to_string();
-                    assert!(said.contains(what) && said.contains("`t`") && said.len() < 300, "{said}");
+                    let message = error.to_string();
+                    assert!(
+                        message.contains(what) && message.contains("`t`") && message.len() < 300,
+                        "{message}"
+                    );
                 }
                 other => panic!("{what}: {other:?}"),
             }
         }
         let role = ArgumentRole::path("a", portcullis_types::Access::Read);
-        assert!(checked("name", json!("x".repeat(100_000))).unwrap_err().to_string().len() < 300);
-        assert!(checked("roles", json!(vec![role; 65])).is_err());
+        assert!(check_with("name", json!("x".repeat(100_000))).unwrap_err().to_string().len() < 300);
+        assert!(check_with("roles", json!(vec![role; 65])).is_err());
     }
 
     #[test]

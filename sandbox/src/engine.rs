@@ -4,32 +4,32 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, Po
 
 use super::WasmError;
 
-/// Limit of a module's linear memories. Their sizes add up against the call's memory limit.
+/// Limit of a module's linear memories. Their sizes together count against the call's memory limit.
 const MAX_MEMORIES_PER_MODULE: u32 = 4;
 
 /// Limit of a module's tables.
 const MAX_TABLES_PER_MODULE: u32 = 4;
 
-/// Limit of the elements of all tables of a call together. A growing table takes host memory.
+/// Limit of the elements in all tables of a call together. A table that grows takes host memory.
 pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
 
-/// Limit of the stack for guest code: 1 MiB, enough for a recursive JSON parser, far from the end of the
+/// Limit of the stack for guest code: 1 MiB. This is enough for a recursive JSON parser, and far from the end of the
 /// host's stack.
 const MAX_WASM_STACK_BYTES: usize = 1 << 20;
 
-/// Memory of a slot that is zeroed in place and kept, rather than returned after each call. If the kernel can
-/// report which pages were touched, only those are zeroed.
+/// The number of bytes of a slot's memory that are zeroed in place and kept after a call, instead of returned to the
+/// system. If the kernel can report which pages were touched, only those pages are zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// Limit of one memory in the engine: all that 32-bit WebAssembly can address. That much address space is
-/// reserved anyway; the limiter enforces the limit of a call.
+/// Limit of one memory in the engine: all that 32-bit WebAssembly can address. The engine reserves this much address
+/// space in any case. The limiter enforces the smaller limit of a call.
 const MAX_MEMORY_BYTES: usize = 4 << 30;
 
-/// Builds the engine for `slots` concurrent calls.
+/// Builds the engine for `slots` calls at once.
 pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)
-        // Each concurrent call may use the maximum per module without taking another call's share.
+        // Each call can use the maximum per module without taking the share of another call.
         .total_memories(slots.saturating_mul(MAX_MEMORIES_PER_MODULE))
         .total_tables(slots.saturating_mul(MAX_TABLES_PER_MODULE))
         .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
@@ -39,21 +39,22 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(1 << 16)
         .pagemap_scan(Enabled::Auto);
-    let mut config = common();
+    let mut config = common_config();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// Builds an engine that only compiles, for the engine of [`build`]: on one thread, and without the address
-/// space that is reserved for instances.
-pub(super) fn for_compiling() -> Result<Engine, WasmError> {
-    let mut config = common();
+/// Builds an engine that only compiles, for the engine of [`build`]. It uses one thread, and reserves no address space
+/// for instances.
+pub(super) fn build_for_compiling() -> Result<Engine, WasmError> {
+    let mut config = common_config();
     config.parallel_compilation(false);
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// The settings that affect compiled code. The other engine would refuse code compiled with different ones.
-fn common() -> Config {
+/// The settings that affect compiled code. They must be equal in both engines, because an engine refuses code that was
+/// compiled with other settings.
+fn common_config() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -76,6 +77,6 @@ mod tests {
             engine.precompile_compatibility_hash().hash(&mut hasher);
             hasher.finish()
         };
-        assert_eq!(tag(&for_compiling().expect("an engine")), tag(&build(1).expect("an engine")));
+        assert_eq!(tag(&build_for_compiling().expect("an engine")), tag(&build(1).expect("an engine")));
     }
 }

@@ -1,19 +1,19 @@
-//! [`GuestFault`], how a guest can fail, and [`WasmError`], how the runner can fail: one enum for each
-//! audience.
+//! The errors of the sandbox, one enum for each audience: [`GuestFault`] tells how a guest failed, and [`WasmError`]
+//! how the runner failed.
 
 use std::time::Duration;
 
 use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
-/// Advice to an author whose tool wrote text to its standard output.
+/// Advice to an author whose tool writes text to its standard output.
 pub(super) const STDOUT_ADVICE: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
-/// How a guest broke off. Each fault has a stable code; none of them harms the runner.
+/// How a guest failed. Each fault has a stable code, and none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GuestFault {
-    /// It ran until its deadline.
+    /// The guest ran until its deadline.
     #[error("the tool did not finish within {limit:?}")]
     Timeout {
         /// The call's time limit.
@@ -22,61 +22,61 @@ pub enum GuestFault {
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// It needed more memory than its limit, and broke off.
+    /// The guest needed more memory than its limit, and stopped.
     #[error("the tool needs more than its {limit_bytes} bytes of memory")]
     MemoryLimit {
-        /// Limit of all its memories together.
+        /// Limit of all memories of the guest together.
         limit_bytes: usize,
     },
-    /// It needed larger tables than the limit, and broke off.
+    /// The guest needed larger tables than the limit, and stopped.
     #[error("the tool needs larger tables than it may have")]
     TableLimit,
-    /// It recursed too deeply.
+    /// The guest recursed too deeply.
     #[error("the tool exhausted its stack")]
     StackOverflow,
-    /// A frame on its standard output was too long.
+    /// A frame on the guest's standard output was too long.
     #[error("the tool wrote a frame of more than {limit_bytes} bytes")]
     FrameTooLarge {
-        /// Limit of that frame.
+        /// Limit of the frame.
         limit_bytes: usize,
     },
-    /// A line of its standard output was not a frame.
+    /// A line of the guest's standard output was not a frame.
     #[error("the tool wrote a line that is not a frame: {reason}")]
     MalformedFrame {
         /// The parser's reason.
         reason: String,
     },
-    /// It ended without a result.
+    /// The guest ended without a result.
     #[error("the tool ended without a result")]
     NoFinalFrame,
-    /// It wrote more output after its result.
+    /// The guest wrote more output after its result.
     #[error("the tool wrote more after its result; {STDOUT_ADVICE}")]
     OutputAfterFinalFrame,
-    /// It wrote too many frames.
+    /// The guest wrote too many frames.
     #[error("the tool wrote more than {limit} progress and update frames")]
     TooManyFrames {
-        /// Limit of their number.
+        /// The most progress, update and chunk frames of a call.
         limit: usize,
     },
-    /// It sent bytes, but its call is not the sending end of a transfer.
+    /// The guest sent bytes, but its call is not the sending end of a transfer.
     #[error("the tool sent bytes, but its call is not the sending end of a transfer")]
     UnwantedChunk,
-    /// It sent more bytes than a transfer may carry.
+    /// The guest sent more bytes than a transfer may carry.
     #[error("the tool sent more than {limit_bytes} bytes")]
     TransferTooLarge {
         /// Limit of the transfer.
         limit_bytes: u64,
     },
-    /// It ended with an exit code other than 0.
+    /// The guest ended with an exit code other than 0.
     #[error("the tool ended with exit code {code}")]
     ExitCode {
         /// The exit code.
         code: i32,
     },
-    /// It trapped.
+    /// The guest trapped.
     #[error("the tool crashed: {reason}")]
     Trap {
-        /// Which trap.
+        /// The kind of trap.
         reason: String,
     },
 }
@@ -131,7 +131,7 @@ impl From<&GuestFault> for ToolError {
     }
 }
 
-/// Why the runner could not run a guest. For the operator; a model reads only that the tool is unavailable.
+/// Why the runner could not run a guest. For the operator: a model reads only that the tool is unavailable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WasmError {
@@ -144,7 +144,7 @@ pub enum WasmError {
     /// No runner is configured, so no module can be loaded.
     #[error("no runner is set up, so no module can be loaded")]
     NoRunner,
-    /// A module's compiled code was in the cache when the process started, and is gone.
+    /// A module's compiled code was in the cache when the process started, but is gone now.
     #[error("the module's compiled code was removed or altered; the next start compiles it again")]
     CodeGone,
     /// A thread could not be started.
@@ -170,10 +170,10 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// Compiling the module exceeds a limit for foreign modules.
+    /// The compilation of the module exceeds a limit for foreign modules.
     #[error("compiling the module takes more than {limit}")]
     CompileLimit {
-        /// The limit that it exceeds.
+        /// The limit that is exceeded.
         limit: String,
     },
     /// The process that compiles foreign modules failed.
@@ -185,7 +185,7 @@ pub enum WasmError {
         #[source]
         source: std::io::Error,
     },
-    /// An earlier start could not compile the module, so this one does not try.
+    /// An earlier start could not compile the module, so this start does not try again.
     #[error(
         "it could not be compiled at an earlier start: {reason} (to try again, remove `modules/{digest}.refused` in the state folder)"
     )]
@@ -195,8 +195,8 @@ pub enum WasmError {
         /// The module's digest.
         digest: super::ModuleDigest,
     },
-    /// The code from the process that compiles foreign modules cannot be loaded: the module needs more
-    /// memories or larger tables than allowed, or that program has another version.
+    /// The code from the process that compiles foreign modules cannot be loaded. The module needs more memories or
+    /// larger tables than allowed, or the compiling program has another version.
     #[error("the compiled module cannot be loaded")]
     Load {
         /// The engine's reason.
@@ -222,7 +222,7 @@ pub enum WasmError {
     /// A part of the module's answer is too large.
     #[error("{what} is {size} long; at most {limit} are taken")]
     Declares {
-        /// The part: too long, or too many.
+        /// The part that is too long, or that has too many entries.
         what: String,
         /// The part's size: bytes of a text, or the number of entries of a list.
         size: usize,
@@ -232,7 +232,7 @@ pub enum WasmError {
     /// The confinement of the worker thread could not be proven before the call.
     #[error("cannot confine the worker thread")]
     Confine(#[from] portcullis_confine::ConfineError),
-    /// The thread could not confine itself at its start, and so serves no call.
+    /// The thread could not confine itself at its start, so it serves no call.
     #[error("the worker thread is not confined: {reason}")]
     Unconfined {
         /// The causes, outermost first.
@@ -252,12 +252,12 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// No worker is available: too many calls at once, or threads that are stuck in the kernel.
+    /// No worker is available: too many calls run at once, or threads are stuck in the kernel.
     #[error("no worker thread for profile mounts `{mounts}`: {stuck} threads are stuck")]
     Exhausted {
         /// The pool's mounts.
         mounts: String,
-        /// How many threads are stuck.
+        /// The number of threads that are stuck.
         stuck: usize,
     },
     /// The worker thread ended without an answer.
@@ -266,7 +266,7 @@ pub enum WasmError {
     /// The thread ran past the deadline in a system call that cannot be interrupted.
     #[error("the worker thread is stuck in the kernel")]
     Stuck,
-    /// The engine failed for a reason other than the guest.
+    /// The engine failed, and the guest is not the cause.
     #[error("the WebAssembly engine failed")]
     Runtime {
         /// The engine's reason.

@@ -1,21 +1,23 @@
 //! Decides what a guest may reach through its directory descriptors, before the stock WASI function runs.
 //!
-//! The kernel resolves every path, on `O_PATH` handles beneath the guest's descriptor, so links are followed
-//! exactly as the later open will follow them. The result decides. An escape, or a write to a protected path,
-//! is a violation: the whole call is `denied`, whatever the guest reports. A FIFO, socket or device is
-//! refused before an open could hang on it.
+//! The kernel resolves every path, on `O_PATH` handles beneath the guest's descriptor. Links are therefore followed
+//! exactly as the later open will follow them, and the result decides. An escape, or a write to a protected path, is a
+//! violation: the whole call is `denied`, even if the guest reports success. A FIFO, socket or device is refused before
+//! an open could block on it.
+
+mod entry;
+mod keep;
+mod lock;
+mod refusals;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::{Component, Path},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
+use portcullis_policy::HiddenNames;
 use portcullis_types::Access;
 use rustix::{
     fs::{FileType, OFlags, Stat},
@@ -23,46 +25,48 @@ use rustix::{
 };
 
 use super::{
+    fs_result::{Errno, FsResult, Violation, split},
     mode::{self, SavedMode},
-    path_verdict::{Errno, PathVerdict, Violation, split},
     readdir::DirectoryCursor,
 };
 use crate::{
+    keeper::{ChangeKeeper, ChangeScope},
     links::ExposedFiles,
     mount_use::MountUse,
-    mounts::{MountHandle, real_path, resolve_beneath as resolve},
+    mounts::{MountHandle, resolve_beneath as resolve},
     protection::Protection,
 };
 
-/// The first descriptor of a preopen; 0 to 2 are the standard streams.
+/// The first descriptor of a preopen. Descriptors 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
 
-/// Limit of a guest's open descriptors, including its streams and preopens. A directory takes up to three
-/// descriptors of this process, which needs some for other work.
+/// Limit of a guest's open descriptors, including its streams and preopens: 128. A directory takes up to three
+/// descriptors of this process, which needs others for its own work.
 const MAX_OPEN_DESCRIPTORS: usize = 128;
 
-/// A mount with the access that one pool of workers grants.
+/// A mount, with the access that one pool of workers grants.
 #[derive(Debug, Clone)]
 pub(super) struct Preopen {
     pub(super) handle: MountHandle,
     pub(super) access: Access,
 }
 
-/// The descriptors of a call, with the state that this layer needs.
+/// The descriptors of a call, and the state that this layer keeps for them.
 #[derive(Debug)]
 pub(super) struct GuestFs {
     /// All open descriptors.
-    slots: BTreeMap<u32, Slot>,
+    descriptors: BTreeMap<u32, Descriptor>,
     preopens: Arc<[Preopen]>,
     protection: Protection,
     exposed: Arc<ExposedFiles>,
     used: MountUse,
+    keeper: Option<ChangeKeeper>,
     violation: Option<Violation>,
 }
 
-/// Kind of a descriptor.
+/// The kind of a descriptor.
 #[derive(Debug)]
-pub(super) enum Slot {
+pub(super) enum Descriptor {
     Stdin,
     Stdout,
     Stderr,
@@ -79,6 +83,14 @@ pub(super) struct Directory {
     preopen: usize,
     handle: Arc<OwnedFd>,
     cursor: Option<DirectoryCursor>,
+    /// The host path at which the directory was last found visible to the guest (`entry.rs`).
+    visible_at: Option<PathBuf>,
+}
+
+impl Directory {
+    fn new(preopen: usize, handle: Arc<OwnedFd>) -> Self {
+        Self { preopen, handle, cursor: None, visible_at: None }
+    }
 }
 
 /// The purpose of a `path_open`.
@@ -90,7 +102,7 @@ pub(super) struct OpenIntent {
     pub(super) writes: bool,
 }
 
-/// The target of a `path_open`; passed on to [`GuestFs::opened`].
+/// The target of a `path_open`, which is passed on to [`GuestFs::record_opened`].
 #[derive(Debug)]
 pub(super) struct OpenTarget {
     preopen: usize,
@@ -98,14 +110,14 @@ pub(super) struct OpenTarget {
     writes: bool,
 }
 
-/// Effect of an operation on the name at the end of a path.
+/// How an operation affects the name at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameChange {
     /// The name is created or removed, or its metadata change.
     Alter,
-    /// The name is given to a link or to an existing file or directory, or taken from it. With a directory,
-    /// its whole content appears or vanishes below the name.
-    Whole,
+    /// The name is given to a link or to an existing file or directory, or taken from it. With a directory, its whole
+    /// content appears or disappears below the name.
+    Move,
 }
 
 impl GuestFs {
@@ -114,13 +126,15 @@ impl GuestFs {
         protection: Protection,
         exposed: Arc<ExposedFiles>,
         used: MountUse,
+        keeper: Option<ChangeKeeper>,
     ) -> Self {
-        let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
+        let mut descriptors =
+            BTreeMap::from([(0, Descriptor::Stdin), (1, Descriptor::Stdout), (2, Descriptor::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
             let handle = Arc::clone(preopen.handle.directory());
-            slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
+            descriptors.insert(number, Descriptor::Directory(Directory::new(index, handle)));
         }
-        Self { slots, preopens, protection, exposed, used, violation: None }
+        Self { descriptors, preopens, protection, exposed, used, keeper, violation: None }
     }
 
     /// The first violation of the call.
@@ -128,97 +142,110 @@ impl GuestFs {
         self.violation.as_ref()
     }
 
-    /// The names of the mounts that the guest actually used.
+    /// The names of the mounts that the guest has used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
         let used = self.preopens.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         used.map(|(_, preopen)| preopen.handle.name().to_string()).collect()
     }
 
-    pub(super) fn slot(&self, fd: u32) -> Option<&Slot> {
-        self.slots.get(&fd)
+    pub(super) fn descriptor(&self, fd: u32) -> Option<&Descriptor> {
+        self.descriptors.get(&fd)
     }
 
-    /// The directory behind a descriptor, for listing.
-    pub(super) fn directory_mut(&mut self, fd: u32) -> PathVerdict<&mut Directory> {
-        match (self.start(fd), self.slots.get_mut(&fd)) {
-            (Ok(_), Some(Slot::Directory(directory))) => Ok(directory),
-            (Ok(_) | Err(Errno::NOTDIR), _) => Err(Errno::BADF),
-            (Err(error), _) => Err(error),
+    /// The cursor of a directory, for listing. The cursor skips hidden names.
+    pub(super) fn cursor(&mut self, fd: u32) -> FsResult<&mut DirectoryCursor> {
+        let hidden = match self.directory_of(fd) {
+            Ok((preopen, _)) => self.hidden_in(preopen).cloned(),
+            Err(Errno::NOTDIR) => return Err(Errno::BADF),
+            Err(error) => return Err(error),
+        };
+        match self.descriptors.get_mut(&fd) {
+            Some(Descriptor::Directory(directory)) => directory.cursor(hidden).map_err(|_cause| Errno::ACCES),
+            _ => Err(Errno::BADF),
         }
     }
 
     /// Records an `fd_close`.
-    pub(super) fn closed(&mut self, fd: u32) {
-        self.slots.remove(&fd);
+    pub(super) fn record_closed(&mut self, fd: u32) {
+        self.descriptors.remove(&fd);
     }
 
     /// Records an `fd_renumber`.
-    pub(super) fn renumbered(&mut self, from: u32, to: u32) {
+    pub(super) fn record_renumbered(&mut self, from: u32, to: u32) {
         if from == to {
             return;
         }
-        if let Some(slot) = self.slots.remove(&from) {
-            self.slots.insert(to, slot);
+        if let Some(descriptor) = self.descriptors.remove(&from) {
+            self.descriptors.insert(to, descriptor);
         }
     }
 
     /// Judges a `path_open`.
-    pub(super) fn judge_open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> PathVerdict<OpenTarget> {
-        let (preopen, from) = self.start(fd)?;
+    pub(super) fn judge_open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> FsResult<OpenTarget> {
+        let (preopen, base) = self.directory_of(fd)?;
+        if self.descriptors.len() < MAX_OPEN_DESCRIPTORS
+            && let Some(target) = self.judge_entry(fd, preopen, &base, path, intent)?
+        {
+            return Ok(target);
+        }
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let found = match resolve(from.as_fd(), path, follow) {
+        let open_target = match resolve(base.as_fd(), path, follow) {
             Ok(target) => {
+                self.judge_sight(preopen, &target, path, intent.writes)?;
                 let stat = stat(target.as_fd())?;
                 let kind = FileType::from_raw_mode(stat.st_mode);
-                self.judge_existing(preopen, (&target, kind), &from, path, intent)?;
+                self.judge_existing(preopen, &target, kind, &base, path, intent)?;
                 if kind == FileType::RegularFile {
                     self.judge_links(preopen, &target, &stat, intent.writes)?;
+                    if intent.writes {
+                        self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
+                    }
                 }
                 let directory = (kind == FileType::Directory).then_some(target);
                 OpenTarget { preopen, directory, writes: intent.writes }
             }
             Err(HostErrno::NOENT) if intent.create => {
-                self.judge_missing(preopen, &from, path)?;
+                self.judge_missing(preopen, &base, path)?;
                 OpenTarget { preopen, directory: None, writes: true }
             }
-            Err(error) => return Err(self.refusal(error, preopen, &from, path)),
+            Err(error) => return Err(self.refusal(error, preopen, &base, path)),
         };
-        if self.slots.len() >= MAX_OPEN_DESCRIPTORS {
+        if self.descriptors.len() >= MAX_OPEN_DESCRIPTORS {
             return Err(Errno::MFILE);
         }
-        Ok(found)
+        Ok(open_target)
     }
 
     /// Records the result of a `path_open`.
-    pub(super) fn opened(&mut self, fd: u32, found: OpenTarget) {
-        let slot = match found.directory {
-            Some(handle) => {
-                Slot::Directory(Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None })
-            }
-            None if found.writes => Slot::Written,
-            None => Slot::Read,
+    pub(super) fn record_opened(&mut self, fd: u32, target: OpenTarget) {
+        let descriptor = match target.directory {
+            Some(handle) => Descriptor::Directory(Directory::new(target.preopen, Arc::new(handle))),
+            None if target.writes => Descriptor::Written,
+            None => Descriptor::Read,
         };
-        self.slots.insert(fd, slot);
+        self.descriptors.insert(fd, descriptor);
     }
 
-    /// Judges an operation that only reads a path's target: the path must not leave its mount.
-    pub(super) fn judge_read_only(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
-        let (preopen, from) = self.start(fd)?;
+    /// Judges an operation that only reads the target of a path. The path must not leave its mount.
+    pub(super) fn judge_read_only(&mut self, fd: u32, path: &str, follow: bool) -> FsResult {
+        let (preopen, base) = self.directory_of(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        if let Err(error @ HostErrno::XDEV) = resolve(from.as_fd(), path, flags) {
-            return Err(self.refusal(error, preopen, &from, path));
+        match resolve(base.as_fd(), path, flags) {
+            Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
+            // The stock function reports the other errors.
+            Err(_) => Ok(()),
+            Ok(target) => self.judge_sight(preopen, &target, path, false),
         }
-        Ok(())
     }
 
-    /// Judges setting the times of an open descriptor. A file opened for reading was never checked for
+    /// Judges a change of the times of an open descriptor. A file that was opened for reading was never checked for
     /// protection, so it is refused.
-    pub(super) fn judge_set_times(&mut self, fd: u32) -> PathVerdict {
-        match self.slots.get(&fd) {
-            None | Some(Slot::Stdin | Slot::Stdout | Slot::Stderr) => Err(Errno::BADF),
-            Some(Slot::Read) => Err(Errno::PERM),
-            Some(Slot::Written) => Ok(()),
-            Some(Slot::Directory(directory)) => {
+    pub(super) fn judge_set_times(&mut self, fd: u32) -> FsResult {
+        match self.descriptors.get(&fd) {
+            None | Some(Descriptor::Stdin | Descriptor::Stdout | Descriptor::Stderr) => Err(Errno::BADF),
+            Some(Descriptor::Read) => Err(Errno::PERM),
+            Some(Descriptor::Written) => Ok(()),
+            Some(Descriptor::Directory(directory)) => {
                 let (preopen, handle) = (directory.preopen, Arc::clone(&directory.handle));
                 let below = self.below_mount(preopen, handle.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
@@ -227,37 +254,41 @@ impl GuestFs {
     }
 
     /// Judges one path of an operation that changes a directory.
-    pub(super) fn judge_name_change(&mut self, fd: u32, path: &str, change: NameChange) -> PathVerdict {
-        let (preopen, from) = self.start(fd)?;
+    pub(super) fn judge_name_change(&mut self, fd: u32, path: &str, change: NameChange) -> FsResult {
+        let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, name)) = split(path) else {
-            // `.`, `..` or nothing: there is no name to change, which the stock function reports. An escape
-            // is still a violation.
-            return match resolve(from.as_fd(), path, OFlags::empty()) {
-                Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &from, path)),
+            // With `.`, `..` or nothing there is no name to change, and the stock function reports that. An escape is
+            // still a violation.
+            return match resolve(base.as_fd(), path, OFlags::empty()) {
+                Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
                 _ => Ok(()),
             };
         };
-        let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
-            .map_err(|error| self.refusal(error, preopen, &from, path))?;
+        let parent = resolve(base.as_fd(), parent, OFlags::DIRECTORY)
+            .map_err(|error| self.refusal(error, preopen, &base, path))?;
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
         if self.preopens[preopen].access != Access::Write {
             return Err(Errno::PERM);
         }
-        if change == NameChange::Whole {
-            self.refuse_stand_in(preopen, &below)?;
-        }
-        Ok(())
+        let scope = match change {
+            NameChange::Alter => ChangeScope::Path,
+            NameChange::Move => {
+                self.refuse_stand_in(preopen, &below)?;
+                ChangeScope::Tree
+            }
+        };
+        self.keep(preopen, parent.as_fd(), Some(name), scope)
     }
 
-    /// Judges a path that an operation follows to an existing file, such as a hard link's source: the file
-    /// must not be protected under its real name either.
-    pub(super) fn judge_existing_target(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
-        let (preopen, from) = self.start(fd)?;
+    /// Judges a path that an operation follows to an existing file, such as the source of a hard link. The file must
+    /// not be protected under its real name either.
+    pub(super) fn judge_existing_target(&mut self, fd: u32, path: &str, follow: bool) -> FsResult {
+        let (preopen, base) = self.directory_of(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        match resolve(from.as_fd(), path, flags) {
+        match resolve(base.as_fd(), path, flags) {
             Ok(target) => {
-                // The stock function opens the target, and would hang on a FIFO.
+                // The stock function opens the target, and would block on a FIFO.
                 if !matches!(
                     file_type(target.as_fd())?,
                     FileType::RegularFile | FileType::Directory | FileType::Symlink
@@ -267,36 +298,37 @@ impl GuestFs {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
             }
-            Err(error) => Err(self.refusal(error, preopen, &from, path)),
+            Err(error) => Err(self.refusal(error, preopen, &base, path)),
         }
     }
 
-    /// Judges changing a path's target in place, such as its times: a file with other names changes under all
-    /// of them.
-    pub(super) fn judge_change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> PathVerdict {
-        let (preopen, from) = self.start(fd)?;
+    /// Judges an in-place change of a path's target, such as a change of its times. A file with several names changes
+    /// under all of them.
+    pub(super) fn judge_change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> FsResult {
+        let (preopen, base) = self.directory_of(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let target =
-            resolve(from.as_fd(), path, flags).map_err(|error| self.refusal(error, preopen, &from, path))?;
+            resolve(base.as_fd(), path, flags).map_err(|error| self.refusal(error, preopen, &base, path))?;
         let stat = stat(target.as_fd())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             self.judge_links(preopen, &target, &stat, true)?;
+            self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
         Ok(())
     }
 
-    /// Judges a hard link: it must stay in its file's mount, where both names are visible.
-    pub(super) fn judge_link(&mut self, from: u32, to: u32) -> PathVerdict {
-        let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
+    /// Judges a hard link. The link must stay in the mount of its file, where both names are visible.
+    pub(super) fn judge_link(&mut self, from: u32, to: u32) -> FsResult {
+        let ((from, _), (to, _)) = (self.directory_of(from)?, self.directory_of(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
-    /// Judges the target of a new symbolic link: it must stay in its mount, counted without following links.
-    pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> PathVerdict {
-        let (preopen, from) = self.start(fd)?;
+    /// Judges the target of a new symbolic link. The target must stay in the mount, counted without following links.
+    pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> FsResult {
+        let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
-        let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
-            .map_err(|error| self.refusal(error, preopen, &from, link))?;
+        let parent = resolve(base.as_fd(), parent, OFlags::DIRECTORY)
+            .map_err(|error| self.refusal(error, preopen, &base, link))?;
         let mut depth = self.below_mount(preopen, parent.as_fd(), None)?.len();
         for component in Path::new(target).components() {
             match component {
@@ -304,53 +336,63 @@ impl GuestFs {
                 Component::CurDir => {}
                 Component::ParentDir if depth > 0 => depth -= 1,
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                    return Err(self.escape(preopen, &from, target));
+                    return Err(self.record_escape(preopen, &base, target));
                 }
             }
         }
         Ok(())
     }
 
-    /// Runs after both names of a `path_rename` were allowed: the new file takes over the permissions of the
-    /// one it replaces.
-    pub(super) fn replaces(&mut self, from: (u32, &str), to: (u32, &str)) -> PathVerdict<Option<SavedMode>> {
-        let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
+    /// Runs after both names of a `path_rename` were allowed. The new file takes over the permissions of the file that
+    /// it replaces.
+    pub(super) fn take_over_mode(
+        &mut self,
+        from: (u32, &str),
+        to: (u32, &str),
+    ) -> FsResult<Option<SavedMode>> {
+        let ((_, from_fd), (_, to_fd)) = (self.directory_of(from.0)?, self.directory_of(to.0)?);
         let from = mode::HeldName { directory: from_fd.as_fd(), path: from.1 };
         let to = mode::HeldName { directory: to_fd.as_fd(), path: to.1 };
         mode::take_over(from, to).map_err(|_cause| Errno::IO)
     }
 
-    /// The preopen and directory of a descriptor. A descriptor judged as a file stays one, even if the stock
-    /// function found a directory in its place, so nothing can be reached from it.
-    fn start(&mut self, fd: u32) -> PathVerdict<(usize, Arc<OwnedFd>)> {
-        let (preopen, handle) = match self.slots.get(&fd) {
-            Some(Slot::Directory(directory)) => (directory.preopen, Arc::clone(&directory.handle)),
+    /// The preopen and the directory of a descriptor. A descriptor that was judged as a file stays a file, even if the
+    /// stock function found a directory in its place, so no path can be resolved from it.
+    fn directory_of(&mut self, fd: u32) -> FsResult<(usize, Arc<OwnedFd>)> {
+        let (preopen, handle) = match self.descriptors.get(&fd) {
+            Some(Descriptor::Directory(directory)) => (directory.preopen, Arc::clone(&directory.handle)),
             Some(_) => return Err(Errno::NOTDIR),
             None => return Err(Errno::BADF),
         };
-        // Before the path is looked at: also that a name is missing tells something of the mount.
+        self.enter(preopen)?;
+        Ok((preopen, handle))
+    }
+
+    /// Marks a mount as used, before a path in it is resolved, because a missing name also reveals something about the
+    /// mount.
+    fn enter(&mut self, preopen: usize) -> FsResult {
         self.used.enter(preopen).map_err(|refusal| {
             let path = format!("/{}", self.preopens[preopen].handle.name());
             self.violation.get_or_insert(Violation::Withheld { path, refusal });
             Errno::ACCES
-        })?;
-        Ok((preopen, handle))
+        })
     }
 
     fn judge_existing(
         &mut self,
         preopen: usize,
-        (target, kind): (&OwnedFd, FileType),
-        from: &OwnedFd,
+        target: &OwnedFd,
+        kind: FileType,
+        base: &OwnedFd,
         path: &str,
         intent: OpenIntent,
-    ) -> PathVerdict {
+    ) -> FsResult {
         let is_file = match kind {
             FileType::RegularFile => true,
             FileType::Directory => false,
-            // A link that is not followed: the open itself will fail.
+            // A link that is not followed. The open itself will fail.
             FileType::Symlink => false,
-            // Opening a FIFO would wait for its other end; opening a device may have any effect.
+            // The open of a FIFO would wait for its other end, and the open of a device can have any effect.
             _ => return Err(Errno::ACCES),
         };
         if intent.writes {
@@ -359,10 +401,10 @@ impl GuestFs {
             if is_file {
                 self.refuse_stand_in(preopen, &below)?;
             }
-            // The name counts as well as its target: a protected name that is a link is still protected.
+            // The name counts as well as its target: a protected name is still protected if it is a link.
             if let Some((parent, name)) = split(path) {
-                let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
-                    .map_err(|error| self.refusal(error, preopen, from, path))?;
+                let parent = resolve(base.as_fd(), parent, OFlags::DIRECTORY)
+                    .map_err(|error| self.refusal(error, preopen, base, path))?;
                 let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
                 self.refuse_protected(preopen, &below)?;
             }
@@ -370,19 +412,15 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Judges a file with several names. No handle tells where the other names are. It must not be changed in
-    /// place, since a name may lie where this guest may not write; replacing it is allowed, since that leaves
-    /// the other names alone. A private file must not be read outside its home.
-    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> PathVerdict {
+    /// Judges a file with several names. No handle tells where the other names are. The file must not be changed in
+    /// place, because another name may lie where this guest may not write. Replacing the file is allowed, because the
+    /// other names keep the old content. A private file must not be read under a name outside its private place.
+    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> FsResult {
         if stat.st_nlink <= 1 {
             return Ok(());
         }
         if !writes {
-            // One such name must not cost a search of the whole mount: the guest is refused the file and goes
-            // on. A path that the call itself names was judged before (`pipeline/authorize.rs`).
-            let is_vault = self.preopens[preopen].handle.name().is_vault();
-            let is_readable = is_vault || self.exposed.suspects(stat).is_none();
-            return if is_readable { Ok(()) } else { Err(Errno::PERM) };
+            return self.judge_read_of_links(preopen, stat);
         }
         let below = self.below_mount(preopen, target.as_fd(), None)?;
         let violation = Violation::HardLink { path: self.guest_path(preopen, &below) };
@@ -390,104 +428,50 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// Judges a file that is to be created: its parent must exist, and its name must not be a dangling link.
-    /// Creating through such a link would create a file under a name that was not checked.
-    fn judge_missing(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> PathVerdict {
+    /// Judges the read of a file that may have several names.
+    fn judge_read_of_links(&self, preopen: usize, stat: &Stat) -> FsResult {
+        // One file with such a name must not fail the search of a whole mount: the guest is refused the file and goes
+        // on. A path that the call itself names was judged before (`pipeline/authorize.rs`).
+        let is_readable = stat.st_nlink <= 1
+            || self.preopens[preopen].handle.name().is_vault()
+            || self.exposed.suspects(stat).is_none();
+        if is_readable { Ok(()) } else { Err(Errno::PERM) }
+    }
+
+    /// Judges a file that will be created. Its parent must exist, and its name must not be a dangling link: through
+    /// such a link the file would be created under a name that was not checked.
+    fn judge_missing(&mut self, preopen: usize, base: &OwnedFd, path: &str) -> FsResult {
         let Some((parent, name)) = split(path) else { return Err(Errno::NOENT) };
-        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
+        let parent = match resolve(base.as_fd(), parent, OFlags::DIRECTORY) {
             Ok(parent) => parent,
-            Err(error) => return Err(self.refusal(error, preopen, from, path)),
+            Err(error) => return Err(self.refusal(error, preopen, base, path)),
         };
         match resolve(parent.as_fd(), name, OFlags::NOFOLLOW) {
             Err(HostErrno::NOENT) => {}
-            Err(error) => return Err(self.refusal(error, preopen, from, path)),
+            Err(error) => return Err(self.refusal(error, preopen, base, path)),
             Ok(_) => return Err(Errno::ACCES),
         }
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
-        self.refuse_stand_in(preopen, &below)
-    }
-
-    /// A handle's path components below its mount's root, with links resolved.
-    fn below_mount(
-        &self,
-        preopen: usize,
-        handle: BorrowedFd<'_>,
-        name: Option<&str>,
-    ) -> PathVerdict<Vec<String>> {
-        let failed = |_cause| Errno::IO;
-        let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
-        let real = real_path(handle).map_err(failed)?;
-        // The handle is outside its mount's root: the mount was moved meanwhile, so its path cannot be
-        // judged.
-        let below = real.strip_prefix(&root).map_err(|_cause| Errno::IO)?;
-        let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
-        Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
-    }
-
-    fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
-        let mount = self.preopens[preopen].handle.directory().as_fd();
-        let path = || self.guest_path(preopen, below);
-        let Some(violation) = self.protection.violation(mount, below, path) else { return Ok(()) };
-        self.violation.get_or_insert(violation);
-        Err(Errno::PERM)
-    }
-
-    /// Refuses a name under which a directory or link would bring its own content to a protected place, such
-    /// as a prepared folder renamed to `.git`. A file there is refused too: Git reads a file `.git` as the
-    /// repository's location.
-    fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> PathVerdict {
-        let path = || self.guest_path(preopen, below);
-        let Some(violation) = self.protection.violation_of_stand_in(below, path) else { return Ok(()) };
-        self.violation.get_or_insert(violation);
-        Err(Errno::PERM)
-    }
-
-    /// Maps an error of the path resolution to the guest's error number. The call is never forwarded then:
-    /// the stock function resolves paths in its own way, drops superfluous parts, and might succeed.
-    fn refusal(&mut self, error: HostErrno, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
-        match error {
-            HostErrno::XDEV => self.escape(preopen, from, path),
-            HostErrno::NOENT => Errno::NOENT,
-            HostErrno::LOOP => Errno::LOOP,
-            HostErrno::NOTDIR => Errno::NOTDIR,
-            HostErrno::NAMETOOLONG => Errno(37), // `$errno.nametoolong`.
-            HostErrno::ACCESS | HostErrno::PERM => Errno::ACCES,
-            HostErrno::MFILE | HostErrno::NFILE => Errno::MFILE,
-            HostErrno::INVAL => Errno::INVAL,
-            // Directories were renamed too often meanwhile.
-            HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
-            _ => Errno::IO,
-        }
-    }
-
-    fn escape(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
-        let mut below = self.below_mount(preopen, from.as_fd(), None).unwrap_or_default();
-        below.push(path.to_owned());
-        let violation = Violation::Escape { path: self.guest_path(preopen, &below) };
-        self.violation.get_or_insert(violation);
-        Errno::PERM
-    }
-
-    fn guest_path(&self, preopen: usize, below: &[String]) -> String {
-        format!("/{}/{}", self.preopens[preopen].handle.name(), below.join("/"))
+        self.refuse_stand_in(preopen, &below)?;
+        self.keep(preopen, parent.as_fd(), Some(name), ChangeScope::Path)
     }
 }
 
 impl Directory {
-    /// The directory's cursor, opened on first use.
-    pub(super) fn cursor(&mut self) -> Result<&mut DirectoryCursor, HostErrno> {
+    /// The directory's cursor, which is opened on first use.
+    fn cursor(&mut self, hidden: Option<Arc<HiddenNames>>) -> Result<&mut DirectoryCursor, HostErrno> {
         match &mut self.cursor {
             Some(cursor) => Ok(cursor),
-            none => Ok(none.insert(DirectoryCursor::open(&self.handle)?)),
+            none => Ok(none.insert(DirectoryCursor::open(&self.handle, hidden)?)),
         }
     }
 }
 
-fn stat(handle: BorrowedFd<'_>) -> PathVerdict<Stat> {
+fn stat(handle: BorrowedFd<'_>) -> FsResult<Stat> {
     rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)
 }
 
-fn file_type(handle: BorrowedFd<'_>) -> PathVerdict<FileType> {
+fn file_type(handle: BorrowedFd<'_>) -> FsResult<FileType> {
     Ok(FileType::from_raw_mode(stat(handle)?.st_mode))
 }

@@ -1,4 +1,4 @@
-//! Runs one call of one guest on the current thread: store, instance, `_start`, report.
+//! Runs one call of one guest on the current thread: builds the store and the instance, runs `_start`, and reports.
 
 use std::{
     sync::Arc,
@@ -22,45 +22,47 @@ use super::{
     fs::{GuestFs, Preopen},
     http::GuestHttp,
     limiter::{LimitRefusal, Limiter},
+    locks::GuestLocks,
     stdio::{Stderr, Stdout},
     transfer_reader::TransferReader,
     worker::{WorkerJob, WorkerSetup},
 };
 use portcullis_types::Access;
 
-/// State of a call, accessible to its host functions.
+/// The state of a call, which its host functions can use.
 pub(super) struct GuestState {
     pub(super) wasi: WasiP1Ctx,
     pub(super) fs: GuestFs,
     /// Standard input, if the call is the receiving end of a transfer.
-    pub(super) inlet: Option<TransferReader>,
+    pub(super) transfer_input: Option<TransferReader>,
     pub(super) stdout: Stdout,
     pub(super) stderr: Stderr,
     pub(super) http: GuestHttp,
+    pub(super) locks: GuestLocks,
     pub(super) limiter: Limiter,
     pub(super) control: Arc<CallControl>,
-    /// Zero of the guest's monotonic clock.
+    /// The zero of the guest's monotonic clock.
     pub(super) started: Instant,
-    /// The guest's exported memory, once a host function has looked it up.
+    /// The guest's exported memory, after the first host function has looked it up.
     pub(super) memory: Option<Memory>,
 }
 
-/// Outcome of one call.
+/// The outcome of one call.
 #[derive(Debug)]
 pub struct GuestReport {
     /// The guest's result, or its fault.
     pub result: Result<FinalFrame, GuestFault>,
-    /// The first violation, whatever the guest reports.
+    /// The first violation, even if the guest reports success.
     pub violation: Option<Violation>,
-    /// The mounts that the guest actually used.
+    /// The mounts that the guest has used.
     pub mounts_used: Vec<String>,
-    /// Its standard error.
+    /// The guest's standard error.
     pub stderr: String,
-    /// Processor time of the worker thread.
+    /// The processor time of the worker thread for this call.
     pub cpu: Duration,
-    /// Peak memory.
+    /// The peak memory of the guest, in bytes.
     pub peak_memory_bytes: usize,
-    /// The confinement of the thread, read on it for this call.
+    /// The confinement of the thread, read on that thread for this call.
     pub posture: Posture,
 }
 
@@ -73,14 +75,14 @@ pub(super) fn run(
     let cpu_before = thread_cpu_time();
     let mut store = new_store(setup, job);
     let result = match job.module.0.instantiate(&mut store) {
-        Ok(instance) => match enter(&mut store, &instance) {
+        Ok(instance) => match call_start(&mut store, &instance) {
             Ok(()) => None,
-            // Guest code has run, so the fault is the guest's.
-            Err(error) => {
-                Some(fault(&error, store.data(), job).unwrap_or_else(|| misuse(&error, store.data())))
-            }
+            // Code of the guest has run, so the fault is the guest's.
+            Err(error) => Some(
+                classify_fault(&error, store.data(), job).unwrap_or_else(|| misuse(&error, store.data())),
+            ),
         },
-        Err(error) => match fault(&error, store.data(), job) {
+        Err(error) => match classify_fault(&error, store.data(), job) {
             Some(fault) => Some(fault),
             None => return Err(WasmError::Runtime { source: error }),
         },
@@ -88,7 +90,7 @@ pub(super) fn run(
     let state = store.into_data();
     let result = match result {
         Some(fault) => Err(fault),
-        None => state.stdout.finish().map_err(|fault| after_refusal(fault, &state.limiter)),
+        None => state.stdout.finish().map_err(|fault| limit_fault_or(fault, &state.limiter)),
     };
     Ok(GuestReport {
         result,
@@ -101,7 +103,7 @@ pub(super) fn run(
     })
 }
 
-/// The preopens of a pool, opened once; each call gets copies of the handles.
+/// The preopens of a pool, opened once. Each call gets copies of the handles.
 #[derive(Clone)]
 pub(super) struct GuestPreopens(WasiFilesystemCtx);
 
@@ -112,11 +114,11 @@ impl std::fmt::Debug for GuestPreopens {
 }
 
 impl GuestPreopens {
-    /// Opens the root of each mount through the handle from which the kernel's rule is made, so that both
-    /// mean the same directory.
+    /// Opens the root of each mount through the handle that the kernel's rule is made from, so that both mean the same
+    /// directory.
     ///
     /// # Errors
-    /// [`WasmError::Preopen`].
+    /// [`WasmError::Preopen`] if a root cannot be opened.
     pub(super) fn open(preopens: &[Preopen]) -> Result<Self, WasmError> {
         use std::os::fd::AsRawFd;
 
@@ -137,7 +139,8 @@ impl GuestPreopens {
 }
 
 fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
-    let inlet = job.inlet();
+    let transfer_input = job.transfer_input();
+    // File operations may block: the thread serves this call alone.
     let mut wasi = WasiCtxBuilder::new()
         .allow_blocking_current_thread(true)
         .args(&["tool", job.verb.as_str()])
@@ -151,11 +154,13 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
             job.protection.clone(),
             Arc::clone(&job.exposed),
             job.used.clone(),
+            job.keeper.take(),
         ),
-        inlet,
+        transfer_input,
         stdout: job.stdout(),
         stderr: Stderr::default(),
         http: GuestHttp::new(job.http.take()),
+        locks: GuestLocks::new(job.locks.take()),
         limiter: Limiter::new(job.memory_bytes),
         control: Arc::clone(&job.control),
         started: Instant::now(),
@@ -163,6 +168,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     };
     let mut store = Store::new(&setup.engine, state);
     store.limiter(|state| &mut state.limiter);
+    // The ticker advances the epoch. At each tick the guest's code stops and calls this callback.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|state| match state.data().control.stop_reason() {
         Some(reason) => Err(Error::new(reason)),
@@ -171,16 +177,17 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     store
 }
 
-fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result<()> {
+fn call_start(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result<()> {
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
     match start.call(&mut *store, ()) {
+        // `proc_exit(0)` ends a call normally as well.
         Err(error) if matches!(error.downcast_ref::<I32Exit>(), Some(I32Exit(0))) => Ok(()),
         other => other,
     }
 }
 
-/// The guest's fault in an error, if there is one.
-fn fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<GuestFault> {
+/// The guest's fault that an error stands for, if there is one.
+fn classify_fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<GuestFault> {
     if let Some(reason) = error.downcast_ref::<CallStop>() {
         return Some(match reason {
             CallStop::Deadline => GuestFault::Timeout { limit: job.time_limit },
@@ -191,28 +198,31 @@ fn fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<GuestFaul
         return Some(fault.clone());
     }
     if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
-        return Some(after_refusal(GuestFault::ExitCode { code: *code }, &state.limiter));
+        return Some(limit_fault_or(GuestFault::ExitCode { code: *code }, &state.limiter));
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => Some(GuestFault::StackOverflow),
-        Some(trap) => Some(after_refusal(GuestFault::Trap { reason: trap.to_string() }, &state.limiter)),
+        Some(trap) => Some(limit_fault_or(GuestFault::Trap { reason: trap.to_string() }, &state.limiter)),
         None if state.limiter.refused().is_some() => {
-            Some(after_refusal(GuestFault::NoFinalFrame, &state.limiter))
+            Some(limit_fault_or(GuestFault::NoFinalFrame, &state.limiter))
         }
         None => None,
     }
 }
 
-/// The remaining faults: no entry point, no memory, or arguments that a host function cannot take, such as a
-/// pointer out of bounds.
+/// All other faults: no entry point, no memory, or arguments that a host function cannot use, such as a pointer out of
+/// bounds.
 fn misuse(error: &Error, state: &GuestState) -> GuestFault {
     tracing::debug!(error = format!("{error:#}"), "a guest misused its host");
-    after_refusal(GuestFault::Trap { reason: "it misused a function of its host".to_owned() }, &state.limiter)
+    limit_fault_or(
+        GuestFault::Trap { reason: "it misused a function of its host".to_owned() },
+        &state.limiter,
+    )
 }
 
-/// Attributes a failure to a refused allocation before it: depending on its language, the guest then aborts,
+/// Attributes a failure to an allocation that was refused before it. Depending on its language, the guest then aborts,
 /// traps or exits with a code.
-fn after_refusal(fault: GuestFault, limiter: &Limiter) -> GuestFault {
+fn limit_fault_or(fault: GuestFault, limiter: &Limiter) -> GuestFault {
     match limiter.refused() {
         Some(LimitRefusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },
         Some(LimitRefusal::Table) => GuestFault::TableLimit,

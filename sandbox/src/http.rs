@@ -1,24 +1,20 @@
-//! Requests of guests by HTTP: the functions that a guest imports, and the channel to the host that serves them.
+//! HTTP requests of guests: the functions that a guest imports, and the channel to the host that serves them.
 //!
-//! A guest's thread has no socket. It passes each request on and blocks until the answer, its deadline or its
-//! cancellation. The host's end of the channel judges the request and makes it. A guest has one request under
-//! way at a time, and may read several responses in parallel.
+//! A guest's thread has no socket. It passes each request on, and blocks until the answer, its deadline or its
+//! cancellation. The host's end of the channel judges the request and makes it. A guest has one request in flight at a
+//! time, and can have several responses open.
 //!
 //! | function | does |
 //! |---|---|
 //! | `send(head, head_len, body, body_len)` | passes a request on (JSON, and bytes); returns the length of the answer |
 //! | `answer(out, len)` | copies the last answer (JSON) |
-//! | `read(body, out, len)` | reads the next bytes of a response; returns their number, 0 at the end, or
-//! minus the length of a fault, which is then the last answer |
+//! | `read(body, out, len)` | waits for the next bytes of a response; returns their number, 0 at the end, or
+//! minus the length of a fault, which is then the last answer and closes the response |
 //! | `close(body)` | drops a response |
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        mpsc::{self as blocking, RecvTimeoutError},
-    },
-    time::Duration,
+    sync::{Arc, mpsc as blocking},
 };
 
 use portcullis_types::{
@@ -29,54 +25,51 @@ use tokio::sync::mpsc;
 use wasmtime::{Caller, Error, Linker, Result};
 
 use super::{
+    answer::await_answer,
     control::CallControl,
+    fs_result::Errno,
     guest::GuestState,
-    memory::{number, slice, store},
-    path_verdict::Errno,
+    memory::{as_unsigned, slice, write_bytes},
     preview1::parts,
 };
 
-/// The interval at which a waiting thread checks whether its call has ended: an epoch does not end a function
-/// of the host.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// A question of a guest to the host's end.
+/// A question from a guest to the host's end.
 #[derive(Debug)]
-pub enum HttpAsk {
+pub enum HttpOperation {
     /// Make a request.
     Send {
         /// The request.
         head: HttpRequestHead,
         /// The body. Empty means none.
         body: Vec<u8>,
-        /// Takes the answer.
+        /// Receives the answer.
         reply: HttpReply<Result<HttpResponseHead, HttpFault>>,
     },
-    /// Return the next bytes of a response.
+    /// Return the next bytes of a response, as soon as there are any.
     Read {
         /// The response's number, as the guest gives it.
         body: u32,
         /// The most bytes to return, at least 1.
         max: usize,
-        /// Takes the bytes. Empty at the end.
+        /// Receives the bytes. No bytes mean the end.
         reply: HttpReply<Result<Vec<u8>, HttpFault>>,
     },
     /// Drop a response.
     Close {
         /// The response's number, as the guest gives it.
         body: u32,
-        /// Takes the confirmation.
+        /// Receives the confirmation.
         reply: HttpReply<()>,
     },
 }
 
-/// Takes the answer to one question. Dropping it tells the guest that its requests are no longer served.
+/// Receives the answer to one question. If it is dropped, the guest learns that its requests are no longer served.
 pub struct HttpReply<T>(blocking::SyncSender<T>);
 
 impl<T> HttpReply<T> {
-    /// Gives the answer. A guest that has ended meanwhile does not get it.
-    pub fn give(self, answer: T) {
-        let _gone = self.0.try_send(answer);
+    /// Gives the answer. A guest that has ended in the meantime does not get it.
+    pub fn send(self, answer: T) {
+        let _ignored = self.0.try_send(answer);
     }
 }
 
@@ -88,13 +81,13 @@ impl<T> fmt::Debug for HttpReply<T> {
 
 /// The guest's end of the channel for requests.
 #[derive(Debug, Clone)]
-pub struct HttpPort(mpsc::Sender<HttpAsk>);
+pub struct HttpPort(mpsc::Sender<HttpOperation>);
 
 impl HttpPort {
     /// Both ends of a new channel.
     #[must_use]
-    pub fn open() -> (Self, mpsc::Receiver<HttpAsk>) {
-        // A guest has one question at a time.
+    pub fn open() -> (Self, mpsc::Receiver<HttpOperation>) {
+        // A capacity of 1 is enough, because a guest asks one question at a time.
         let (sender, receiver) = mpsc::channel(1);
         (Self(sender), receiver)
     }
@@ -103,39 +96,29 @@ impl HttpPort {
 /// The state of a call's requests.
 #[derive(Debug, Default)]
 pub(super) struct GuestHttp {
-    /// `None` for a tool that may not make requests.
+    /// `None` if the tool may not make requests.
     port: Option<HttpPort>,
     /// The last answer, as JSON.
-    last: Vec<u8>,
+    last_answer: Vec<u8>,
 }
 
 impl GuestHttp {
     pub(super) fn new(port: Option<HttpPort>) -> Self {
-        Self { port, last: Vec::new() }
+        Self { port, last_answer: Vec::new() }
     }
 
-    /// Asks the host's end, and waits.
+    /// Sends a question to the host's end, and waits for the answer.
     fn ask<T>(
         &self,
         control: &CallControl,
-        ask: impl FnOnce(HttpReply<T>) -> HttpAsk,
+        ask: impl FnOnce(HttpReply<T>) -> HttpOperation,
     ) -> Result<Result<T, HttpFault>> {
-        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network())) };
+        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network_fault())) };
         let (sender, receiver) = blocking::sync_channel(1);
         if port.try_send(ask(HttpReply(sender))).is_err() {
-            return Ok(Err(stopped()));
+            return Ok(Err(stopped_fault()));
         }
-        loop {
-            match receiver.recv_timeout(POLL_INTERVAL) {
-                Ok(answer) => return Ok(Ok(answer)),
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(reason) = control.stop_reason() {
-                        return Err(Error::new(reason));
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(Err(stopped())),
-            }
-        }
+        Ok(await_answer(&receiver, control)?.ok_or_else(stopped_fault))
     }
 
     fn send(&mut self, control: &CallControl, head: &[u8], body: &[u8]) -> Result<()> {
@@ -143,7 +126,7 @@ impl GuestHttp {
             Err(fault) => HttpAnswer::Error(fault),
             Ok(head) => {
                 let body = body.to_vec();
-                match self.ask(control, |reply| HttpAsk::Send { head, body, reply })?.flatten() {
+                match self.ask(control, |reply| HttpOperation::Send { head, body, reply })?.flatten() {
                     Ok(head) => HttpAnswer::Ok(head),
                     Err(fault) => HttpAnswer::Error(fault),
                 }
@@ -153,7 +136,7 @@ impl GuestHttp {
     }
 
     fn remember(&mut self, answer: &HttpAnswer) -> Result<()> {
-        self.last = serde_json::to_vec(answer).map_err(Error::new)?;
+        self.last_answer = serde_json::to_vec(answer).map_err(Error::new)?;
         Ok(())
     }
 }
@@ -177,8 +160,8 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     })
 }
 
-/// The answer if the host's end has been dropped.
-fn stopped() -> HttpFault {
+/// The fault if the host's end has been dropped.
+fn stopped_fault() -> HttpFault {
     HttpFault {
         kind: GuestErrorKind::Unavailable,
         code: "stopped".to_owned(),
@@ -186,8 +169,8 @@ fn stopped() -> HttpFault {
     }
 }
 
-/// The answer to a tool that may not make requests.
-fn no_network() -> HttpFault {
+/// The fault if the tool may not make requests.
+fn no_network_fault() -> HttpFault {
     HttpFault {
         kind: GuestErrorKind::Denied,
         code: "egress_not_granted".to_owned(),
@@ -195,8 +178,8 @@ fn no_network() -> HttpFault {
     }
 }
 
-/// Defines the functions. A guest that calls them without a grant gets a fault. A module that imports them
-/// and declares no hosts is refused when it is loaded.
+/// Defines the functions. A guest that calls them without a grant gets a fault. A module that imports them but declares
+/// no hosts is refused when it is loaded.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         HTTP_IMPORT,
@@ -211,7 +194,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
             let control = Arc::clone(&state.control);
             let (head, body) = (bytes(memory, head, head_len)?, bytes(memory, body, body_len)?);
             state.http.send(&control, head, body)?;
-            length(state.http.last.len())
+            as_i32(state.http.last_answer.len())
         },
     )?;
     linker.func_wrap(
@@ -219,10 +202,11 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         "answer",
         |mut caller: Caller<'_, GuestState>, out: i32, len: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
-            let last = &state.http.last;
-            let copied = last.len().min(usize::try_from(number(len)).unwrap_or(usize::MAX));
-            store(memory, number(out), &last[..copied]).map_err(out_of_bounds)?;
-            length(copied)
+            let last_answer = &state.http.last_answer;
+            let copied_bytes = last_answer.len().min(usize::try_from(as_unsigned(len)).unwrap_or(usize::MAX));
+            write_bytes(memory, as_unsigned(out), &last_answer[..copied_bytes])
+                .map_err(out_of_bounds_error)?;
+            as_i32(copied_bytes)
         },
     )?;
     linker.func_wrap(
@@ -230,24 +214,25 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         "read",
         |mut caller: Caller<'_, GuestState>, body: i32, out: i32, len: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
-            let max = usize::try_from(number(len)).unwrap_or(usize::MAX).min(MAX_HTTP_READ_BYTES);
-            // The check comes before the host is asked: bytes that do not fit would be lost.
-            slice(memory, out, max).map_err(out_of_bounds)?;
+            let max = usize::try_from(as_unsigned(len)).unwrap_or(usize::MAX).min(MAX_HTTP_READ_BYTES);
+            // Check before the host is asked, because bytes that do not fit into the memory would be lost.
+            slice(memory, out, max).map_err(out_of_bounds_error)?;
             if max == 0 {
                 return Ok(0);
             }
             let control = Arc::clone(&state.control);
-            let body = number(body);
-            let answer = state.http.ask(&control, |reply| HttpAsk::Read { body, max, reply })?;
+            let body = as_unsigned(body);
+            let answer = state.http.ask(&control, |reply| HttpOperation::Read { body, max, reply })?;
             match answer.flatten() {
                 Ok(bytes) => {
+                    // Never more than fits, even if the host's end returns more.
                     let read = bytes.get(..max).unwrap_or(&bytes);
-                    store(memory, number(out), read).map_err(out_of_bounds)?;
-                    length(read.len())
+                    write_bytes(memory, as_unsigned(out), read).map_err(out_of_bounds_error)?;
+                    as_i32(read.len())
                 }
                 Err(fault) => {
                     state.http.remember(&HttpAnswer::Error(fault))?;
-                    length(state.http.last.len()).map(|length| -length)
+                    as_i32(state.http.last_answer.len()).map(|length| -length)
                 }
             }
         },
@@ -258,29 +243,32 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, body: i32| -> Result<()> {
             let (_, state, _) = parts(&mut caller)?;
             let control = Arc::clone(&state.control);
-            let body = number(body);
-            state.http.ask(&control, |reply| HttpAsk::Close { body, reply }).map(drop)
+            let body = as_unsigned(body);
+            state.http.ask(&control, |reply| HttpOperation::Close { body, reply }).map(drop)
         },
     )?;
     Ok(())
 }
 
-fn bytes(memory: &[u8], at: i32, len: i32) -> Result<&[u8]> {
-    let len = usize::try_from(number(len)).unwrap_or(usize::MAX);
-    slice(memory, at, len).map_err(out_of_bounds)
+fn bytes(memory: &[u8], address: i32, len: i32) -> Result<&[u8]> {
+    let len = usize::try_from(as_unsigned(len)).unwrap_or(usize::MAX);
+    slice(memory, address, len).map_err(out_of_bounds_error)
 }
 
-fn out_of_bounds(_errno: Errno) -> Error {
+fn out_of_bounds_error(_errno: Errno) -> Error {
     Error::msg("bytes out of the guest's memory")
 }
 
-fn length(bytes: usize) -> Result<i32> {
+fn as_i32(bytes: usize) -> Result<i32> {
     i32::try_from(bytes).map_err(Error::new)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{thread, time::Instant};
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
 
     use super::*;
     use crate::control::CallStop;
@@ -290,7 +278,7 @@ mod tests {
     }
 
     fn fault_of(http: &GuestHttp) -> String {
-        match serde_json::from_slice(&http.last).expect("an answer") {
+        match serde_json::from_slice(&http.last_answer).expect("an answer") {
             HttpAnswer::Error(fault) => fault.code,
             HttpAnswer::Ok(head) => panic!("{head:?}"),
         }
@@ -332,18 +320,18 @@ mod tests {
     fn a_waiting_guest_ends_with_its_call() {
         let (port, mut asks) = HttpPort::open();
         let mut http = GuestHttp::new(Some(port));
-        let late = control(Duration::ZERO);
-        let error = http.send(&late, HEAD, b"").expect_err("over");
+        let expired = control(Duration::ZERO);
+        let error = http.send(&expired, HEAD, b"").expect_err("over");
         assert_eq!(error.downcast_ref::<CallStop>(), Some(&CallStop::Deadline));
         asks.try_recv().expect("was asked");
 
         let control = Arc::new(control(Duration::from_secs(600)));
         let canceller = Arc::clone(&control);
         let thread = thread::spawn(move || {
-            // The reply is kept: nothing but the cancellation ends the wait.
-            let kept = asks.blocking_recv().expect("is asked");
+            // The thread keeps the reply and does not answer, so only the cancellation ends the wait.
+            let ask = asks.blocking_recv().expect("is asked");
             canceller.cancel();
-            kept
+            ask
         });
         let error = http.send(&control, HEAD, b"").expect_err("over");
         assert_eq!(error.downcast_ref::<CallStop>(), Some(&CallStop::Cancelled));

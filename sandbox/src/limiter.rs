@@ -4,7 +4,7 @@ use wasmtime::{ResourceLimiter, Result};
 
 use super::engine::MAX_TABLE_ELEMENTS;
 
-/// Counts a store's memory and refuses growth beyond the call's limit.
+/// Counts the memory of a store, and refuses growth beyond the call's limit.
 #[derive(Debug)]
 pub(super) struct Limiter {
     limit_bytes: usize,
@@ -13,7 +13,7 @@ pub(super) struct Limiter {
     refused: Option<LimitRefusal>,
 }
 
-/// The last refusal: a guest that fails afterwards most likely failed because of it.
+/// The last refusal. A guest that fails after it most likely failed because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitRefusal {
     Memory,
@@ -25,7 +25,7 @@ impl Limiter {
         Self { limit_bytes, memory_bytes: 0, table_elements: 0, refused: None }
     }
 
-    /// Size of all memories together. Memories never shrink, so it is also the peak.
+    /// The size of all memories together, in bytes. Memories never shrink, so this is also the peak.
     pub(super) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

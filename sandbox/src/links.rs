@@ -1,14 +1,14 @@
-//! Hard links: other names of a file, which neither a path nor a handle shows. A mount may contain a name of
-//! a file of the vault, the state folder, a module or the operator's policy; an attacker who planted it could
-//! reach that file.
+//! Hard links: other names of a file, which neither a path nor a handle shows. A mount may contain a name of a file of
+//! the vault, the state folder, a module or the operator's policy. An attacker who planted this name could reach that
+//! file.
 //!
-//! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private
-//! file with a name outside cannot be read under that name. Such files are searched among the private places,
-//! which are small, rather than in the mounts. `search.rs` decides when to search, `walk.rs` searches, and
+//! Two rules follow. A guest never changes a file in place that has more than one name (`fs.rs`). A private file that
+//! has a name outside its private place cannot be read under that name. The search for private files runs in the
+//! private places, which are small, and not in the mounts. `search.rs` decides when to search, `walk.rs` searches, and
 //! `examine.rs` reports for `doctor`.
 
 mod examine;
-mod place;
+mod private;
 mod search;
 mod walk;
 
@@ -20,14 +20,14 @@ use std::{
 use rustix::fs::Stat;
 
 pub use examine::{LinkReport, examine_links};
-pub use place::PrivatePaths;
+pub use private::PrivatePaths;
 pub use search::PrivateLinks;
 
-/// Limit of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
-/// file with several names counts as possibly private.
+/// Limit of the private entries that are searched: 200,000. In a larger vault the search is incomplete, so any file
+/// with several names counts as possibly private.
 const MAX_PRIVATE_ENTRIES: usize = 200_000;
 
-/// Limit of files that are named, to a model and by `doctor`.
+/// Limit of the files that are named to a model and by `doctor`.
 const MAX_NAMED: usize = 20;
 
 /// Advice for a file that is not changed in place.
@@ -38,40 +38,40 @@ pub const REPLACE: &str = "a change would show under its other names too, wherev
 pub const PRIVATE: &str =
     "it is a file of the vault, of the state folder, of a module or of the policy under another name";
 
-/// Identity of a file, independent of its names: device and inode.
+/// The identity of a file, independent of its names: device and inode.
 type FileIdentity = (u64, u64);
 
-/// The private files found to have a name outside the private places.
+/// The private files that were found to have a name outside the private places.
 #[derive(Debug, Default)]
 pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
-    /// Some of them, as shown to a person or a model.
-    named: Vec<String>,
+    /// The private names of some of the files, in the form for a person or a model.
+    names: Vec<String>,
     unknown: Option<UnknownReason>,
 }
 
-/// Why the search could not tell which private files have a name elsewhere.
+/// Why the search could not find out which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownReason {
     /// There are more entries than the limit.
     TooMany,
     /// A search did not end in time.
     Overdue,
-    /// A part of it could not be read.
+    /// A part of the private places could not be read.
     Unreadable,
 }
 
 /// Why a file with several names is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkSuspicion {
-    /// It is a private file.
+    /// The file is a private file.
     Private,
-    /// It may be a private file.
+    /// The file may be a private file, for this reason.
     Unknown(UnknownReason),
 }
 
 impl ExposedFiles {
-    /// The suspicion against a file; only a file with several names can be suspect.
+    /// The suspicion against a file. Only a file with several names can be suspect.
     pub fn suspects(&self, stat: &Stat) -> Option<LinkSuspicion> {
         if stat.st_nlink <= 1 {
             return None;
@@ -82,7 +82,7 @@ impl ExposedFiles {
         self.unknown.map(LinkSuspicion::Unknown)
     }
 
-    /// The suspicion against some file of a mount: any mount may contain a name of a private file.
+    /// The suspicion against the files of any mount, because any mount can contain a name of a private file.
     pub fn suspects_any(&self) -> Option<LinkSuspicion> {
         if self.files.is_empty() {
             self.unknown.map(LinkSuspicion::Unknown)
@@ -91,26 +91,26 @@ impl ExposedFiles {
         }
     }
 
-    /// Some of the files, by their private names: at most 20.
+    /// The private names of some of the files, at most 20.
     #[must_use]
-    pub fn named(&self) -> &[String] {
-        &self.named
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
-    /// How many further files there are.
+    /// The number of further files, which are not named.
     #[must_use]
-    pub fn unnamed(&self) -> usize {
-        self.files.len() - self.named.len()
+    pub fn unnamed_count(&self) -> usize {
+        self.files.len() - self.names.len()
     }
 
     fn unknown(why: UnknownReason) -> Self {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn of(found: BTreeMap<FileIdentity, String>, unknown: Option<UnknownReason>) -> Self {
-        let files = found.keys().copied().collect();
-        let named = found.into_values().take(MAX_NAMED).collect();
-        Self { files, named, unknown }
+    fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<UnknownReason>) -> Self {
+        let files = exposed_names.keys().copied().collect();
+        let names = exposed_names.into_values().take(MAX_NAMED).collect();
+        Self { files, names, unknown }
     }
 }
 
@@ -137,9 +137,9 @@ impl UnknownReason {
     }
 }
 
-/// How long a call waits for a search while the last result can stand in.
+/// The time for which a call waits for a search while the last result can still be used.
 const SEARCH_WAIT: Duration = Duration::from_secs(1);
 
-/// How long calls wait for a search while no result can stand in: the first search, or the first in a long
-/// time.
+/// The time for which calls wait for a search if no result can be used: for the first search, or the first one in a
+/// long time.
 const FIRST_SEARCH_WAIT: Duration = Duration::from_secs(10);

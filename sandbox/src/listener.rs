@@ -1,4 +1,4 @@
-//! Progress and partial results of a running call, sent to its observer through a bounded queue.
+//! Sends progress and partial results of a running call to its observer, through a bounded queue.
 
 use std::sync::{
     Arc,
@@ -8,7 +8,7 @@ use std::sync::{
 use portcullis_types::ToolOutput;
 use tokio::sync::mpsc;
 
-/// Capacity of a call's queue of progress and update frames. When it is full, new frames are dropped and
+/// The capacity of a call's queue of progress and update frames. When the queue is full, new frames are dropped and
 /// counted.
 pub(super) const LISTENER_CAPACITY: usize = 32;
 
@@ -25,7 +25,7 @@ pub enum StreamFrame {
 #[derive(Debug)]
 pub struct Listener {
     pub(super) sender: mpsc::Sender<StreamFrame>,
-    /// Frames that the queue had no room for.
+    /// The number of frames that the queue had no room for.
     pub(super) dropped: Arc<AtomicU64>,
 }
 

@@ -1,6 +1,6 @@
-//! Preserves file modes on a rename. WASI has no file modes, so a program that replaces a file by renaming a
-//! new one over it, as the core tools do, would make a script non-executable. The new file takes over the
-//! permissions of the one it replaces.
+//! Preserves file modes on a rename. WASI has no file modes, so a program that renames a new file over an old one, as
+//! the core tools do, would make a script non-executable. The new file therefore takes over the permissions of the file
+//! that it replaces.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,7 +18,7 @@ pub(super) struct HeldName<'a> {
     pub(super) path: &'a str,
 }
 
-/// A file's permissions before it took over another's.
+/// The permissions that a file had before it took over the permissions of another file.
 #[derive(Debug)]
 pub(super) struct SavedMode {
     file: OwnedFd,
@@ -28,40 +28,41 @@ pub(super) struct SavedMode {
 impl SavedMode {
     /// Restores the file's permissions, after a rename that failed.
     pub(super) fn give_back(self) {
-        // The mode could be changed a moment ago, so a failure is ignored.
+        // The mode could be changed a moment ago, so a failure is unlikely, and is ignored.
         let _ = rustix::fs::fchmod(&self.file, self.before);
     }
 }
 
-/// Gives the file at `from` the permissions of the one at `to`, if both are regular files. The set-id bits
-/// and the sticky bit are left out. Returns none if nothing was changed.
+/// Gives the file at `source` the permissions of the file at `target`, if both are regular files. The set-id bits and
+/// the sticky bit are left out. Returns `None` if nothing was changed.
 ///
 /// # Errors
-/// Errors of the kernel. A missing name or a different file type is not an error: the rename itself reports
+/// Errors of the kernel. A missing name or another file type is not an error here, because the rename itself reports
 /// it. A file of another user keeps its mode, as it would without this step.
-pub(super) fn take_over(from: HeldName<'_>, to: HeldName<'_>) -> Result<Option<SavedMode>, Errno> {
-    let Some(replaced) = regular(&to)? else { return Ok(None) };
-    let Some(replacing) = regular(&from)? else { return Ok(None) };
-    // A change of its mode would change the file under its other names too.
+pub(super) fn take_over(source: HeldName<'_>, target: HeldName<'_>) -> Result<Option<SavedMode>, Errno> {
+    let Some(replaced) = regular(&target)? else { return Ok(None) };
+    let Some(replacing) = regular(&source)? else { return Ok(None) };
+    // A file with several names is left alone, because its mode would change under all of them.
     if replacing.st_nlink > 1 {
         return Ok(None);
     }
-    let wanted = Mode::from_raw_mode(replaced.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    let new_mode = Mode::from_raw_mode(replaced.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
     let before = Mode::from_raw_mode(replacing.st_mode);
-    if before == wanted {
+    if before == new_mode {
         return Ok(None);
     }
+    // The name may lead elsewhere by now: the flags refuse a link, do not block on a FIFO, and stay in the mount.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let file = match rustix::fs::openat2(from.directory, from.path, flags, Mode::empty(), beneath) {
+    let file = match rustix::fs::openat2(source.directory, source.path, flags, Mode::empty(), beneath) {
         Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
-    // Checked again on the open handle: another name may have been made since (TOCTOU race).
+    // Checked again on the open handle, because another name may have been made in the meantime (TOCTOU race).
     if rustix::fs::fstat(&file)?.st_nlink > 1 {
         return Ok(None);
     }
-    match rustix::fs::fchmod(&file, wanted) {
+    match rustix::fs::fchmod(&file, new_mode) {
         Err(Errno::PERM) => Ok(None),
         changed => changed.map(|()| Some(SavedMode { file, before })),
     }
@@ -97,9 +98,9 @@ mod tests {
         let name = |path| HeldName { directory: handle.as_fd(), path };
         make("new", 0o600);
         make("script", 0o4754);
-        let taken = take_over(name("new"), name("script")).expect("takes over");
+        let saved_mode = take_over(name("new"), name("script")).expect("takes over");
         assert_eq!(mode("new"), 0o754);
-        taken.expect("changed").give_back();
+        saved_mode.expect("changed").give_back();
         assert_eq!(mode("new"), 0o600, "as before, where nothing was replaced");
         symlink("script", folder.path().join("link")).expect("a link");
         make("other", 0o600);

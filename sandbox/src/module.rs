@@ -26,7 +26,7 @@ pub struct ModuleDigest(pub [u8; 32]);
 impl ModuleDigest {
     /// The digest of some bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 }
@@ -37,27 +37,27 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
-/// A module that this program carries.
+/// A module that is embedded in this program.
 #[derive(Debug)]
 pub struct EmbeddedModule {
     /// A short name, for listings and faults.
     pub name: &'static str,
-    /// Its bytes.
+    /// The module's bytes.
     pub wasm: &'static [u8],
-    /// Their digest.
+    /// The digest of the bytes.
     pub digest: ModuleDigest,
-    /// Its answer to `describe`, as JSON.
+    /// The module's answer to `describe`, as JSON.
     pub declarations: &'static str,
 }
 
-/// A module that can be called. Its code is loaded on first use, since most processes call few of the modules
-/// that they know.
+/// A module that can be called. Its code is loaded on first use, because most processes call few of the modules that
+/// they know.
 pub struct GuestModule {
     digest: ModuleDigest,
-    /// The module as this program carries it, if it does.
+    /// The embedded module, if this program contains it.
     embedded: Option<&'static EmbeddedModule>,
     linked: OnceLock<LinkedModule>,
-    /// Held while the code is loaded, so that it is loaded only once.
+    /// Held while the code is loaded, so that two calls at once load it only once.
     loading: Mutex<()>,
 }
 
@@ -68,12 +68,12 @@ impl GuestModule {
         self.digest
     }
 
-    /// A module that this program carries.
-    pub(super) fn of_embedded(module: &'static EmbeddedModule) -> Self {
+    /// A module that is embedded in this program.
+    pub(super) fn from_embedded(module: &'static EmbeddedModule) -> Self {
         Self { embedded: Some(module), ..Self::cached(module.digest) }
     }
 
-    /// The module as this program carries it, if it does.
+    /// The embedded module, if this program contains it.
     pub(super) fn embedded(&self) -> Option<&'static EmbeddedModule> {
         self.embedded
     }
@@ -83,10 +83,10 @@ impl GuestModule {
         Self { digest, embedded: None, linked: OnceLock::new(), loading: Mutex::new(()) }
     }
 
-    /// A module whose code is loaded already.
+    /// A module whose code is already loaded.
     ///
     /// # Errors
-    /// As [`Self::ready`].
+    /// As in [`Self::ready`].
     pub(super) fn linked(
         digest: ModuleDigest,
         linker: &Linker<GuestState>,
@@ -97,11 +97,12 @@ impl GuestModule {
         Ok(module)
     }
 
-    /// Returns the module linked against WASI preview 1, which is all that guests may import. `load` is
-    /// called once for the code; its argument is the module's own bytes.
+    /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks, which are all that
+    /// guests can import. `load` is called once to load the code. Its argument holds the module's bytes if the module is
+    /// embedded.
     ///
     /// # Errors
-    /// Those of `load`, and [`WasmError::Link`] for a module that has other imports.
+    /// The errors of `load`, and [`WasmError::Link`] for a module that has other imports.
     pub(super) fn ready(
         &self,
         linker: &Linker<GuestState>,
@@ -111,6 +112,7 @@ impl GuestModule {
             return Ok(linked);
         }
         let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Check again, because another call may have loaded the code during the wait for the lock.
         if let Some(linked) = self.linked.get() {
             return Ok(linked);
         }
@@ -119,21 +121,25 @@ impl GuestModule {
         code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
         let linked = linker
             .instantiate_pre(&code)
-            .map_err(|error| WasmError::Link { source: naming_all(linker, &code, error) })?;
+            .map_err(|error| WasmError::Link { source: list_unknown_imports(linker, &code, error) })?;
         Ok(self.linked.get_or_init(|| LinkedModule(linked)))
     }
 }
 
-/// Lists all unknown imports of a module; the engine's own error names only the first. Returns an error of
-/// another kind unchanged.
-fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error) -> wasmtime::Error {
+/// Names all unknown imports of a module in one error, because the engine's own error names only the first. An error of
+/// another kind is returned unchanged.
+fn list_unknown_imports(
+    linker: &Linker<GuestState>,
+    code: &Module,
+    error: wasmtime::Error,
+) -> wasmtime::Error {
     let mut linker = linker.clone();
     let mut unknown = Vec::new();
-    let mut last = error;
-    while let Some(missing) = last.downcast_ref::<UnknownImportError>() {
-        unknown.push(format!("`{}`", shown(&format!("{}::{}", missing.module(), missing.name()))));
-        // Define a stand-in, so that the next attempt names the next import.
-        let stood_in = match missing.ty() {
+    let mut last_error = error;
+    while let Some(missing) = last_error.downcast_ref::<UnknownImportError>() {
+        unknown.push(format!("`{}`", escape_short(&format!("{}::{}", missing.module(), missing.name()))));
+        // Define a stub, so that the next attempt names the next import.
+        let is_stubbed = match missing.ty() {
             ExternType::Func(ty) if unknown.len() < MAX_NAMED_IMPORTS => linker
                 .func_new(missing.module(), missing.name(), ty, |_, _, _| {
                     Err(wasmtime::Error::msg("no guest gets this"))
@@ -141,38 +147,38 @@ fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error
                 .is_ok(),
             _ => false,
         };
-        if !stood_in {
+        if !is_stubbed {
             unknown.push("…".to_owned());
             break;
         }
         match linker.instantiate_pre(code) {
             Ok(_) => break,
-            Err(error) => last = error,
+            Err(error) => last_error = error,
         }
     }
     if unknown.is_empty() {
-        return last;
+        return last_error;
     }
     wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
 }
 
-/// Limit of the standard error that is quoted when a module does not describe itself, in characters.
+/// Limit of the quoted standard error when a module does not describe itself, in characters.
 const MAX_LAST_CHARS: usize = 512;
 
-/// The end of a guest's standard error, where a panic's message is, as part of one line.
-pub(super) fn last_words(stderr: &str) -> String {
+/// The end of a guest's standard error, which contains a panic's message, as a part of one line.
+pub(super) fn stderr_tail(stderr: &str) -> String {
     let stderr = stderr.trim();
     if stderr.is_empty() {
         return String::new();
     }
     let surplus = stderr.chars().count().saturating_sub(MAX_LAST_CHARS);
-    let last: String =
+    let last_output: String =
         stderr.chars().skip(surplus).map(|sign| if sign == '\n' { ' ' } else { sign }).collect();
-    format!("; it wrote: {}", portcullis_types::escape_for_display(&last))
+    format!("; it wrote: {}", portcullis_types::escape_for_display(&last_output))
 }
 
-/// A name from a module, shortened and escaped for one line.
-pub(super) fn shown(name: &str) -> String {
+/// A name from a module, cut and escaped for one line.
+pub(super) fn escape_short(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
     portcullis_types::escape_for_display(&short).to_string()
 }
@@ -180,6 +186,13 @@ pub(super) fn shown(name: &str) -> String {
 /// A module that is ready to be instantiated.
 #[derive(Clone)]
 pub(super) struct LinkedModule(pub(super) InstancePre<GuestState>);
+
+impl LinkedModule {
+    /// Whether the module imports a function of this module of the host.
+    pub(super) fn imports_from(&self, host_module: &str) -> bool {
+        self.0.module().imports().any(|import| import.module() == host_module)
+    }
+}
 
 impl fmt::Debug for LinkedModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -193,7 +206,7 @@ impl fmt::Debug for GuestModule {
     }
 }
 
-/// Compiles a module's bytes: the slow path that the cache avoids.
+/// Compiles a module's bytes. The cache avoids this slow path.
 pub(super) fn compile(engine: &Engine, wasm: &[u8]) -> Result<Module, WasmError> {
     check_size(wasm)?;
     Module::from_binary(engine, wasm).map_err(|source| WasmError::Compile { source })

@@ -1,10 +1,10 @@
 //! Opens the policy's mounts once, as directory handles.
 //!
-//! All later access goes through these handles. How a folder is opened, and which paths it must be disjoint
-//! from, is documented in [`portcullis_confine::mounts`].
+//! All later access uses these handles. [`portcullis_confine::mounts`] documents how a folder is opened, and from which
+//! paths it must be disjoint.
 
 use std::{
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -21,7 +21,7 @@ use crate::links::{PrivateLinks, PrivatePaths};
 pub use portcullis_confine::mounts::MountError;
 pub use portcullis_confine::mounts::real_path;
 
-/// How often a resolution is repeated if directories are renamed concurrently (`openat2(2)`, `EAGAIN`).
+/// The number of attempts at a resolution while directories are renamed at the same time (`openat2(2)`, `EAGAIN`).
 const RESOLVE_ATTEMPTS: u32 = 16;
 
 /// A mount's open directory.
@@ -32,13 +32,13 @@ pub struct MountHandle {
 }
 
 impl MountHandle {
-    /// The mount's name; the guest sees it as `/name`.
+    /// The mount's name. The guest sees the mount as `/name`.
     #[must_use]
     pub fn name(&self) -> &MountName {
         &self.name
     }
 
-    /// The directory. Opened with `O_PATH`, so it grants nothing by itself.
+    /// The directory, opened with `O_PATH`. The handle itself gives no access to content.
     #[must_use]
     pub fn directory(&self) -> &Arc<OwnedFd> {
         &self.directory
@@ -53,23 +53,22 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Opens the policy's mounts below a workspace, and creates missing folders.
+    /// Opens the policy's mounts, and creates missing folders of the workspace.
     ///
-    /// `private` are the host paths that must be disjoint from every mount. Links are resolved before the
-    /// comparison.
+    /// The `private` host paths must be disjoint from every mount. Links are resolved before the comparison.
     ///
     /// # Errors
-    /// [`MountError`] if a mount is a link, is not a folder, cannot be opened, or overlaps another mount or a
-    /// private path.
+    /// As of [`open_mounts`].
     pub fn open(workspace: &Path, specs: &[MountSpec], private: &PrivatePaths) -> Result<Self, MountError> {
         let folders: Vec<_> =
             specs.iter().map(|spec| MountFolder { name: spec.name.as_str(), folder: &spec.folder }).collect();
         let missing: Vec<&MountSpec> =
             specs.iter().filter(|spec| workspace.join(&spec.folder).symlink_metadata().is_err()).collect();
+        let relative_count = specs.iter().filter(|spec| !spec.is_absolute()).count();
         let directories = open_mounts(workspace, &folders, &private.all())?;
-        // On first use all are missing. Later a missing folder may be a typing error in the policy.
-        if missing.len() < specs.len() {
-            for MountSpec { name, folder } in missing {
+        // On first use all folders are missing. Later, a missing folder can mean a typing error in the policy.
+        if missing.len() < relative_count {
+            for MountSpec { name, folder, .. } in missing {
                 tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount did not exist and was created");
             }
         }
@@ -78,6 +77,13 @@ impl MountTable {
             .zip(directories)
             .map(|(spec, directory)| MountHandle { name: spec.name.clone(), directory: Arc::new(directory) });
         let mounts: Vec<MountHandle> = mounts.collect();
+        for (spec, mount) in specs.iter().zip(&mounts).filter(|(spec, _)| spec.is_absolute()) {
+            if let Ok(resolved_path) = real_path(mount.directory.as_fd())
+                && resolved_path != Path::new(&spec.folder)
+            {
+                tracing::info!(mount = %spec.name, folder = %spec.folder.escape_debug(), real = %resolved_path.display(), "the folder of a mount is reached by a link");
+            }
+        }
         let vault =
             mounts.iter().find(|mount| mount.name.is_vault()).map(|vault| Arc::clone(&vault.directory));
         Ok(Self { mounts, links: PrivateLinks::new(vault, private) })
@@ -104,15 +110,15 @@ impl MountTable {
 /// Resolves a path beneath a directory, without opening its target.
 ///
 /// # Errors
-/// The error of the system; [`Errno::XDEV`] for a path that leaves the folder.
-pub fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+/// The error of the system, which is [`Errno::XDEV`] for a path that leaves the folder.
+pub fn resolve_beneath(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     for _ in 0..RESOLVE_ATTEMPTS {
-        match rustix::fs::openat2(from, path, flags, Mode::empty(), beneath) {
+        match rustix::fs::openat2(base, path, flags, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // For an absolute path `openat2(2)` returns EXDEV, as for every escape.
+            // For an absolute path `openat2(2)` returns `EXDEV`, as for every escape.
             other => return other,
         }
     }
@@ -126,7 +132,8 @@ mod tests {
     use super::*;
 
     fn spec(name: &str, folder: &str) -> MountSpec {
-        MountSpec { name: MountName::parse(name).expect("a name"), folder: folder.to_owned() }
+        let name = MountName::parse(name).expect("a name");
+        MountSpec { name, folder: folder.to_owned(), has_undo: false }
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! `poll_oneoff` that does not wait past the deadline, and ends when the call is cancelled.
+//! A `poll_oneoff` that does not wait past the call's deadline, and ends when the call is cancelled.
 //!
-//! A guest can wait for clocks, its standard input and files. The last two are always ready, so only clocks
+//! A guest can wait for clocks, its standard input and files. Standard input and files are always ready, so only clocks
 //! cause a wait.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{control::CallControl, control::CallStop, path_verdict::Errno};
+use super::{control::CallControl, control::CallStop, fs_result::Errno};
 
-/// Limit of the subscriptions in one call. Each costs the host a few bytes.
+/// Limit of the subscriptions in one call. Each subscription costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
-/// Length of one sleep, so that a cancellation is noticed soon.
+/// The length of one sleep, which bounds how late a cancellation is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Sizes of `$subscription` and `$event` in `wasi_snapshot_preview1.witx`.
+/// The sizes of `$subscription` and `$event` in `wasi_snapshot_preview1.witx`.
 const SUBSCRIPTION_BYTES: usize = 48;
 const EVENT_BYTES: usize = 32;
 
@@ -35,14 +35,15 @@ pub(super) struct Subscriptions {
 struct Subscription {
     userdata: u64,
     event: u8,
-    /// Time from the start of the call; zero if the event is ready.
-    after: Duration,
+    /// The time from the start of the wait. Zero if the event is ready.
+    delay: Duration,
 }
 
 impl Subscriptions {
-    /// Reads the subscriptions from guest memory. `monotonic_now` is the time of the guest's monotonic clock.
+    /// Reads the subscriptions from the guest's memory. `monotonic_now` is the time of the guest's monotonic clock.
     pub(super) fn parse(bytes: &[u8], monotonic_now: Duration) -> Result<Self, Errno> {
-        let entries = bytes.chunks_exact(SUBSCRIPTION_BYTES).map(|one| parse_one(one, monotonic_now));
+        let entries =
+            bytes.chunks_exact(SUBSCRIPTION_BYTES).map(|entry| parse_subscription(entry, monotonic_now));
         let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
         if entries.is_empty() || entries.len() > MAX_SUBSCRIPTIONS {
             return Err(Errno::INVAL);
@@ -52,23 +53,23 @@ impl Subscriptions {
 
     /// Sleeps until the first subscription is ready, and returns the ready events.
     pub(super) fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, CallStop> {
-        let wait = self.entries.iter().map(|entry| entry.after).min().unwrap_or_default();
+        let wait = self.entries.iter().map(|entry| entry.delay).min().unwrap_or_default();
         loop {
             if let Some(reason) = control.stop_reason() {
                 return Err(reason);
             }
-            let left = wait.saturating_sub(self.started.elapsed());
-            if left.is_zero() {
+            let remaining = wait.saturating_sub(self.started.elapsed());
+            if remaining.is_zero() {
                 break;
             }
-            std::thread::sleep(left.min(POLL_INTERVAL));
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
         }
-        let ready = self.entries.iter().filter(|entry| entry.after <= wait);
+        let ready = self.entries.iter().filter(|entry| entry.delay <= wait);
         Ok(ready.map(Subscription::event).collect())
     }
 }
 
-/// Size of `count` subscriptions in guest memory, in bytes.
+/// The size of `count` subscriptions in the guest's memory, in bytes.
 pub(super) fn subscriptions_bytes(count: u32) -> Result<usize, Errno> {
     let count = usize::try_from(count).map_err(|_cause| Errno::INVAL)?;
     if count == 0 || count > MAX_SUBSCRIPTIONS {
@@ -81,19 +82,23 @@ impl Subscription {
     fn event(&self) -> [u8; EVENT_BYTES] {
         let mut event = [0; EVENT_BYTES];
         event[0..8].copy_from_slice(&self.userdata.to_le_bytes());
+        // Bytes 8 and 9 are the error, which stays 0.
         event[10] = self.event;
         if self.event != TAG_CLOCK {
+            // `nbytes`: at least one byte can be read or written.
             event[16..24].copy_from_slice(&1_u64.to_le_bytes());
         }
         event
     }
 }
 
-fn parse_one(bytes: &[u8], monotonic_now: Duration) -> Result<Subscription, Errno> {
+fn parse_subscription(bytes: &[u8], monotonic_now: Duration) -> Result<Subscription, Errno> {
     let userdata = u64::from_le_bytes(field(bytes, 0)?);
     let [event] = field(bytes, 8)?;
-    let after = match event {
+    let delay = match event {
         TAG_CLOCK => {
+            // `$subscription_clock`: the id at 16, the timeout at 24, and the flags at 40. The precision at 32 is not
+            // used.
             let clock = u32::from_le_bytes(field(bytes, 16)?);
             let timeout = Duration::from_nanos(u64::from_le_bytes(field(bytes, 24)?));
             let absolute = u16::from_le_bytes(field(bytes, 40)?) & FLAG_ABSOLUTE != 0;
@@ -110,11 +115,11 @@ fn parse_one(bytes: &[u8], monotonic_now: Duration) -> Result<Subscription, Errn
         TAG_READ | TAG_WRITE => Duration::ZERO,
         _ => return Err(Errno::INVAL),
     };
-    Ok(Subscription { userdata, event, after })
+    Ok(Subscription { userdata, event, delay })
 }
 
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Errno> {
-    bytes.get(at..at + N).and_then(|part| part.try_into().ok()).ok_or(Errno::FAULT)
+fn field<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], Errno> {
+    bytes.get(offset..offset + N).and_then(|part| part.try_into().ok()).ok_or(Errno::FAULT)
 }
 
 #[cfg(test)]

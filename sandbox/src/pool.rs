@@ -1,4 +1,5 @@
-//! Pool of worker threads for one mount set: reuses idle threads, starts new ones, and writes stuck ones off.
+//! The pool of worker threads for one set of mounts: reuses idle threads, starts new threads, and writes stuck threads
+//! off.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -12,12 +13,12 @@ use super::{
     worker::{self, Assignment, WorkerJob, WorkerSetup},
 };
 
-/// How many threads of a pool may be stuck in the kernel before the pool answers `unavailable`.
+/// The number of threads of a pool that may be stuck in the kernel. With more, the pool refuses further calls.
 pub(super) const MAX_STUCK: usize = 4;
 
-/// The worker threads of one mount set.
+/// The worker threads for one set of mounts.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct WorkerPool {
     label: String,
     setup: Arc<WorkerSetup>,
     max_busy: usize,
@@ -25,7 +26,7 @@ pub(super) struct Pool {
     stuck: AtomicUsize,
 }
 
-impl Pool {
+impl WorkerPool {
     pub(super) fn new(label: String, setup: WorkerSetup, max_busy: usize) -> Arc<Self> {
         Arc::new(Self {
             label,
@@ -55,10 +56,10 @@ impl Pool {
         let mut job = job;
         loop {
             let idle = self.idle().pop();
-            let Some(back) = idle else { return worker::start(self, job, lease) };
-            let assignment = Assignment { job, lease, back: back.clone() };
-            // A worker that has ended meanwhile returns the job.
-            match back.try_send(assignment) {
+            let Some(next_job) = idle else { return worker::start(self, job, lease) };
+            let assignment = Assignment { job, lease, next_job: next_job.clone() };
+            // A worker that has ended in the meantime returns the job.
+            match next_job.try_send(assignment) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Disconnected(returned) | TrySendError::Full(returned)) => {
                     (job, lease) = (returned.job, returned.lease);
@@ -67,10 +68,10 @@ impl Pool {
         }
     }
 
-    /// Writes a call off whose worker is stuck, and counts the worker as stuck until it comes back. Returns
-    /// `false` if it finished just before.
+    /// Writes off a call whose worker is stuck. The worker counts as stuck until it comes back. Returns `false` if the
+    /// worker finished just before.
     pub(super) fn write_off(&self, control: &CallControl) -> bool {
-        // Count first: a worker that comes back at once decrements the counter.
+        // Count first, because a worker that comes back at once decrements the counter.
         self.stuck.fetch_add(1, Ordering::AcqRel);
         let written_off = control.write_off();
         if !written_off {
@@ -82,10 +83,11 @@ impl Pool {
     fn take_lease(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
         let limit = self.max_busy + MAX_STUCK;
-        let taken = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
+        // One atomic step, so that two calls cannot both take the last worker.
+        let reserved = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
             (stuck <= MAX_STUCK && busy < limit).then_some(busy + 1)
         });
-        match taken {
+        match reserved {
             Ok(_) => Ok(WorkerLease { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
             Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck }),
         }
@@ -96,34 +98,34 @@ impl Pool {
     }
 }
 
-/// A busy worker's place in its pool's count; released however the worker ends.
+/// Counts one busy worker of a pool. The drop ends the count, however the worker ends.
 #[derive(Debug)]
 pub(super) struct WorkerLease {
-    pool: Weak<Pool>,
+    pool: Weak<WorkerPool>,
     control: Arc<CallControl>,
 }
 
 impl WorkerLease {
-    /// Ends the job and makes its worker available for the next one.
-    pub(super) fn leave_idle(self, back: SyncSender<Assignment>) {
+    /// Ends the job, and makes its worker available for the next job.
+    pub(super) fn leave_idle(self, next_job: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
         drop(self);
         if let Some(pool) = pool {
-            pool.idle().push(back);
+            pool.idle().push(next_job);
         }
     }
 }
 
 impl Drop for WorkerLease {
     fn drop(&mut self) {
-        let in_time = self.control.finish();
+        let finished_in_time = self.control.finish();
         if let Some(pool) = self.pool.upgrade() {
             pool.setup.busy.fetch_sub(1, Ordering::AcqRel);
-            if !in_time {
+            if !finished_in_time {
                 pool.stuck.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        // Release last, so that the next call to get the slot also finds a worker's place.
-        self.control.give_back();
+        // Release last, so that the call that gets the slot next also finds a free worker.
+        self.control.release_resources();
     }
 }

@@ -1,8 +1,8 @@
-//! The WASI functions that replace the stock ones: they read the guest's arguments, ask [`GuestFs`], and
-//! forward the call only if it is allowed.
+//! The WASI functions that replace the stock ones. They read the guest's arguments, ask [`GuestFs`], and forward the
+//! call only if it is allowed.
 //!
-//! Only this file calls functions that wasmtime-wasi documents as internal; its version is pinned for that
-//! reason.
+//! Only this file calls functions that wasmtime-wasi documents as internal. The version of wasmtime-wasi is pinned for
+//! that reason.
 
 use futures_util::FutureExt as _;
 use wasmtime::{Caller, Error, Extern, Linker, Memory, Result};
@@ -13,10 +13,10 @@ use wasmtime_wasi::{
 use wiggle::GuestMemory;
 
 use super::{
-    fs::{GuestFs, NameChange, OpenIntent, Slot},
+    fs::{Descriptor, GuestFs, NameChange, OpenIntent},
+    fs_result::{Errno, FsResult},
     guest::GuestState,
-    memory::{array, number, slice, slice_mut, store, text},
-    path_verdict::{Errno, PathVerdict},
+    memory::{array, as_unsigned, slice, slice_mut, text, write_bytes},
     poll::{self, Subscriptions},
     streams::{read_stream, write_stream},
 };
@@ -35,45 +35,46 @@ macro_rules! forward {
         let (memory, state, fuel) = parts(&mut $caller)?;
         state.wasi.set_hostcall_fuel(fuel);
         let mut memory = GuestMemory::Unshared(memory);
-        // No function ever waits: file operations block the thread, and standard input is complete or served
-        // by `streams`.
+        // These functions never wait: file operations block the thread, and standard input is complete or served by
+        // `streams`.
         stock::$function(&mut state.wasi, &mut memory, $($argument),+)
             .now_or_never()
             .unwrap_or_else(|| Err(Error::msg("a function of the host would wait")))
     }};
 }
 
-/// Judges a call before it is forwarded. The expression gets the file layer and guest memory; an error number
-/// from it is the call's answer.
+/// Judges a call before it is forwarded. The expression gets the file layer and the guest's memory. An error number
+/// from the expression is the call's answer.
 macro_rules! ask {
     ($caller:ident, |$fs:ident, $memory:ident| $question:expr) => {{
         let (memory, state, _) = parts(&mut $caller)?;
         let $memory: &[u8] = memory;
         let $fs = &mut state.fs;
-        match (|| -> PathVerdict<_> { $question })() {
+        match (|| -> FsResult<_> { $question })() {
             Ok(answer) => answer,
             Err(errno) => return Ok(errno.0),
         }
     }};
 }
 
-/// Defines all of WASI preview 1: first the stock functions, then ours, which shadow them.
+/// Defines all functions of WASI preview 1: first the stock functions, then the functions of this file, which shadow
+/// them.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     wasmtime_wasi::p1::add_to_linker_sync(linker, |state| &mut state.wasi)?;
     linker.allow_shadowing(true);
-    add_opens(linker)?;
-    add_looks(linker)?;
-    add_changes(linker)?;
+    add_path_open(linker)?;
+    add_path_reads(linker)?;
+    add_name_changes(linker)?;
     add_rename(linker)?;
     add_links(linker)?;
     add_descriptors(linker)?;
-    add_waits(linker)?;
-    add_plain(linker)?;
+    add_poll(linker)?;
+    add_unjudged(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
+fn add_path_open(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "path_open",
@@ -92,17 +93,23 @@ fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
             let intent = OpenIntent {
                 follow: dirflags & LOOKUP_SYMLINK_FOLLOW != 0,
                 create,
+                // Creating or truncating a file changes it, even without the right to write.
                 writes: create || oflags & OPEN_TRUNCATE != 0 || rights & RIGHT_FD_WRITE != 0,
             };
-            let found =
-                ask!(caller, |fs, memory| fs.judge_open(number(fd), text(memory, path, path_len)?, intent));
+            let target = ask!(caller, |fs, memory| fs.judge_open(
+                as_unsigned(fd),
+                text(memory, path, path_len)?,
+                intent
+            ));
+            // The stock function resolves the path again, and another process may have exchanged the file since. The
+            // open still stays in the mount (SECURITY.md, "The race before an open").
             let errno = forward!(
                 caller, path_open, fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out
             )?;
             if errno == Errno::SUCCESS.0 {
                 let (memory, state, _) = parts(&mut caller)?;
-                let opened = u32::from_le_bytes(array(memory, out).map_err(unreadable)?);
-                state.fs.opened(opened, found);
+                let opened = u32::from_le_bytes(array(memory, out).map_err(lost_memory_error)?);
+                state.fs.record_opened(opened, target);
             }
             Ok(errno)
         },
@@ -110,7 +117,7 @@ fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
     Ok(())
 }
 
-fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
+fn add_path_reads(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "path_filestat_get",
@@ -123,7 +130,7 @@ fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.judge_read_only(number(fd), text(memory, path, len)?, follow)
+                fs.judge_read_only(as_unsigned(fd), text(memory, path, len)?, follow)
             });
             forward!(caller, path_filestat_get, fd, flags, path, len, out)
         },
@@ -139,20 +146,20 @@ fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
          room: i32,
          out: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| fs.judge_read_only(number(fd), text(memory, path, len)?, false));
+            ask!(caller, |fs, memory| fs.judge_read_only(as_unsigned(fd), text(memory, path, len)?, false));
             forward!(caller, path_readlink, fd, path, len, buffer, room, out)
         },
     )?;
     Ok(())
 }
 
-fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
+fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "path_create_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
             ask!(caller, |fs, memory| fs.judge_name_change(
-                number(fd),
+                as_unsigned(fd),
                 text(memory, path, len)?,
                 NameChange::Alter
             ));
@@ -164,7 +171,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         "path_remove_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
             ask!(caller, |fs, memory| fs.judge_name_change(
-                number(fd),
+                as_unsigned(fd),
                 text(memory, path, len)?,
                 NameChange::Alter
             ));
@@ -175,12 +182,11 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_unlink_file",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            // The name may be a file or link through which a repository is found, so the stricter rule
-            // applies.
+            // The name can be a file or link that leads to a repository, so the stricter rule applies.
             ask!(caller, |fs, memory| fs.judge_name_change(
-                number(fd),
+                as_unsigned(fd),
                 text(memory, path, len)?,
-                NameChange::Whole
+                NameChange::Move
             ));
             forward!(caller, path_unlink_file, fd, path, len)
         },
@@ -200,9 +206,9 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.judge_name_change(number(fd), path, NameChange::Alter)?;
-                fs.judge_existing_target(number(fd), path, follow)?;
-                fs.judge_change_in_place(number(fd), path, follow)
+                fs.judge_name_change(as_unsigned(fd), path, NameChange::Alter)?;
+                fs.judge_existing_target(as_unsigned(fd), path, follow)?;
+                fs.judge_change_in_place(as_unsigned(fd), path, follow)
             });
             forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
         },
@@ -222,18 +228,19 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
          to: i32,
          to_len: i32|
          -> Result<i32> {
-            let taken = ask!(caller, |fs, memory| {
-                // Moving content away from a protected place would end its protection.
+            let saved_mode = ask!(caller, |fs, memory| {
+                // A move of content away from a protected path would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
-                fs.judge_name_change(number(from_fd), from, NameChange::Whole)?;
-                fs.judge_name_change(number(to_fd), to, NameChange::Whole)?;
-                fs.replaces((number(from_fd), from), (number(to_fd), to))
+                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
+                fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Move)?;
+                fs.keep_arrival((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))?;
+                fs.take_over_mode((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))
             });
             let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;
             if errno != Errno::SUCCESS.0
-                && let Some(taken) = taken
+                && let Some(saved_mode) = saved_mode
             {
-                taken.give_back();
+                saved_mode.give_back();
             }
             Ok(errno)
         },
@@ -256,11 +263,11 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
-                // A hard link to a protected file would let the guest write it under the second name.
-                fs.judge_name_change(number(from_fd), from, NameChange::Whole)?;
-                fs.judge_existing_target(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
-                fs.judge_link(number(from_fd), number(to_fd))?;
-                fs.judge_name_change(number(to_fd), text(memory, to, to_len)?, NameChange::Whole)
+                // A hard link to a protected file would let the guest write the file under its second name.
+                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
+                fs.judge_existing_target(as_unsigned(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
+                fs.judge_link(as_unsigned(from_fd), as_unsigned(to_fd))?;
+                fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Move)
             });
             forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
         },
@@ -277,8 +284,8 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
-                fs.judge_link_target(number(fd), text(memory, target, target_len)?, link)?;
-                fs.judge_name_change(number(fd), link, NameChange::Whole)
+                fs.judge_link_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
+                fs.judge_name_change(as_unsigned(fd), link, NameChange::Move)
             });
             forward!(caller, path_symlink, target, target_len, fd, link, link_len)
         },
@@ -290,7 +297,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(MODULE, "fd_close", |mut caller: Caller<'_, GuestState>, fd: i32| -> Result<i32> {
         let errno = forward!(caller, fd_close, fd)?;
         if errno == Errno::SUCCESS.0 {
-            caller.data_mut().fs.closed(number(fd));
+            caller.data_mut().fs.record_closed(as_unsigned(fd));
         }
         Ok(errno)
     })?;
@@ -300,7 +307,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, from: i32, to: i32| -> Result<i32> {
             let errno = forward!(caller, fd_renumber, from, to)?;
             if errno == Errno::SUCCESS.0 {
-                caller.data_mut().fs.renumbered(number(from), number(to));
+                caller.data_mut().fs.record_renumbered(as_unsigned(from), as_unsigned(to));
             }
             Ok(errno)
         },
@@ -309,22 +316,24 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "fd_filestat_set_times",
         |mut caller: Caller<'_, GuestState>, fd: i32, atim: i64, mtim: i64, which: i32| -> Result<i32> {
-            let verdict = caller.data_mut().fs.judge_set_times(number(fd));
+            let verdict = caller.data_mut().fs.judge_set_times(as_unsigned(fd));
             if let Err(errno) = verdict {
                 return Ok(errno.0);
             }
             forward!(caller, fd_filestat_set_times, fd, atim, mtim, which)
         },
     )?;
-    // The stock function treats an exit code above 125 as an error of the host.
+    // The stock function treats an exit code above 125 as an error of the host. This one accepts every code.
     linker.func_wrap(MODULE, "proc_exit", |code: i32| Err::<(), _>(Error::new(I32Exit(code))))?;
     linker.func_wrap(
         MODULE,
         "fd_write",
         |mut caller: Caller<'_, GuestState>, fd: i32, vectors: i32, count: i32, out: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
-            match state.fs.slot(number(fd)) {
-                Some(Slot::Stdout | Slot::Stderr) => write_stream(memory, state, fd, vectors, count, out),
+            match state.fs.descriptor(as_unsigned(fd)) {
+                Some(Descriptor::Stdout | Descriptor::Stderr) => {
+                    write_stream(memory, state, fd, vectors, count, out)
+                }
                 _ => forward!(caller, fd_write, fd, vectors, count, out),
             }
         },
@@ -334,7 +343,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
         "fd_readdir",
         |mut caller: Caller<'_, GuestState>, fd: i32, buffer: i32, len: i32, cookie: i64, out: i32| {
             let (memory, state, _) = parts(&mut caller)?;
-            Ok::<_, Error>(match read_directory(memory, &mut state.fs, fd, (buffer, len), cookie, out) {
+            Ok::<_, Error>(match read_directory(memory, &mut state.fs, fd, buffer, len, cookie, out) {
                 Ok(()) => Errno::SUCCESS.0,
                 Err(errno) => errno.0,
             })
@@ -343,16 +352,21 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
     Ok(())
 }
 
-fn add_waits(linker: &mut Linker<GuestState>) -> Result<()> {
+fn add_poll(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "poll_oneoff",
-        |mut caller: Caller<'_, GuestState>, wanted: i32, events: i32, count: i32, out: i32| -> Result<i32> {
+        |mut caller: Caller<'_, GuestState>,
+         subscriptions_ptr: i32,
+         events: i32,
+         count: i32,
+         out: i32|
+         -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
             let clock = state.started.elapsed();
             let control = std::sync::Arc::clone(&state.control);
-            let subscriptions = poll::subscriptions_bytes(number(count))
-                .and_then(|bytes| slice(memory, wanted, bytes))
+            let subscriptions = poll::subscriptions_bytes(as_unsigned(count))
+                .and_then(|bytes| slice(memory, subscriptions_ptr, bytes))
                 .and_then(|bytes| Subscriptions::parse(bytes, clock));
             let subscriptions = match subscriptions {
                 Ok(subscriptions) => subscriptions,
@@ -360,29 +374,30 @@ fn add_waits(linker: &mut Linker<GuestState>) -> Result<()> {
             };
             let ready = subscriptions.wait(&control).map_err(Error::new)?;
             let (memory, _, _) = parts(&mut caller)?;
-            let mut at = number(events);
+            let mut at = as_unsigned(events);
             for event in &ready {
-                if store(memory, at, event).is_err() {
+                if write_bytes(memory, at, event).is_err() {
                     return Ok(Errno::FAULT.0);
                 }
                 at = at.saturating_add(u32::try_from(event.len()).unwrap_or(u32::MAX));
             }
             let count = u32::try_from(ready.len()).unwrap_or(u32::MAX);
-            Ok(store(memory, number(out), &count.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
+            Ok(write_bytes(memory, as_unsigned(out), &count.to_le_bytes())
+                .map_or_else(|errno| errno.0, |()| 0))
         },
     )?;
     Ok(())
 }
 
-/// Functions that every file tool calls, without the stock path's cost of entering a runtime.
-fn add_plain(linker: &mut Linker<GuestState>) -> Result<()> {
+/// Functions that every file tool calls. Defined here, they avoid the cost of entering a runtime on the stock path.
+fn add_unjudged(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "fd_read",
         |mut caller: Caller<'_, GuestState>, fd: i32, vectors: i32, count: i32, out: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
-            match (&state.inlet, state.fs.slot(number(fd))) {
-                (Some(_), Some(Slot::Stdin)) => read_stream(memory, state, vectors, count, out),
+            match (&state.transfer_input, state.fs.descriptor(as_unsigned(fd))) {
+                (Some(_), Some(Descriptor::Stdin)) => read_stream(memory, state, vectors, count, out),
                 _ => forward!(caller, fd_read, fd, vectors, count, out),
             }
         },
@@ -415,39 +430,39 @@ fn read_directory(
     memory: &mut [u8],
     fs: &mut GuestFs,
     fd: i32,
-    (buffer, len): (i32, i32),
+    buffer: i32,
+    len: i32,
     cookie: i64,
     out: i32,
-) -> PathVerdict {
-    let directory = fs.directory_mut(number(fd))?;
-    let cursor = directory.cursor().map_err(|_cause| Errno::ACCES)?;
-    let target = slice_mut(memory, number(buffer), number(len))?;
+) -> FsResult {
+    let cursor = fs.cursor(as_unsigned(fd))?;
+    let target = slice_mut(memory, as_unsigned(buffer), as_unsigned(len))?;
     let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_cause| Errno::IO)?;
     let filled = u32::try_from(filled).map_err(|_cause| Errno::INVAL)?;
-    store(memory, number(out), &filled.to_le_bytes())
+    write_bytes(memory, as_unsigned(out), &filled.to_le_bytes())
 }
 
-/// The guest's memory, the call's state, and the limit of bytes that host functions may copy.
+/// The guest's memory, the call's state, and the limit on the bytes that host functions may copy.
 pub(super) fn parts<'a>(
     caller: &'a mut Caller<'_, GuestState>,
 ) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {
     let fuel = wasmtime::AsContextMut::as_context_mut(caller).hostcall_fuel();
     let memory = match caller.data().memory {
         Some(memory) => memory,
-        None => export(caller)?,
+        None => exported_memory(caller)?,
     };
     let (bytes, state) = memory.data_and_store_mut(caller);
     state.memory = Some(memory);
     Ok((bytes, state, fuel))
 }
 
-fn export(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
+fn exported_memory(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
     match caller.get_export("memory") {
         Some(Extern::Memory(memory)) => Ok(memory),
         _ => Err(Error::msg("the module exports no memory")),
     }
 }
 
-fn unreadable(errno: Errno) -> Error {
+fn lost_memory_error(errno: Errno) -> Error {
     Error::msg(format!("guest memory vanished below a result (errno {})", errno.0))
 }

@@ -1,39 +1,46 @@
-//! The names that a guest must not write: protected paths in every call, protected kinds where a flow rule withholds
-//! them from the call.
+//! The names that a guest must not see, and the names that it must not write: protected paths in every call, and
+//! protected kinds if a flow rule withholds them from the call.
 
 use std::{os::fd::BorrowedFd, sync::Arc};
 
-use portcullis_policy::{ProtectedKinds, ProtectedPaths};
+use portcullis_policy::{HiddenNames, ProtectedKinds, ProtectedPaths};
 
-use super::{path_verdict::Violation, repository};
+use super::{fs_result::Violation, repository};
 
-/// What holds for the writes of one call.
+/// The rules for the names of one call.
 #[derive(Debug, Clone)]
 pub(super) struct Protection {
     pub(super) paths: Arc<ProtectedPaths>,
-    /// The protected kinds, if the call must not write any.
+    /// The protected kinds, if the call must not write them.
     pub(super) withheld: Option<Arc<ProtectedKinds>>,
+    /// The names that the guest does not see.
+    pub(super) hidden: Arc<HiddenNames>,
 }
 
 impl Protection {
-    /// The violation of writing a path, given as its components below its mount with links resolved; none if it may be
-    /// written.
+    /// The names that are hidden in a mount. `None` if there are none, so that paths need not be compared.
+    pub(super) fn hidden_in(&self, mount: &str) -> Option<&Arc<HiddenNames>> {
+        (!self.hidden.is_empty() && HiddenNames::apply_to_mount(mount)).then_some(&self.hidden)
+    }
+
+    /// The violation if a guest writes a path, or `None` if it may write the path. The path is given as its components
+    /// below its mount, with links resolved.
     pub(super) fn violation(
         &self,
         mount: BorrowedFd<'_>,
         below: &[String],
         path: impl FnOnce() -> String,
     ) -> Option<Violation> {
-        let found = self.paths.covers(below).map(str::to_owned);
-        if let Some(pattern) = found.or_else(|| repository::protects(&self.paths, mount, below)) {
+        let pattern = self.paths.covers(below).map(str::to_owned);
+        if let Some(pattern) = pattern.or_else(|| repository::protects(&self.paths, mount, below)) {
             return Some(Violation::Protected { path: path(), pattern });
         }
         let pattern = self.withheld.as_ref()?.covers(below)?;
         Some(Violation::WithheldKind { path: path(), pattern })
     }
 
-    /// The violation of giving a path to something with content of its own: the path is the beginning of a pattern, so
-    /// that the content would appear at names that must not be written.
+    /// The violation if a guest gives this path to a prepared directory or to a link. If the path is the start of a
+    /// protected pattern, the prepared content would appear under protected names.
     pub(super) fn violation_of_stand_in(
         &self,
         below: &[String],

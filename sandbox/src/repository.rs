@@ -1,7 +1,6 @@
-//! Detects Git repositories whose folder has another name than `.git`, to protect their files from writes.
+//! Detects Git repositories whose folder is not named `.git`, to protect their files from writes.
 //!
-//! It examines a folder beneath its mount's handle, and only if a name in the path makes a repository
-//! possible.
+//! A folder is examined beneath its mount's handle, and only if a name in the path makes a repository possible.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,50 +9,50 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::mounts::resolve_beneath;
 
-/// Returns the pattern that protects a path, given as its components below the mount with links resolved. A
-/// path is protected if Git obeys it in a repository, or if it would complete a folder to a repository. The
-/// second is refused too, since the files that Git would then obey may have been written earlier.
+/// Returns the pattern that protects a path. The path is given as its components below the mount, with links resolved.
+/// A path is protected if Git obeys it in a repository, or if it would complete a folder to a repository. The latter is
+/// refused too, because the files that Git would then obey may have been written earlier.
 #[must_use]
 pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[String]) -> Option<String> {
-    let parts = |from: usize| below[from..].iter().map(String::as_str);
-    for at in 0..below.len() {
-        let folder = &below[..at];
-        if let Some(pattern) = protected.covers_in_repository(parts(at))
+    let parts = |start: usize| below[start..].iter().map(String::as_str);
+    for depth in 0..below.len() {
+        let folder = &below[..depth];
+        if let Some(pattern) = protected.covers_in_repository(parts(depth))
             && marks(mount, folder).is_repository()
         {
             return Some(pattern.to_owned());
         }
     }
     let (name, folder) = below.split_last()?;
-    if !RepositoryMarks::default().see(name.as_bytes()) || !protected.names_repository(GIT) {
+    if !RepositoryMarks::default().record_name(name.as_bytes()) || !protected.names_repository(GIT) {
         return None;
     }
-    // In a folder with the name of a repository, everything relevant is protected already.
+    // In a folder with the name of a repository, all relevant files are already protected.
     if folder.last().is_some_and(|folder| protected.names_repository(folder)) {
         return None;
     }
     let before = marks(mount, folder);
     let mut after = before;
-    after.see(name.as_bytes());
+    after.record_name(name.as_bytes());
     (after.is_repository() && !before.is_repository()).then(|| GIT.to_owned())
 }
 
-/// The parts of a repository in a folder. A part that cannot be examined counts as present.
+/// The parts of a repository that a folder has. A part that cannot be examined counts as present.
 fn marks(mount: BorrowedFd<'_>, folder: &[String]) -> RepositoryMarks {
     let mut marks = RepositoryMarks::default();
     for name in RepositoryMarks::NAMES {
         let path: Vec<&str> = folder.iter().map(String::as_str).chain([name]).collect();
-        let found = resolve_beneath(mount, &path.join("/"), OFlags::NOFOLLOW);
-        // A name that is not UTF-8 was converted lossily, so it cannot be looked up.
+        let lookup = resolve_beneath(mount, &path.join("/"), OFlags::NOFOLLOW);
+        // A name that is not UTF-8 was converted with loss, so it cannot be looked up.
         let is_nameless = folder.iter().any(|part| part.contains(char::REPLACEMENT_CHARACTER));
-        if is_nameless || !matches!(found, Err(Errno::NOENT | Errno::NOTDIR)) {
-            marks.see(name.as_bytes());
+        if is_nameless || !matches!(lookup, Err(Errno::NOENT | Errno::NOTDIR)) {
+            marks.record_name(name.as_bytes());
         }
     }
     marks
 }
 
-/// The name under which Git looks for a repository.
+/// The name that Git looks for when it searches a repository.
 const GIT: &str = ".git";
 
 #[cfg(test)]

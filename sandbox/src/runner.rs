@@ -11,8 +11,8 @@ use std::{
 };
 
 use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
-use portcullis_policy::{GrantedMount, ProtectedKinds, ProtectedPaths};
-use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT};
+use portcullis_policy::{GrantedMount, HiddenNames, ProtectedKinds, ProtectedPaths};
+use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT, LOCK_IMPORT};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
@@ -27,53 +27,59 @@ use super::{
     guest::{GuestPreopens, GuestState},
     http,
     listener::{LISTENER_CAPACITY, Listener, StreamFrame},
+    locks::{self, CallLocks},
     module::{self, LinkedModule},
-    pool::{MAX_STUCK, Pool},
+    path_locks::PathLocks,
+    pool::{MAX_STUCK, WorkerPool},
     preview1,
     protection::Protection,
     ticker::Ticker,
     worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
-use crate::{mount_use::MountUse, mounts::MountTable};
+use crate::{keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
 
-/// Grace period for a call's thread after its deadline or cancellation, before it is written off. On a busy
-/// machine a thread may wait long for a processor; one that hangs in the kernel waits forever.
+/// The grace period of a call's thread after the deadline or the cancellation: 1 s. After it the thread is written off.
+/// On a busy machine a thread can wait long for a processor, and a thread that hangs in the kernel waits for ever.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a caller polls for its answer before it sleeps: slightly longer than a short call takes on a slow
-/// machine. Waking up costs up to 60 µs, and more if the processor itself sleeps: as much as the call itself.
+/// The time for which a caller polls for its answer before it sleeps: 250 µs, slightly longer than a short call takes
+/// on a slow machine. A wake-up costs up to 60 µs, as much as the call itself, and more if the processor sleeps too.
 const CALLER_SPIN: Duration = Duration::from_micros(250);
 
-/// Limits of a `describe`.
+/// The limits of a `describe`: 5 s, and 64 MiB of memory.
 const DESCRIBE_TIME: Duration = Duration::from_secs(5);
 const DESCRIBE_MEMORY_BYTES: usize = 64 << 20;
 
 /// The configuration of a runner.
 #[derive(Debug)]
 pub struct RunnerConfig {
-    /// The state folder, for the module cache and the canary.
+    /// The state folder, which holds the canary.
     pub state: PathBuf,
-    /// The mounts that grants may name.
+    /// The folder that holds the module cache. Runners of several state folders may share it.
+    pub cache: PathBuf,
+    /// The mounts that grants can name.
     pub mounts: Arc<MountTable>,
-    /// Paths that no guest may write.
+    /// The paths that no guest may write.
     pub protected: Arc<ProtectedPaths>,
+    /// The names that no guest sees.
+    pub hidden: Arc<HiddenNames>,
     /// Whether Landlock must confine each worker.
     pub landlock: Requirement,
     /// Whether seccomp must confine each worker.
     pub seccomp: Requirement,
-    /// Maximum number of concurrent calls.
+    /// The most calls that run at once.
     pub concurrency: usize,
-    /// The `portcullis` program that compiles foreign modules. Without one, only modules that were compiled
-    /// before are loaded.
+    /// The `portcullis` program that compiles foreign modules. Without it, only foreign modules that were compiled
+    /// before can be loaded.
     pub compiler: Option<PathBuf>,
-    /// Limits of compiling a foreign module.
+    /// The limits of the compilation of a foreign module.
     pub compile_limits: CompileLimits,
 }
 
-/// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly the
-/// call's mounts.
+/// Runs guests of any module. Each call has a fresh store, on a thread that the kernel confines to exactly the call's
+/// mounts.
 ///
-/// It stops logic errors in guests and in the WASI layer. It does not stop native code in this process: an
+/// The confinement stops logic errors in guests and in the WASI layer. It does not stop native code in this process: an
 /// attacker who breaks out of WebAssembly itself controls a thread of this process.
 #[derive(Debug)]
 pub struct HostWasmToolRunner {
@@ -83,11 +89,12 @@ pub struct HostWasmToolRunner {
     compiler: Option<Compiler>,
     ticker: Ticker,
     canary: Canary,
-    pools: Mutex<HashMap<Vec<GrantedMount>, Arc<Pool>>>,
+    locks: PathLocks,
+    pools: Mutex<HashMap<Vec<GrantedMount>, Arc<WorkerPool>>>,
     config: RunnerConfig,
 }
 
-/// The linker; wasmtime's type does not implement `Debug`.
+/// The linker, wrapped because wasmtime's type does not implement `Debug`.
 struct LinkerBox(Linker<GuestState>);
 
 impl std::fmt::Debug for LinkerBox {
@@ -101,21 +108,23 @@ impl std::fmt::Debug for LinkerBox {
 pub struct GuestJob {
     /// The compiled module to run.
     pub module: Arc<GuestModule>,
-    /// The call frame's JSON.
+    /// The JSON of the call frame.
     pub stdin: Vec<u8>,
-    /// All host folders that the guest sees.
+    /// All host folders that the guest can see.
     pub mounts: Vec<GrantedMount>,
-    /// A mark for each of them, set when the guest uses it.
+    /// A mark for each mount, which is set when the guest uses the mount.
     pub used: MountUse,
-    /// The protected kinds, if the guest must not write any.
+    /// Keeps the states of paths before the guest changes them. Without it no state is kept.
+    pub keeper: Option<ChangeKeeper>,
+    /// The protected kinds, if the guest must not write them.
     pub withheld: Option<Arc<ProtectedKinds>>,
-    /// Limit of all its memories together, in bytes.
+    /// Limit of all memories of the guest together, in bytes.
     pub memory_bytes: usize,
     /// The time limit, for messages.
     pub time_limit: Duration,
-    /// When the guest is stopped.
+    /// The time at which the guest is stopped.
     pub deadline: Instant,
-    /// Stops the guest earlier.
+    /// Stops the guest before the deadline.
     pub cancel: CancellationToken,
     /// Held until the guest's thread is free, even if its caller leaves earlier.
     pub held: Option<CallResource>,
@@ -123,41 +132,41 @@ pub struct GuestJob {
     pub is_watched: bool,
     /// The call's end of a transfer, if it takes part in one.
     pub transfer: Option<TransferEnd>,
-    /// The call's end of the channel for requests, if its tool declares hosts. Without it, requests are refused.
+    /// The call's end of the channel for HTTP requests, if its tool declares hosts. Without it, requests are refused.
     pub http: Option<HttpPort>,
 }
 
 impl HostWasmToolRunner {
-    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads. Workers are
-    /// started later.
+    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads. Workers are started
+    /// later.
     ///
     /// # Errors
-    /// [`WasmError`] if one of them fails.
+    /// [`WasmError`] if one of these steps fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // A call may consist of two concurrent guests that share its slot.
+        // One call can consist of two guests that run at once and share its slot.
         let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
         let mut linker = Linker::new(&engine);
-        for add in [preview1::add_to_linker, http::add_to_linker] {
+        for add in [preview1::add_to_linker, http::add_to_linker, locks::add_to_linker] {
             add(&mut linker).map_err(|source| WasmError::Link { source })?;
         }
-        let cache = ModuleCache::open(&config.state, &engine)?;
+        let cache = ModuleCache::open(&config.cache, &engine)?;
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
         let canary = Canary::create(&config.state)?;
         let compiler = config.compiler.clone().map(|program| {
             Compiler::new(program, config.compile_limits, &config.state, config.landlock, config.seccomp)
         });
-        let linker = LinkerBox(linker);
-        Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
+        let (linker, locks) = (LinkerBox(linker), PathLocks::new(&config.state));
+        Ok(Self { engine, linker, cache, compiler, ticker, canary, locks, pools: Mutex::default(), config })
     }
 
-    /// A module that this program carries. It is compiled, or its code loaded, on its first call.
+    /// A module that is embedded in this program. Its first call compiles it, or loads its code from the cache.
     #[must_use]
     pub fn embedded(module: &'static EmbeddedModule) -> Arc<GuestModule> {
-        Arc::new(GuestModule::of_embedded(module))
+        Arc::new(GuestModule::from_embedded(module))
     }
 
     /// Loads a trusted module, from the cache if possible.
@@ -165,32 +174,31 @@ impl HostWasmToolRunner {
     /// # Errors
     /// [`WasmError`] for a module that is too large, invalid, or has imports that guests do not get.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
-        let digest = ModuleDigest::of(wasm);
+        let digest = ModuleDigest::compute(wasm);
         let code = self.cache.load(&self.engine, wasm, digest)?;
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// Loads a foreign module: from the cache if possible, else compiled in a process with limited time,
-    /// limited memory and no files.
+    /// Loads a foreign module: from the cache if possible. Otherwise the module is compiled in a process with limited
+    /// time, limited memory and no files.
     ///
     /// # Errors
-    /// As [`Self::load`], and [`WasmError::CompileLimit`], [`WasmError::Compiler`] or
-    /// [`WasmError::NoCompiler`].
+    /// As in [`Self::load`], and [`WasmError::CompileLimit`], [`WasmError::Compiler`] or [`WasmError::NoCompiler`].
     ///
     /// # Cancellation
-    /// Dropping the future kills that process.
+    /// A dropped future kills that process.
     pub async fn load_foreign(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         module::check_size(wasm)?;
-        let digest = ModuleDigest::of(wasm);
-        if self.cache.has(digest) {
+        let digest = ModuleDigest::compute(wasm);
+        if self.cache.contains(digest) {
             return Ok(Arc::new(GuestModule::cached(digest)));
         }
         let code = self.compile_foreign(wasm, digest).await?;
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// Compiles a foreign module. A refusal that would repeat is remembered: otherwise one module that uses
-    /// up the time limit would do so at every start.
+    /// Compiles a foreign module. A refusal that would repeat is stored: otherwise a module that uses up the time limit
+    /// would do so at every start.
     async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
         if let Some(reason) = self.cache.refusal(digest) {
             return Err(WasmError::RefusedBefore { reason, digest });
@@ -209,14 +217,14 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// Asks a module which tools it has. It runs without mounts, with 64 MiB and 5 seconds. An embedded module is not
-    /// run: its answer is carried beside it.
+    /// Returns the tools that a module declares. The module runs without mounts, with 64 MiB and 5 seconds, unless its
+    /// answer is embedded in this program or cached.
     ///
     /// # Errors
-    /// [`WasmError::Describe`] if its answer cannot be used, else the reason why it could not run.
+    /// [`WasmError::Describe`] if the answer cannot be used, otherwise the reason why the module could not run.
     ///
     /// # Cancellation
-    /// Dropping the future stops the guest.
+    /// A dropped future stops the guest.
     pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
         if let Some(embedded) = module.embedded() {
             return declarations::check(embedded.declarations);
@@ -225,8 +233,8 @@ impl HostWasmToolRunner {
             return declarations::check(&text);
         }
         let report = self.run_describe(module).await?;
-        let said = module::last_words(&report.stderr);
-        let refuse = |reason: String| WasmError::Describe { reason: format!("{reason}{said}") };
+        let stderr_tail = module::stderr_tail(&report.stderr);
+        let refuse = |reason: String| WasmError::Describe { reason: format!("{reason}{stderr_tail}") };
         match report.result {
             Ok(FinalFrame::Ok(output)) => {
                 let text = output.joined_text();
@@ -240,26 +248,27 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// The confinement of a worker, with evidence: runs the module as in [`Self::describe`], and returns the
-    /// posture of that thread.
+    /// The confinement of a worker, with evidence. Runs the module as in [`Self::describe`], and returns the posture of
+    /// its thread.
     ///
     /// # Errors
-    /// [`WasmError`] if no worker could be confined, or the module could not run.
+    /// [`WasmError`] if no worker could be confined, or if the module could not run.
     ///
     /// # Cancellation
-    /// Dropping the future stops the guest.
+    /// A dropped future stops the guest.
     pub async fn posture(&self, module: &Arc<GuestModule>) -> Result<Posture, WasmError> {
         Ok(self.run_describe(module).await?.posture)
     }
 
     async fn run_describe(&self, module: &Arc<GuestModule>) -> Result<GuestReport, WasmError> {
-        // Load first: compiling does not count against the module's time.
+        // Load first, so that the compilation does not count towards the module's time.
         self.ready(module)?;
         let job = GuestJob {
             module: Arc::clone(module),
             stdin: Vec::new(),
             mounts: Vec::new(),
-            used: MountUse::of(0),
+            used: MountUse::new(0),
+            keeper: None,
             withheld: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIME,
@@ -273,14 +282,13 @@ impl HostWasmToolRunner {
         self.run_verb(Verb::Describe, job, |_| {}).await
     }
 
-    /// Runs one call. `watch` gets progress and update frames as they come, on the caller's side.
+    /// Runs one call. `watch` gets progress and update frames as they arrive, in the caller's task.
     ///
     /// # Cancellation
-    /// Dropping the future stops the guest, as does the job's token.
+    /// A dropped future stops the guest, and so does the job's token.
     ///
     /// # Errors
-    /// [`WasmError`] if the guest cannot be started or does not end properly; a tool's own error is in the
-    /// report.
+    /// [`WasmError`] if the guest cannot be started or does not end properly. A tool's own error is in the report.
     pub async fn run(&self, job: GuestJob, watch: impl FnMut(StreamFrame)) -> Result<GuestReport, WasmError> {
         self.run_verb(Verb::Call, job, watch).await
     }
@@ -293,15 +301,17 @@ impl HostWasmToolRunner {
     ) -> Result<GuestReport, WasmError> {
         let module = self.ready(&job.module)?;
         let pool = self.pool(&job.mounts)?;
-        // A guest without mounts opens no file, and must not wait for the first search.
+        // A guest without mounts opens no file, so it need not wait for the first search.
         let exposed = match job.mounts.is_empty() {
             true => Arc::default(),
             false => self.config.mounts.private_links().exposed().await,
         };
         let control = Arc::new(CallControl::new(job.deadline, job.held));
-        let _stops_with_us = StopOnDrop(Arc::clone(&control));
+        let _cancel_on_drop = CancelOnDrop(Arc::clone(&control));
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
         let dropped = Arc::new(AtomicU64::new(0));
+        let locks = module.imports_from(LOCK_IMPORT).then(|| CallLocks::open(&self.locks, &control));
+        let (lock_port, call_locks) = locks.unzip();
         let (reply, mut answer) = oneshot::channel();
         pool.submit(WorkerJob {
             module,
@@ -309,24 +319,34 @@ impl HostWasmToolRunner {
             stdin: job.stdin,
             memory_bytes: job.memory_bytes,
             time_limit: job.time_limit,
-            protection: Protection { paths: Arc::clone(&self.config.protected), withheld: job.withheld },
+            protection: Protection {
+                paths: Arc::clone(&self.config.protected),
+                withheld: job.withheld,
+                hidden: Arc::clone(&self.config.hidden),
+            },
             exposed,
             used: job.used,
+            keeper: job.keeper,
             control: Arc::clone(&control),
-            // This extra sender keeps the channel open, so that `frames.recv()` does not end early.
+            // A clone: `sender` itself keeps the channel open, so that `frames.recv()` never ends before the call.
             listener: job
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
             transfer: job.transfer,
             http: job.http,
+            locks: lock_port,
             ticking: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
         let report = match early_answer(&pool, &mut answer) {
             Some(report) => report,
-            None => await_report(&pool, &control, &job.cancel, answer, &mut frames, &mut watch).await,
+            None => {
+                let report = await_report(&pool, &control, &job.cancel, answer, &mut frames, &mut watch);
+                locks::serving(call_locks, report).await
+            }
         };
         drop(sender);
+        // Deliver the frames that arrived before the answer.
         while let Ok(frame) = frames.try_recv() {
             watch(frame);
         }
@@ -337,7 +357,7 @@ impl HostWasmToolRunner {
         report
     }
 
-    /// The module's code, loaded on first use: some milliseconds for the first call in a process.
+    /// The module's code, which is loaded on first use. This takes some milliseconds for the first call in a process.
     fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
         let ready = module.ready(&self.linker.0, |embedded| match embedded {
             Some(wasm) => self.cache.load(&self.engine, wasm, module.digest()),
@@ -346,8 +366,8 @@ impl HostWasmToolRunner {
         ready.cloned()
     }
 
-    /// The pool of a mount set, created on first use.
-    fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<Pool>, WasmError> {
+    /// The pool of a set of mounts, which is created on first use.
+    fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<WorkerPool>, WasmError> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(mounts) {
             return Ok(Arc::clone(pool));
@@ -368,14 +388,14 @@ impl HostWasmToolRunner {
         let guest_preopens = GuestPreopens::open(&preopens)?;
         let engine = self.engine.clone();
         let setup = WorkerSetup { engine, preopens, guest_preopens, confinement, busy };
-        let pool = Pool::new(label(mounts), setup, self.config.concurrency);
+        let pool = WorkerPool::new(label(mounts), setup, self.config.concurrency);
         pools.insert(mounts.to_vec(), Arc::clone(&pool));
         Ok(pool)
     }
 
-    /// Whether the kernel can report which pages a call touched (`PAGEMAP_SCAN`), which makes clearing memory
-    /// cheaper. The first check opens the kernel's interface permanently. A program that makes itself
-    /// non-dumpable must call this before, since an ordinary user's process cannot open it afterwards.
+    /// Whether the kernel can report which pages a call touched (`PAGEMAP_SCAN`), which makes it cheaper to clear
+    /// memory. The first check opens the kernel's interface permanently. A program that makes itself non-dumpable must
+    /// call this function before, because an ordinary user's process cannot open the interface afterwards.
     #[must_use]
     pub fn has_pagemap_scan() -> bool {
         wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()
@@ -392,10 +412,10 @@ impl HostWasmToolRunner {
     }
 }
 
-/// Polls for the answer of a short call before its caller sleeps. If several calls run, the processor is left
-/// to them and no caller polls.
+/// Polls for the answer of a short call before its caller sleeps. If several calls run, no caller polls, so that the
+/// calls get the processor.
 fn early_answer(
-    pool: &Pool,
+    pool: &WorkerPool,
     answer: &mut oneshot::Receiver<Result<GuestReport, WasmError>>,
 ) -> Option<Result<GuestReport, WasmError>> {
     let start = Instant::now();
@@ -409,10 +429,10 @@ fn early_answer(
     None
 }
 
-/// Waits for the report and delivers frames meanwhile. Stops the call when it is cancelled. Writes its worker
+/// Waits for the report, and delivers frames in the meantime. A cancelled call is stopped, and its worker is written
 /// off if it does not stop.
 async fn await_report(
-    pool: &Pool,
+    pool: &WorkerPool,
     control: &Arc<CallControl>,
     cancel: &CancellationToken,
     mut answer: oneshot::Receiver<Result<GuestReport, WasmError>>,
@@ -424,8 +444,8 @@ async fn await_report(
     let (mut cancelled, mut given_up) = (false, false);
     loop {
         tokio::select! {
-            // `biased`: waiting frames are delivered before the answer, and the answer counts even if the
-            // caller cancels at the same time.
+            // `biased`: waiting frames are delivered before the answer, and the answer counts even if the caller
+            // cancels at the same time.
             biased;
             Some(frame) = frames.recv() => watch(frame),
             answer = &mut answer => return answer.map_err(|_cause| WasmError::WorkerLost)?,
@@ -438,18 +458,18 @@ async fn await_report(
                 if pool.write_off(control) {
                     return Err(WasmError::Stuck);
                 }
-                // The worker finished just before: its answer is on its way.
+                // The worker finished just before, and its answer is on its way.
                 given_up = true;
             }
         }
     }
 }
 
-/// Refuses a module that imports the functions for requests and declares no host: it could not use them, and an
-/// approval of it would not show that it wants to.
+/// Refuses a module that imports the functions for HTTP requests but declares no host. It could not use them, and its
+/// approval would not show that it makes requests.
 fn ensure_declared(module: &LinkedModule, declarations: &Declarations) -> Result<(), WasmError> {
     let declares = declarations.tools.iter().any(|tool| !tool.hosts.is_empty());
-    if module.0.module().imports().any(|import| import.module() == HTTP_IMPORT) && !declares {
+    if module.imports_from(HTTP_IMPORT) && !declares {
         return Err(WasmError::Describe {
             reason: format!(
                 "it imports `{HTTP_IMPORT}` and declares no host; write `hosts = [\"https://…\"]` in `#[tool]`"
@@ -459,7 +479,7 @@ fn ensure_declared(module: &LinkedModule, declarations: &Declarations) -> Result
     Ok(())
 }
 
-/// A short label of a mount set, such as `shared:w,tmp:w`.
+/// A short label of a set of mounts, such as `shared:w,tmp:w`.
 fn label(mounts: &[GrantedMount]) -> String {
     if mounts.is_empty() {
         return "none".to_owned();
@@ -469,9 +489,9 @@ fn label(mounts: &[GrantedMount]) -> String {
 }
 
 /// Stops a call when its caller drops it.
-struct StopOnDrop(Arc<CallControl>);
+struct CancelOnDrop(Arc<CallControl>);
 
-impl Drop for StopOnDrop {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }

@@ -6,46 +6,46 @@ use portcullis_types::{
 
 use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::STDOUT_ADVICE};
 
-/// Limit of a guest's standard error that is kept, for the operator's log and for authors: half from the
-/// beginning, and half from the end, where a panic's message is.
+/// Limit of the stored standard error of a guest: 64 KiB, for the operator's log and for authors. One half is from the
+/// start, and one half from the end, where a panic's message is.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
 /// Limit of an invalid line that a fault quotes, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
-/// Limit of progress, update and chunk frames of one call, far beyond any use. More frames are a sign of a
-/// loop that would otherwise run to its deadline.
+/// Limit of the progress, update and chunk frames of one call, far beyond any use. A tool with more frames is in a loop
+/// that would otherwise run until the deadline.
 const MAX_STREAM_FRAMES: usize = 100_000;
 
 /// A guest's standard output, read according to its verb.
 #[derive(Debug)]
 pub(super) enum Stdout {
-    /// Frames: the answer to `call`.
+    /// Frames: the output of the verb `call`.
     Frames(FrameReader),
-    /// One text: the answer to `describe`.
-    Whole(Vec<u8>),
+    /// One text: the output of the verb `describe`.
+    Text(Vec<u8>),
 }
 
 impl Stdout {
-    /// Takes output of the guest.
+    /// Accepts output of the guest.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), GuestFault> {
         match self {
             Self::Frames(reader) => reader.write(bytes),
-            Self::Whole(text) if text.len() + bytes.len() > MAX_FINAL_FRAME_BYTES => {
+            Self::Text(text) if text.len() + bytes.len() > MAX_FINAL_FRAME_BYTES => {
                 Err(GuestFault::FrameTooLarge { limit_bytes: MAX_FINAL_FRAME_BYTES })
             }
-            Self::Whole(text) => {
+            Self::Text(text) => {
                 text.extend_from_slice(bytes);
                 Ok(())
             }
         }
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and returns the result.
     pub(super) fn finish(self) -> Result<FinalFrame, GuestFault> {
         match self {
             Self::Frames(reader) => reader.finish(),
-            Self::Whole(text) => String::from_utf8(text)
+            Self::Text(text) => String::from_utf8(text)
                 .map(|text| FinalFrame::Ok(ToolOutput::text(text)))
                 .map_err(|error| GuestFault::MalformedFrame { reason: error.to_string() }),
         }
@@ -59,12 +59,12 @@ pub(super) struct FrameReader {
     last: Option<FinalFrame>,
     stream_frames: usize,
     listener: Option<Listener>,
-    /// Takes chunks, if the call is the sending end of a transfer.
-    outlet: Option<ChunkSink>,
+    /// Receives chunks, if the call is the sending end of a transfer.
+    transfer_output: Option<ChunkSink>,
     chunk: Option<PartialChunk>,
 }
 
-/// An announced chunk, and the bytes of it so far.
+/// An announced chunk, with the bytes received so far.
 #[derive(Debug)]
 struct PartialChunk {
     bytes: Vec<u8>,
@@ -72,11 +72,11 @@ struct PartialChunk {
 }
 
 impl FrameReader {
-    pub(super) fn new(listener: Option<Listener>, outlet: Option<ChunkSink>) -> Self {
-        Self { listener, outlet, ..Self::default() }
+    pub(super) fn new(listener: Option<Listener>, transfer_output: Option<ChunkSink>) -> Self {
+        Self { listener, transfer_output, ..Self::default() }
     }
 
-    /// Takes output of the guest.
+    /// Accepts output of the guest.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestFault> {
         loop {
             bytes = self.fill_chunk(bytes)?;
@@ -85,6 +85,7 @@ impl FrameReader {
             self.extend(line)?;
             let line = std::mem::take(&mut self.line);
             self.take_line(&line)?;
+            // Put the buffer back, so that the next line reuses its memory.
             self.line = line;
             self.line.clear();
             bytes = &rest[1..];
@@ -92,7 +93,7 @@ impl FrameReader {
         self.extend(bytes)
     }
 
-    /// Ends the stream; the last line needs no newline.
+    /// Ends the stream. The last line does not need a newline.
     pub(super) fn finish(mut self) -> Result<FinalFrame, GuestFault> {
         if self.chunk.is_some() {
             return Err(GuestFault::MalformedFrame { reason: "a chunk is cut off".to_owned() });
@@ -118,7 +119,7 @@ impl FrameReader {
             return Err(GuestFault::OutputAfterFinalFrame);
         }
         let frame: GuestFrame = serde_json::from_slice(line)
-            .map_err(|error| GuestFault::MalformedFrame { reason: malformed(line, &error) })?;
+            .map_err(|error| GuestFault::MalformedFrame { reason: explain_malformed(line, &error) })?;
         match frame {
             GuestFrame::Ok(output) => self.last = Some(FinalFrame::Ok(output.0)),
             GuestFrame::Error(error) => self.last = Some(FinalFrame::Error(error)),
@@ -133,14 +134,14 @@ impl FrameReader {
         if line.len() > MAX_STREAM_FRAME_BYTES {
             return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_STREAM_FRAME_BYTES });
         }
-        self.count()?;
+        self.count_frame()?;
         if let Some(listener) = &self.listener {
             listener.send(frame);
         }
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), GuestFault> {
+    fn count_frame(&mut self) -> Result<(), GuestFault> {
         self.stream_frames += 1;
         if self.stream_frames > MAX_STREAM_FRAMES {
             return Err(GuestFault::TooManyFrames { limit: MAX_STREAM_FRAMES });
@@ -149,67 +150,66 @@ impl FrameReader {
     }
 
     fn begin_chunk(&mut self, bytes: usize) -> Result<(), GuestFault> {
-        if self.outlet.is_none() {
+        if self.transfer_output.is_none() {
             return Err(GuestFault::UnwantedChunk);
         }
         if bytes > MAX_CHUNK_BYTES {
             return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_CHUNK_BYTES });
         }
-        self.count()?;
+        self.count_frame()?;
         self.chunk = Some(PartialChunk { bytes: Vec::with_capacity(bytes), missing: bytes });
         Ok(())
     }
 
-    /// Adds bytes to the current chunk, if there is one, and sends it when it is complete. Returns the
-    /// remaining bytes.
+    /// Adds bytes to the current chunk, if there is one, and sends the chunk when it is complete. Returns the bytes
+    /// after the chunk.
     fn fill_chunk<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], GuestFault> {
         let Some(chunk) = &mut self.chunk else { return Ok(bytes) };
-        let (own, rest) = bytes.split_at(chunk.missing.min(bytes.len()));
-        chunk.bytes.extend_from_slice(own);
-        chunk.missing -= own.len();
+        let (chunk_part, rest) = bytes.split_at(chunk.missing.min(bytes.len()));
+        chunk.bytes.extend_from_slice(chunk_part);
+        chunk.missing -= chunk_part.len();
         if chunk.missing == 0
-            && let (Some(whole), Some(outlet)) = (self.chunk.take(), &self.outlet)
+            && let (Some(complete_chunk), Some(transfer_output)) = (self.chunk.take(), &self.transfer_output)
         {
-            outlet.send(whole.bytes)?;
+            transfer_output.send(complete_chunk.bytes)?;
         }
         Ok(rest)
     }
 }
 
-/// Explains an invalid line and its likely cause: text from `println!`, which is a line by itself, or from
+/// Explains an invalid line and its likely cause: text from `println!`, which is a line of its own, or text from
 /// `print!`, which precedes the next frame.
-fn malformed(line: &[u8], error: &serde_json::Error) -> String {
+fn explain_malformed(line: &[u8], error: &serde_json::Error) -> String {
     let Ok(text) = str::from_utf8(line) else {
         return format!("it is not UTF-8; {STDOUT_ADVICE}");
     };
     let trimmed = text.trim_start();
     if !trimmed.starts_with('{') {
-        let before_a_frame = FRAME_BEGINNINGS.iter().any(|beginning| trimmed.contains(beginning));
-        let what = if before_a_frame { "text before a frame" } else { "text" };
-        return format!("{what}, {}; {STDOUT_ADVICE}", quoted(trimmed));
+        let precedes_frame = FRAME_BEGINNINGS.iter().any(|beginning| trimmed.contains(beginning));
+        let what = if precedes_frame { "text before a frame" } else { "text" };
+        return format!("{what}, {}; {STDOUT_ADVICE}", quote_text(trimmed));
     }
     format!("{error}; {STDOUT_ADVICE}")
 }
 
-/// How frames begin when the SDK writes them.
+/// The starts of the frames that the SDK writes.
 const FRAME_BEGINNINGS: [&str; 5] =
     ["{\"ok\":", "{\"error\":", "{\"progress\":", "{\"update\":", "{\"chunk\":"];
 
 /// Quotes a guest's text within one line.
-fn quoted(text: &str) -> String {
-    let mut shown: String = text.trim_end().chars().take(MAX_QUOTED_CHARS).collect();
-    if shown.len() < text.trim_end().len() {
-        shown.push('…');
+fn quote_text(text: &str) -> String {
+    let mut short: String = text.trim_end().chars().take(MAX_QUOTED_CHARS).collect();
+    if short.len() < text.trim_end().len() {
+        short.push('…');
     }
-    format!("`{}`", portcullis_types::escape_for_display(&shown))
+    format!("`{}`", portcullis_types::escape_for_display(&short))
 }
 
-/// A guest's standard error up to the limit; dropped bytes are counted.
+/// A guest's standard error up to the limit. Dropped bytes are counted.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
     beginning: Vec<u8>,
-    /// The last bytes after the beginning: half of the limit, and less than as much again that will be
-    /// dropped.
+    /// The last bytes after `beginning`. They can grow to the whole limit, and are then cut back to half of it.
     end: Vec<u8>,
     dropped_bytes: usize,
 }
@@ -219,18 +219,18 @@ impl Stderr {
         const HALF: usize = MAX_STDERR_BYTES / 2;
         let (first, rest) = bytes.split_at(bytes.len().min(HALF - self.beginning.len()));
         self.beginning.extend_from_slice(first);
-        // Of one long write only the last part can be kept.
-        let (gone, rest) = rest.split_at(rest.len().saturating_sub(HALF));
-        self.dropped_bytes = self.dropped_bytes.saturating_add(gone.len());
+        // Only the last part of a long write can be kept.
+        let (dropped, rest) = rest.split_at(rest.len().saturating_sub(HALF));
+        self.dropped_bytes = self.dropped_bytes.saturating_add(dropped.len());
         self.end.extend_from_slice(rest);
-        // Drain once per half limit rather than for each byte.
+        // Drain once per half limit instead of for each byte.
         if self.end.len() >= 2 * HALF {
             self.drop_all_but(HALF);
         }
     }
 
-    fn drop_all_but(&mut self, kept: usize) {
-        let surplus = self.end.len().saturating_sub(kept);
+    fn drop_all_but(&mut self, retained_bytes: usize) {
+        let surplus = self.end.len().saturating_sub(retained_bytes);
         self.end.drain(..surplus);
         self.dropped_bytes = self.dropped_bytes.saturating_add(surplus);
     }
@@ -239,7 +239,7 @@ impl Stderr {
     pub(super) fn into_text(mut self) -> String {
         self.drop_all_but(MAX_STDERR_BYTES / 2);
         if self.dropped_bytes == 0 {
-            // Joined first, since a character may span both parts.
+            // Join the parts first, because a character can span both.
             self.beginning.append(&mut self.end);
         }
         let mut text = String::from_utf8_lossy(&self.beginning).into_owned();
@@ -301,14 +301,14 @@ mod tests {
     #[test]
     fn chunks_stand_between_the_lines_as_they_are() {
         let time_limit = Duration::from_secs(60);
-        let said = b"{\"progress\":\"half\"}\n{\"chunk\":4}\na\n\0\xff{\"chunk\":0}\n{\"chunk\":1}\n}{\"ok\":\"done\"}\n";
-        for piece in [1, 2, 7, said.len()] {
+        let sent = b"{\"progress\":\"half\"}\n{\"chunk\":4}\na\n\0\xff{\"chunk\":0}\n{\"chunk\":1}\n}{\"ok\":\"done\"}\n";
+        for piece in [1, 2, 7, sent.len()] {
             let control = Arc::new(CallControl::new(Instant::now() + time_limit, None));
             let transfer = Transfer::new();
-            let outlet =
+            let transfer_output =
                 ChunkSink { transfer: Arc::clone(&transfer), control: Arc::clone(&control), time_limit };
-            let mut reader = FrameReader::new(None, Some(outlet));
-            for bytes in said.chunks(piece) {
+            let mut reader = FrameReader::new(None, Some(transfer_output));
+            for bytes in sent.chunks(piece) {
                 reader.write(bytes).expect("frames");
             }
             assert_eq!(reader.finish(), Ok(FinalFrame::Ok(ToolOutput::text("done"))));
@@ -333,23 +333,23 @@ mod tests {
             reader.write(cut.as_bytes()).expect("not over");
             assert!(matches!(reader.finish(), Err(GuestFault::MalformedFrame { .. })));
         }
-        let mut after = reader();
-        after.write(b"{\"ok\":\"done\"}\n").expect("a result");
-        assert_eq!(after.write(b"{\"chunk\":1}\nx"), Err(GuestFault::OutputAfterFinalFrame));
+        let mut finished_reader = reader();
+        finished_reader.write(b"{\"ok\":\"done\"}\n").expect("a result");
+        assert_eq!(finished_reader.write(b"{\"chunk\":1}\nx"), Err(GuestFault::OutputAfterFinalFrame));
     }
 
     #[track_caller]
     fn check_fault(stdout: &[u8], what: &str) {
         let mut reader = FrameReader::new(None, None);
         let fault = reader.write(stdout).and_then(|()| reader.finish().map(drop)).expect_err("no frame");
-        let said = fault.to_string();
-        assert!(said.contains(what), "{said}");
-        assert!(said.contains("println!") && said.contains("eprintln!"), "{said}");
-        assert!(!said.chars().any(char::is_control) && said.len() < 400, "{said}");
+        let message = fault.to_string();
+        assert!(message.contains(what), "{message}");
+        assert!(message.contains("println!") && message.contains("eprintln!"), "{message}");
+        assert!(!message.chars().any(char::is_control) && message.len() < 400, "{message}");
     }
 
     #[test]
-    fn a_stray_print_is_named_as_what_it_is() {
+    fn a_stray_print_is_identified_in_the_fault() {
         check_fault(b"hello\n{\"ok\":\"a\"}\n", "text, `hello`");
         check_fault(b"42\n", "text, `42`");
         check_fault(b"hello {\"ok\":\"a\"}\n", "text before a frame, `hello {");
@@ -362,19 +362,22 @@ mod tests {
 
     #[test]
     fn the_beginning_and_the_end_of_standard_error_are_kept() {
-        let written = |writes: &[&[u8]]| {
+        let kept_text = |writes: &[&[u8]]| {
             let mut stderr = Stderr::default();
             writes.iter().for_each(|bytes| stderr.write(bytes));
             assert!(stderr.beginning.len() + stderr.end.len() < 2 * MAX_STDERR_BYTES);
             stderr.into_text()
         };
-        let whole = "ä".repeat(MAX_STDERR_BYTES / 2);
-        assert_eq!(written(&[b"a"]), "a");
-        assert_eq!(written(&[&whole.as_bytes()[..33_333], &whole.as_bytes()[33_333..]]), whole);
+        let full_length_text = "ä".repeat(MAX_STDERR_BYTES / 2);
+        assert_eq!(kept_text(&[b"a"]), "a");
+        assert_eq!(
+            kept_text(&[&full_length_text.as_bytes()[..33_333], &full_length_text.as_bytes()[33_333..]]),
+            full_length_text
+        );
         let flood = vec![b'x'; 10 * MAX_STDERR_BYTES];
         for text in [
-            written(&[b"first", &flood, b"panicked"]),
-            written(
+            kept_text(&[b"first", &flood, b"panicked"]),
+            kept_text(
                 &[b"first".as_slice()]
                     .into_iter()
                     .chain(flood.chunks(1000))

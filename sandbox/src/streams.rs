@@ -1,23 +1,23 @@
-//! Serves a guest's standard streams: passes on its output, and reads its input from the sending end of a
-//! transfer if its call is the receiving end.
+//! Serves a guest's standard streams. Output goes to its reader. If the call is the receiving end of a transfer, input
+//! comes from the sending end.
 
 use wasmtime::{Error, Result};
 
 use super::{
-    fs::Slot,
+    fs::Descriptor,
+    fs_result::Errno,
     guest::GuestState,
-    memory::{io_vector, number, slice, slice_mut, store},
-    path_verdict::Errno,
+    memory::{as_unsigned, io_vector, slice, slice_mut, write_bytes},
 };
 
-/// Limit of buffers in one `fd_write` or `fd_read`.
+/// Limit of the buffers in one `fd_write` or `fd_read`.
 const MAX_IO_VECTORS: u32 = 1024;
 
-/// Limit of bytes in one `fd_write` to a standard stream; the guest calls again for the rest. Many vectors
-/// may name the same memory, and a guest can be stopped only between two calls.
+/// Limit of the bytes in one `fd_write` to a standard stream: 128 KiB. The guest calls again for the rest. Many vectors
+/// can name the same memory, and a guest can be stopped only between two calls.
 const MAX_WRITE_BYTES: u32 = 128 << 10;
 
-/// Passes a guest's output on to its reader; a fault ends the call.
+/// Passes a guest's output to its reader. A fault ends the call.
 pub(super) fn write_stream(
     memory: &mut [u8],
     state: &mut GuestState,
@@ -26,11 +26,11 @@ pub(super) fn write_stream(
     count: i32,
     out: i32,
 ) -> Result<i32> {
-    let count = number(count);
+    let count = as_unsigned(count);
     if count > MAX_IO_VECTORS {
         return Ok(Errno::INVAL.0);
     }
-    let is_stdout = matches!(state.fs.slot(number(fd)), Some(Slot::Stdout));
+    let is_stdout = matches!(state.fs.descriptor(as_unsigned(fd)), Some(Descriptor::Stdout));
     let mut written = 0_u32;
     for index in 0..count {
         let Ok(vector) = io_vector(memory, vectors, index) else { return Ok(Errno::FAULT.0) };
@@ -48,10 +48,10 @@ pub(super) fn write_stream(
             break;
         }
     }
-    Ok(store(memory, number(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
+    Ok(write_bytes(memory, as_unsigned(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
 }
 
-/// Reads from a transfer into the first buffer that is not empty; the guest calls again for more.
+/// Reads from a transfer into the first buffer that is not empty. The guest calls again for more.
 pub(super) fn read_stream(
     memory: &mut [u8],
     state: &mut GuestState,
@@ -59,7 +59,7 @@ pub(super) fn read_stream(
     count: i32,
     out: i32,
 ) -> Result<i32> {
-    let count = number(count);
+    let count = as_unsigned(count);
     if count > MAX_IO_VECTORS {
         return Ok(Errno::INVAL.0);
     }
@@ -70,11 +70,11 @@ pub(super) fn read_stream(
             continue;
         }
         let Ok(buffer) = slice_mut(memory, vector.start, vector.len) else { return Ok(Errno::FAULT.0) };
-        if let Some(inlet) = &mut state.inlet {
-            read = inlet.read(buffer, &state.control).map_err(Error::new)?;
+        if let Some(transfer_input) = &mut state.transfer_input {
+            read = transfer_input.read(buffer, &state.control).map_err(Error::new)?;
         }
         break;
     }
     let read = u32::try_from(read)?;
-    Ok(store(memory, number(out), &read.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
+    Ok(write_bytes(memory, as_unsigned(out), &read.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
 }

@@ -1,5 +1,5 @@
-//! The thread that advances the engine's epoch and interrupts overdue calls. It sleeps while no call runs,
-//! and ends with the runner.
+//! The thread that advances the engine's epoch and interrupts overdue calls. The thread sleeps while no call runs, and
+//! ends with the runner.
 
 use std::{
     io,
@@ -15,11 +15,11 @@ use wasmtime::Engine;
 
 use super::control::CallControl;
 
-/// Interval of the epoch while a call runs; a guest overruns its deadline by at most one tick.
+/// The interval of the epoch while a call runs: 5 ms. Guest code overruns its deadline by at most one tick.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
-/// How many ticks without a call until the thread sleeps. Staying awake for a while saves the next call the
-/// cost of waking it.
+/// The number of ticks without a call before the thread sleeps. A thread that is still awake saves the next call the
+/// cost of a wake-up.
 const IDLE_TICKS: u32 = 40;
 
 /// Owns the ticking thread.
@@ -34,11 +34,11 @@ struct TickerState {
     calls: Mutex<Vec<Arc<CallControl>>>,
     wake: Condvar,
     asleep: AtomicBool,
-    ends: AtomicBool,
+    is_ending: AtomicBool,
 }
 
 impl TickerState {
-    /// A panic while locked leaves the list valid: it is only pushed to and removed from.
+    /// The list is only pushed to and removed from, so it stays valid after a panic while it was locked.
     fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,6 +60,7 @@ impl Ticker {
     pub(super) fn watch(&self, control: Arc<CallControl>) -> TickerGuard {
         let shared = Arc::clone(&self.shared);
         shared.calls().push(Arc::clone(&control));
+        // The ticker sets `asleep` under the lock of the list, so it has either seen this call or sleeps already.
         if shared.asleep.load(Ordering::Acquire) {
             shared.wake.notify_one();
         }
@@ -70,8 +71,9 @@ impl Ticker {
 impl Drop for Ticker {
     fn drop(&mut self) {
         {
+            // The lock makes sure that the thread either sees the flag or already waits for the wake-up.
             let _calls = self.shared.calls();
-            self.shared.ends.store(true, Ordering::Release);
+            self.shared.is_ending.store(true, Ordering::Release);
         }
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -81,7 +83,7 @@ impl Drop for Ticker {
     }
 }
 
-/// Guard that keeps a call watched by the ticker.
+/// Keeps a call watched by the ticker until it is dropped.
 #[derive(Debug)]
 pub(super) struct TickerGuard {
     shared: Arc<TickerState>,
@@ -91,8 +93,8 @@ pub(super) struct TickerGuard {
 impl Drop for TickerGuard {
     fn drop(&mut self) {
         let mut calls = self.shared.calls();
-        if let Some(place) = calls.iter().position(|call| Arc::ptr_eq(call, &self.control)) {
-            calls.swap_remove(place);
+        if let Some(position) = calls.iter().position(|call| Arc::ptr_eq(call, &self.control)) {
+            calls.swap_remove(position);
         }
     }
 }
@@ -101,7 +103,7 @@ fn tick(shared: &TickerState, engine: &Engine) {
     let mut idle = 0;
     let mut calls = shared.calls();
     loop {
-        if shared.ends.load(Ordering::Acquire) {
+        if shared.is_ending.load(Ordering::Acquire) {
             return;
         }
         if calls.is_empty() && idle >= IDLE_TICKS {
@@ -136,9 +138,9 @@ mod tests {
         let engine = super::super::engine::build(1).expect("an engine");
         let ticker = Ticker::start(engine).expect("starts");
         let control = Arc::new(CallControl::new(Instant::now() + Duration::from_millis(20), None));
-        control.runs_on(ThreadTarget::current());
+        control.set_thread(ThreadTarget::current());
         let watch = ticker.watch(Arc::clone(&control));
-        // Only the signal ends this early.
+        // Only the signal can end this sleep early.
         let waited = nanosleep(&Timespec { tv_sec: 20, tv_nsec: 0 });
         drop(watch);
         assert!(matches!(waited, NanosleepRelativeResult::Interrupted(_)), "{waited:?}");

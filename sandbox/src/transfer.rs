@@ -1,7 +1,7 @@
-//! Passes bytes from one guest's standard output to another's standard input, while both run.
+//! Passes bytes from the standard output of one guest to the standard input of another, while both run.
 //!
-//! A few chunks may wait. Unlike progress frames no chunk is ever dropped: the sender waits for the receiver,
-//! on its own worker thread, up to its deadline or cancellation.
+//! A few chunks can wait. Unlike progress frames, chunks are never dropped: the sender waits for the receiver, on the
+//! sender's own worker thread, until its deadline or cancellation.
 
 use std::{
     collections::VecDeque,
@@ -16,11 +16,11 @@ use super::{
     control::{CallControl, CallStop},
 };
 
-/// Limit of chunks that wait for the receiver, 512 KiB each at most. With the one at each end, this is all
-/// the memory of a transfer.
+/// Limit of the chunks that wait for the receiver, of at most 512 KiB each. Together with one chunk at each end, this
+/// is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes at once.
 const CAPACITY: usize = 4;
 
-/// Length of one wait, so that a deadline or a cancellation is noticed soon.
+/// The length of one wait, which bounds how late a deadline or a cancellation is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A transfer, shared by its two ends and their caller.
@@ -33,30 +33,30 @@ pub struct Transfer {
 
 #[derive(Debug)]
 struct TransferState {
-    waiting: VecDeque<Vec<u8>>,
-    /// Bytes of all chunks sent so far.
+    chunks: VecDeque<Vec<u8>>,
+    /// The number of bytes in all chunks sent so far.
     bytes: u64,
     phase: TransferPhase,
-    /// Whether the receiver got a chunk or the end.
+    /// Whether the receiver has got a chunk or the end.
     is_received: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransferPhase {
     Open,
-    /// All chunks were sent, and the sender has ended and is on record.
+    /// All chunks were sent, and the sender has ended and is recorded.
     Ended,
     /// The receiver knows that the transfer is complete.
     EndReceived,
     BrokenOff,
 }
 
-/// The end of a transfer that a call has.
+/// The end of a transfer that a call holds.
 #[derive(Debug, Clone)]
 pub enum TransferEnd {
-    /// Sends its standard output.
+    /// The call's standard output is sent.
     Sending(Arc<Transfer>),
-    /// Receives on its standard input.
+    /// The call's standard input is received.
     Receiving(Arc<Transfer>),
 }
 
@@ -64,9 +64,9 @@ pub enum TransferEnd {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TransferItem {
     Chunk(Vec<u8>),
-    /// The transfer is complete; the number of its bytes.
+    /// The transfer is complete. The value is the number of its bytes.
     End(u64),
-    /// The transfer was broken off before its end.
+    /// The transfer was aborted before its end.
     BrokenOff,
 }
 
@@ -77,12 +77,12 @@ impl Transfer {
         Self::with_limit(MAX_TRANSFER_BYTES)
     }
 
-    /// A complete transfer of bytes that are all in memory already, for a receiver alone.
+    /// A complete transfer of bytes that are already in memory. It has only a receiver.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Arc<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Arc<Self> {
         let transfer = Self::with_limit(MAX_TRANSFER_BYTES);
         let mut state = transfer.state();
-        state.waiting = bytes.chunks(MAX_CHUNK_BYTES).map(<[u8]>::to_vec).collect();
+        state.chunks = bytes.chunks(MAX_CHUNK_BYTES).map(<[u8]>::to_vec).collect();
         state.bytes = bytes.len() as u64;
         state.phase = TransferPhase::Ended;
         drop(state);
@@ -91,7 +91,7 @@ impl Transfer {
 
     fn with_limit(limit_bytes: u64) -> Arc<Self> {
         let state = TransferState {
-            waiting: VecDeque::new(),
+            chunks: VecDeque::new(),
             bytes: 0,
             phase: TransferPhase::Open,
             is_received: false,
@@ -99,7 +99,7 @@ impl Transfer {
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), limit_bytes })
     }
 
-    /// Completes the transfer. Before this, no receiver takes its data as complete.
+    /// Completes the transfer. No receiver treats its data as complete before this call.
     pub fn end(&self) {
         let mut state = self.state();
         if state.phase == TransferPhase::Open {
@@ -108,29 +108,30 @@ impl Transfer {
         }
     }
 
-    /// Prevents the receiver from getting the end; `false` if it has it already.
+    /// Prevents the receiver from getting the end. Returns `false` if the receiver already has it.
     pub fn break_off(&self) -> bool {
         let mut state = self.state();
         if state.phase == TransferPhase::EndReceived {
             return false;
         }
         state.phase = TransferPhase::BrokenOff;
-        state.waiting.clear();
+        // The receiver gets none of the waiting chunks, so their memory is freed.
+        state.chunks.clear();
         self.changed.notify_all();
         true
     }
 
-    /// How many bytes were sent.
+    /// The number of bytes sent so far.
     pub fn bytes(&self) -> u64 {
         self.state().bytes
     }
 
-    /// Whether the receiver got a chunk or the end.
+    /// Whether the receiver has got a chunk or the end.
     pub fn is_received(&self) -> bool {
         self.state().is_received
     }
 
-    /// Sends a chunk; waits for room.
+    /// Sends a chunk. Waits until there is room for it.
     fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), SendRefusal> {
         let mut state = self.state();
         loop {
@@ -140,9 +141,9 @@ impl Transfer {
             if state.bytes + chunk.len() as u64 > self.limit_bytes {
                 return Err(SendRefusal::TooMuch);
             }
-            if state.waiting.len() < CAPACITY {
+            if state.chunks.len() < CAPACITY {
                 state.bytes += chunk.len() as u64;
-                state.waiting.push_back(chunk);
+                state.chunks.push_back(chunk);
                 self.changed.notify_all();
                 return Ok(());
             }
@@ -157,7 +158,8 @@ impl Transfer {
     pub(super) fn receive(&self, control: &CallControl) -> Result<TransferItem, CallStop> {
         let mut state = self.state();
         loop {
-            if let Some(chunk) = state.waiting.pop_front() {
+            // Waiting chunks come before the phase, so the end follows the last chunk.
+            if let Some(chunk) = state.chunks.pop_front() {
                 state.is_received = true;
                 self.changed.notify_all();
                 return Ok(TransferItem::Chunk(chunk));
@@ -177,7 +179,7 @@ impl Transfer {
         }
     }
 
-    /// A panic while locked leaves the state valid: each change is a single step.
+    /// Each change is a single step, so the state stays valid after a panic while it was locked.
     fn state(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +206,7 @@ pub(super) struct ChunkSink {
 }
 
 impl ChunkSink {
-    /// Sends a chunk; waits for room.
+    /// Sends a chunk. Waits until there is room for it.
     pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.transfer.send(chunk, &self.control).map_err(|refused| match refused {
             SendRefusal::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },

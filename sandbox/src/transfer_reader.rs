@@ -1,5 +1,5 @@
-//! The standard input of a guest at the receiving end of a transfer: its call frame, followed by the
-//! transferred chunks as they come.
+//! The standard input of a guest at the receiving end of a transfer: the call frame, followed by the transferred chunks
+//! as they arrive.
 
 use std::sync::Arc;
 
@@ -14,40 +14,40 @@ use super::{
 #[derive(Debug)]
 pub(super) struct TransferReader {
     ready: Vec<u8>,
-    /// How much of it was read.
-    at: usize,
+    /// The number of bytes of `ready` that were read.
+    position: usize,
     transfer: Arc<Transfer>,
     is_over: bool,
 }
 
 impl TransferReader {
-    /// An input that begins with the call's frame.
+    /// An input that starts with the call's frame.
     pub(super) fn new(call_frame: Vec<u8>, transfer: Arc<Transfer>) -> Self {
-        Self { ready: call_frame, at: 0, transfer, is_over: false }
+        Self { ready: call_frame, position: 0, transfer, is_over: false }
     }
 
-    /// Waits for input, and reads at least one byte; zero at the end of the input.
+    /// Waits for input, and reads at least one byte. Returns zero at the end of the input.
     pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, CallStop> {
-        if self.at == self.ready.len() && !self.is_over {
-            self.more(control)?;
+        if self.position == self.ready.len() && !self.is_over {
+            self.fetch_more(control)?;
         }
-        let left = &self.ready[self.at..];
-        let count = left.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&left[..count]);
-        self.at += count;
+        let unread = &self.ready[self.position..];
+        let count = unread.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&unread[..count]);
+        self.position += count;
         Ok(count)
     }
 
-    fn more(&mut self, control: &CallControl) -> Result<(), CallStop> {
+    fn fetch_more(&mut self, control: &CallControl) -> Result<(), CallStop> {
         self.ready.clear();
-        self.at = 0;
+        self.position = 0;
         match self.transfer.receive(control)? {
             TransferItem::Chunk(chunk) => {
-                self.line(InputFrame::Chunk(chunk.len()));
+                self.push_line(InputFrame::Chunk(chunk.len()));
                 self.ready.extend_from_slice(&chunk);
             }
             TransferItem::End(bytes) => {
-                self.line(InputFrame::End(bytes));
+                self.push_line(InputFrame::End(bytes));
                 self.is_over = true;
             }
             TransferItem::BrokenOff => self.is_over = true,
@@ -55,8 +55,8 @@ impl TransferReader {
         Ok(())
     }
 
-    fn line(&mut self, frame: InputFrame) {
-        // Writing numbers to a `Vec` cannot fail.
+    fn push_line(&mut self, frame: InputFrame) {
+        // A write of numbers to a `Vec` cannot fail.
         let _ = serde_json::to_writer(&mut self.ready, &frame);
         self.ready.push(b'\n');
     }
@@ -73,12 +73,12 @@ mod tests {
         Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None))
     }
 
-    fn read_all(inlet: &mut TransferReader, piece: usize) -> Vec<u8> {
-        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+    fn read_all(transfer_input: &mut TransferReader, piece: usize) -> Vec<u8> {
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; piece]);
         loop {
-            match inlet.read(&mut buffer, &control()).expect("not stopped") {
-                0 => return all,
-                count => all.extend_from_slice(&buffer[..count]),
+            match transfer_input.read(&mut buffer, &control()).expect("not stopped") {
+                0 => return bytes,
+                count => bytes.extend_from_slice(&buffer[..count]),
             }
         }
     }
@@ -87,16 +87,17 @@ mod tests {
     fn the_call_comes_first_and_the_end_last_however_it_is_read() {
         for (piece, ends) in [(1, true), (4096, true), (3, false)] {
             let transfer = Transfer::new();
-            let mut inlet = TransferReader::new(b"{}\n".to_vec(), Arc::clone(&transfer));
+            let mut transfer_input = TransferReader::new(b"{}\n".to_vec(), Arc::clone(&transfer));
             let time_limit = Duration::from_secs(60);
-            let outlet = ChunkSink { transfer: Arc::clone(&transfer), control: control(), time_limit };
-            outlet.send(b"a\n\0".to_vec()).expect("room");
+            let transfer_output =
+                ChunkSink { transfer: Arc::clone(&transfer), control: control(), time_limit };
+            transfer_output.send(b"a\n\0".to_vec()).expect("room");
             if ends {
                 transfer.end();
-                assert_eq!(read_all(&mut inlet, piece), b"{}\n{\"chunk\":3}\na\n\0{\"end\":3}\n");
+                assert_eq!(read_all(&mut transfer_input, piece), b"{}\n{\"chunk\":3}\na\n\0{\"end\":3}\n");
             } else {
                 transfer.break_off();
-                assert_eq!(read_all(&mut inlet, piece), b"{}\n");
+                assert_eq!(read_all(&mut transfer_input, piece), b"{}\n");
             }
         }
     }

@@ -21,25 +21,26 @@ use super::{
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
+    locks::LockPort,
     module::LinkedModule,
-    pool::{Pool, WorkerLease},
+    pool::{WorkerLease, WorkerPool},
     protection::Protection,
     stdio::{FrameReader, Stdout},
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::{links::ExposedFiles, mount_use::MountUse};
+use crate::{keeper::ChangeKeeper, links::ExposedFiles, mount_use::MountUse};
 
-/// How long a worker polls for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more if
-/// the processor itself sleeps: as much as the call. Calls often come in a row; between two of them the
-/// caller, perhaps in another process, takes the answer and prepares the next call.
+/// The time for which a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60 µs,
+/// as much as a call itself, and more if the processor sleeps too. Calls often come in a row. Between two of them the
+/// caller, which can be another process, reads the answer and prepares the next call.
 const SPIN: Duration = Duration::from_micros(400);
 
-/// Size of a worker's stack: the guest's share (`engine`), and more than as much again for host functions.
-/// Only touched pages take memory.
+/// The size of a worker's stack: the guest's share (`engine`), and more than twice that for host functions. Only
+/// touched pages take memory.
 const STACK_BYTES: usize = 4 << 20;
 
-/// The description of a call for a worker.
+/// The description of a call, for a worker.
 #[derive(Debug)]
 pub(super) struct WorkerJob {
     pub(super) module: LinkedModule,
@@ -48,32 +49,36 @@ pub(super) struct WorkerJob {
     pub(super) memory_bytes: usize,
     pub(super) time_limit: Duration,
     pub(super) protection: Protection,
-    /// The exposed private files as of the call's start: a confined worker cannot search for them.
+    /// The exposed private files at the start of the call, because a confined worker cannot search for them.
     pub(super) exposed: Arc<ExposedFiles>,
     /// The marks of the pool's mounts.
     pub(super) used: MountUse,
+    /// Keeps the states of paths before the guest changes them.
+    pub(super) keeper: Option<ChangeKeeper>,
     pub(super) control: Arc<CallControl>,
-    /// Takes progress and update frames, if the call has an observer.
+    /// Receives progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,
     /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEnd>,
-    /// The call's end of the channel for requests, if it may make any.
+    /// The call's end of the channel for HTTP requests, if it may make requests.
     pub(super) http: Option<HttpPort>,
+    /// The call's end of the channel for locks, if its module imports the functions for locks.
+    pub(super) locks: Option<LockPort>,
     pub(super) ticking: TickerGuard,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
 
 impl WorkerJob {
-    /// The reader for the guest's standard output. Takes the listener.
+    /// The reader of the guest's standard output. Takes the listener out of the job.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
-            Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.outlet())),
-            Verb::Describe => Stdout::Whole(Vec::new()),
+            Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.transfer_output())),
+            Verb::Describe => Stdout::Text(Vec::new()),
         }
     }
 
-    /// The standard input of the receiving end of a transfer. Takes the call frame.
-    pub(super) fn inlet(&mut self) -> Option<TransferReader> {
+    /// The standard input of the receiving end of a transfer. Takes the call frame out of the job.
+    pub(super) fn transfer_input(&mut self) -> Option<TransferReader> {
         match &self.transfer {
             Some(TransferEnd::Receiving(transfer)) => {
                 Some(TransferReader::new(std::mem::take(&mut self.stdin), Arc::clone(transfer)))
@@ -82,7 +87,7 @@ impl WorkerJob {
         }
     }
 
-    fn outlet(&self) -> Option<ChunkSink> {
+    fn transfer_output(&self) -> Option<ChunkSink> {
         match &self.transfer {
             Some(TransferEnd::Sending(transfer)) => Some(ChunkSink {
                 transfer: Arc::clone(transfer),
@@ -94,7 +99,7 @@ impl WorkerJob {
     }
 }
 
-/// The request to a module: its `argv[1]`.
+/// The request to a module, which is its `argv[1]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Call,
@@ -110,18 +115,18 @@ impl Verb {
     }
 }
 
-/// State shared by all workers of a pool.
+/// The state that all workers of a pool share.
 #[derive(Debug)]
 pub(super) struct WorkerSetup {
     pub(super) engine: Engine,
     pub(super) preopens: Arc<[Preopen]>,
     pub(super) guest_preopens: GuestPreopens,
     pub(super) confinement: ThreadConfinement,
-    /// Number of the pool's workers that have a job.
+    /// The number of the pool's workers that have a job.
     pub(super) busy: AtomicUsize,
 }
 
-/// The kernel's rule for a preopen: the same handle and the same access.
+/// The kernel's rule for a preopen. It has the same handle and the same access.
 pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     MountRule {
         dir: Arc::clone(preopen.handle.directory()),
@@ -137,18 +142,18 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,
     pub(super) lease: WorkerLease,
-    /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so it
+    /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so the worker
     /// ends when its pool does.
-    pub(super) back: SyncSender<Assignment>,
+    pub(super) next_job: SyncSender<Assignment>,
 }
 
-/// Starts a worker with its first job in its channel.
-pub(super) fn start(pool: &Arc<Pool>, job: WorkerJob, lease: WorkerLease) -> Result<(), WasmError> {
-    let (back, receiver) = mpsc::sync_channel(1);
-    let first = Assignment { job, lease, back: back.clone() };
-    // The receiver is alive and the channel is empty, so this cannot fail.
-    back.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
-    drop(back);
+/// Starts a worker, with its first job already in its channel.
+pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, lease: WorkerLease) -> Result<(), WasmError> {
+    let (next_job, receiver) = mpsc::sync_channel(1);
+    let first = Assignment { job, lease, next_job: next_job.clone() };
+    // The receiver is alive and the channel is empty, so this send cannot fail.
+    next_job.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
+    drop(next_job);
     let setup = Arc::clone(pool.setup());
     std::thread::Builder::new()
         .name(format!("portcullis-wasm-{}", pool.label()))
@@ -160,25 +165,25 @@ pub(super) fn start(pool: &Arc<Pool>, job: WorkerJob, lease: WorkerLease) -> Res
 
 /// The main loop of a worker thread.
 fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
-    // Created before the confinement, and entered permanently: otherwise wasmtime-wasi would start a global
-    // runtime, whose threads would inherit the confinement.
+    // Created before the confinement, and entered for the whole life of the thread. Otherwise wasmtime-wasi would start
+    // a global runtime, whose threads would inherit the confinement.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
     let _entered = runtime.enter();
     let thread = ThreadTarget::current();
     let proven = confine_current_thread(&setup.confinement);
-    while let Some(Assignment { mut job, lease, back }) = receive(receiver, setup) {
-        job.control.runs_on(thread);
+    while let Some(Assignment { mut job, lease, next_job }) = receive(receiver, setup) {
+        job.control.set_thread(thread);
         let report = serve(setup, &proven, &mut job);
         let WorkerJob { ticking, reply, .. } = job;
         drop(ticking);
         // A thread whose confinement is in doubt is not reused.
         let is_reusable = !matches!(report, Err(WasmError::Unconfined { .. } | WasmError::Confine(_)));
-        // Before the answer is sent, so that the caller's next call finds this worker idle.
+        // The worker becomes idle before the answer is sent, so that the caller's next call finds it.
         match is_reusable {
-            true => lease.leave_idle(back),
+            true => lease.leave_idle(next_job),
             false => drop(lease),
         }
-        // A call that was written off has no receiver any more.
+        // A call that was written off has no receiver any more, so a failure to send is ignored.
         let _ = reply.send(report);
         if !is_reusable {
             return;
@@ -199,10 +204,10 @@ fn serve(
     guest::run(setup, proven.posture().clone(), job)
 }
 
-/// Waits for the next assignment; none once the pool is gone.
+/// Waits for the next assignment. `None` if the pool is gone.
 fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option<Assignment> {
     let start = Instant::now();
-    // Do not poll while other workers run: the processor is theirs.
+    // Do not poll while other workers run, because they need the processor.
     while setup.busy.load(Ordering::Relaxed) == 0 && start.elapsed() < SPIN {
         match receiver.try_recv() {
             Ok(assignment) => return Some(assignment),

@@ -1,8 +1,8 @@
 //! Parses the text of a call's arguments field by field, and collects all mistakes of one call.
 //!
 //! The registry has already checked the same text against the schema. This check makes a tool correct without
-//! a registry, for instance where a program calls `Tool::execute` directly. Numbers are decoded from their
-//! text, since a JSON value in memory cannot hold a `u128`.
+//! a registry, for instance if a program calls `Tool::execute` directly. Numbers are decoded from their
+//! text, because a JSON value in memory cannot represent a `u128`.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -22,24 +22,24 @@ use crate::{
 #[derive(Debug)]
 pub struct Fields<'a> {
     spec: &'static ToolSpec,
-    /// The texts of the arguments, by the index of the parameter.
+    /// The text of each argument, by the parameter's index; `None` if the argument is absent.
     slots: Vec<Option<&'a RawValue>>,
     problems: Vec<String>,
-    /// Whether the text is not an object: then missing fields are not reported as well.
-    broken: bool,
-    /// Makes example arguments, if a mistake calls for them.
+    /// Whether the text is not an object. Missing fields are not reported then.
+    is_malformed: bool,
+    /// Makes example arguments, if a mistake needs an example.
     example: Option<fn(&ToolSpec) -> String>,
 }
 
 impl<'a> Fields<'a> {
-    /// Parses the text. Mistakes are kept for [`Fields::into_error`].
+    /// Parses the text. Mistakes are collected for [`Fields::into_error`].
     #[must_use]
     pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
         let mut fields = Self {
             spec,
             slots: vec![None; spec.params.len()],
             problems: Vec::new(),
-            broken: false,
+            is_malformed: false,
             example: None,
         };
         // Some models write "no arguments" as an empty text.
@@ -49,36 +49,36 @@ impl<'a> Fields<'a> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let parsed = deserializer.deserialize_any(Object(&mut fields)).and_then(|()| deserializer.end());
         if let Err(error) = parsed {
-            fields.broken = true;
+            fields.is_malformed = true;
             let problem = if error.is_data() {
                 "arguments must be one JSON object".to_owned()
             } else {
                 format!("arguments are not valid JSON: {error}")
             };
+            // Drop earlier mistakes, because the text as a whole is wrong.
             fields.problems = vec![problem];
         }
         fields
     }
 
-    /// A required primitive; none after a mistake.
+    /// A required primitive; `None` after a mistake.
     pub fn required<T: Primitive>(&mut self, index: usize) -> Option<T> {
         self.required_by(index, primitive)
     }
 
-    /// A primitive that may be omitted or null; none after a mistake.
-    // Two layers of `Option`: "mistaken" is the outer none, "omitted" the inner one.
+    /// A primitive that may be omitted or null. The outer `None` means a mistake, the inner `None` an omitted argument.
     pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
         self.optional_by(index, primitive)
     }
 
-    /// A primitive with a default; none after a mistake.
+    /// A primitive with a default; `None` after a mistake.
     pub fn defaulted<T: Primitive>(&mut self, index: usize, default: T) -> Option<T> {
         Some(self.optional(index)?.unwrap_or(default))
     }
 
-    /// A required argument; none after a mistake.
+    /// A required argument; `None` after a mistake.
     pub fn required_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<T> {
-        // An author's type may give null a meaning.
+        // Try null as a value first, because an author's type may give null a meaning.
         if let Some(raw) = self.slots[index].filter(|raw| raw.get() == "null")
             && self.spec.params[index].kind.is_structured()
             && let Ok(value) = decode(raw, &self.spec.params[index])
@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
         match self.optional_by(index, decode)? {
             Some(value) => Some(value),
             None => {
-                if !self.broken {
+                if !self.is_malformed {
                     let name = self.spec.params[index].name;
                     self.problems.push(format!("missing required field '{name}' in arguments"));
                 }
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An argument that may be omitted or null; none after a mistake.
+    /// An argument that may be omitted or null; `None` after a mistake.
     pub fn optional_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<Option<T>> {
         let param = &self.spec.params[index];
         let Some(raw) = self.slots[index].filter(|raw| raw.get() != "null") else {
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An argument with a default; none after a mistake.
+    /// An argument with a default; `None` after a mistake.
     pub fn defaulted_by<T>(
         &mut self,
         index: usize,
@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn unknown(&mut self, key: &str) {
+    fn report_unknown_field(&mut self, key: &str) {
         if self.spec.unknown_keys == UnknownKeys::Ignore {
             return;
         }
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let fields = self.0;
-        let mut seen = vec![false; fields.slots.len()];
+        let mut is_present = vec![false; fields.slots.len()];
         let mut unknown = BTreeSet::new();
         while let Some(key) = map.next_key_seed(FieldNameSeed(fields.spec))? {
             let index = match key {
@@ -177,16 +177,16 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
                     if unknown.contains(&key) {
                         fields.problems.push(format!("field '{key}' is given twice"));
                     } else {
-                        fields.unknown(&key);
+                        fields.report_unknown_field(&key);
                         unknown.insert(key);
                     }
                     continue;
                 }
             };
             let raw: &RawValue = map.next_value()?;
-            // Duplicate keys are refused: a reader that keeps the first and one that keeps the last would see
+            // Refuse duplicate keys: a reader that keeps the first value and a reader that keeps the last would see
             // different calls.
-            if std::mem::replace(&mut seen[index], true) {
+            if std::mem::replace(&mut is_present[index], true) {
                 let name = fields.spec.params[index].name;
                 fields.problems.push(format!("field '{name}' is given twice"));
             }
@@ -219,8 +219,8 @@ impl Visitor<'_> for FieldNameSeed {
     }
 
     fn visit_str<E: de::Error>(self, key: &str) -> Result<FoundKey, E> {
-        let found = self.0.params.iter().position(|param| param.name == key);
-        Ok(found.map_or_else(|| FoundKey::Unknown(key.to_owned()), FoundKey::Param))
+        let position = self.0.params.iter().position(|param| param.name == key);
+        Ok(position.map_or_else(|| FoundKey::Unknown(key.to_owned()), FoundKey::Param))
     }
 }
 
@@ -246,49 +246,52 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(arguments: &str, message: &str) {
+    fn check_refused(arguments: &str, message: &str) {
         let error = testing::call(&strict_tool(), arguments).expect_err("refused");
         assert_eq!(error, ToolError::invalid_arguments(message));
     }
 
     #[track_caller]
-    fn taken(arguments: &str, text: &str) {
+    fn check_accepted(arguments: &str, text: &str) {
         let output = testing::call(&loose_tool(), arguments).expect("taken");
         assert_eq!(output.joined_text(), text);
     }
 
     #[test]
-    fn mistakes_are_told_in_words_that_a_model_can_act_on() {
-        refused("{}", "missing required field 'path' in arguments");
-        refused("", "missing required field 'path' in arguments");
-        refused(r#"{"path":null}"#, "missing required field 'path' in arguments");
-        refused(r#"{"path":1}"#, "field 'path': 1 is not a string");
-        refused(r#"{"path":"p","limit":"x"}"#, "field 'limit': \"x\" is not an integer");
-        refused(r#"{"path":"p","limit":5.5}"#, "field 'limit': 5.5 is not an integer");
-        refused(r#"{"path":"p","limit":256.0}"#, "field 'limit': 256.0 is not between 0 and 255");
-        refused(r#"{"path":"p","limit":256}"#, "field 'limit': 256 is not between 0 and 255");
-        refused(r#"{"path":"p","limit":-1}"#, "field 'limit': -1 is not between 0 and 255");
-        refused(r#"{"path":"p","wide":10}"#, "field 'wide': 10 is greater than the maximum of 9");
-        refused(
+    fn mistakes_are_explained_so_that_a_model_can_fix_them() {
+        check_refused("{}", "missing required field 'path' in arguments");
+        check_refused("", "missing required field 'path' in arguments");
+        check_refused(r#"{"path":null}"#, "missing required field 'path' in arguments");
+        check_refused(r#"{"path":1}"#, "field 'path': 1 is not a string");
+        check_refused(r#"{"path":"p","limit":"x"}"#, "field 'limit': \"x\" is not an integer");
+        check_refused(r#"{"path":"p","limit":5.5}"#, "field 'limit': 5.5 is not an integer");
+        check_refused(r#"{"path":"p","limit":256.0}"#, "field 'limit': 256.0 is not between 0 and 255");
+        check_refused(r#"{"path":"p","limit":256}"#, "field 'limit': 256 is not between 0 and 255");
+        check_refused(r#"{"path":"p","limit":-1}"#, "field 'limit': -1 is not between 0 and 255");
+        check_refused(r#"{"path":"p","wide":10}"#, "field 'wide': 10 is greater than the maximum of 9");
+        check_refused(
             r#"{"path":"p","wide":340282366920938463463374607431768211455}"#,
             "field 'wide': 340282366920938463463374607431768211455 is greater than the maximum of 9",
         );
-        refused(
+        check_refused(
             r#"{"pth":"p"}"#,
             "unknown field 'pth' in arguments (fields: 'path', 'limit', 'wide'); missing required field 'path' in arguments",
         );
-        refused(r#"{"path":"p","path":"q"}"#, "field 'path' is given twice");
-        refused(
+        check_refused(r#"{"path":"p","path":"q"}"#, "field 'path' is given twice");
+        check_refused(
             r#"{"path":"p","x":1,"x":2}"#,
             "unknown field 'x' in arguments (fields: 'path', 'limit', 'wide'); field 'x' is given twice",
         );
-        refused(
+        check_refused(
             r#"{"path":"p","limit":[],"wide":true}"#,
             "field 'limit': [] is not an integer; field 'wide': true is not an integer",
         );
-        refused("[]", "arguments must be one JSON object");
-        refused("null", "arguments must be one JSON object");
-        refused(r#"{"path":"p"} x"#, "arguments are not valid JSON: trailing characters at line 1 column 14");
+        check_refused("[]", "arguments must be one JSON object");
+        check_refused("null", "arguments must be one JSON object");
+        check_refused(
+            r#"{"path":"p"} x"#,
+            "arguments are not valid JSON: trailing characters at line 1 column 14",
+        );
     }
 
     #[test]
@@ -301,11 +304,11 @@ mod tests {
 
     #[test]
     fn values_keep_every_digit() {
-        taken(
+        check_accepted(
             r#"{"large":340282366920938463463374607431768211455}"#,
             "None None None Some(340282366920938463463374607431768211455)",
         );
-        taken(
+        check_accepted(
             r#"{"ratio":1,"exact":1e300,"flag":true,"unknown":{}}"#,
             "Some(1.0) Some(1e300) Some(true) None",
         );
@@ -327,6 +330,6 @@ mod tests {
 
     #[test]
     fn property_names_may_be_escaped() {
-        taken(r#"{"fl\u0061g":true}"#, "None None Some(true) None");
+        check_accepted(r#"{"fl\u0061g":true}"#, "None None Some(true) None");
     }
 }

@@ -1,19 +1,19 @@
-//! A tool with all declarations that a registry or a module's `describe` needs.
+//! A tool with all the declarations that a registry or a module's `describe` needs.
 
 use std::pin::Pin;
 
-use portcullis_types::{Tool, ToolContext, ToolDeclaration, ToolError, ToolOutput};
+use portcullis_types::{StateType, Tool, ToolContext, ToolDeclaration, ToolError, ToolOutput};
 
 use crate::ToolSpec;
 
-/// The future of a running tool; it may move between threads.
+/// The future of a running tool. It may move between threads.
 pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 
 /// A tool made by [`macro@crate::tool`].
 ///
-/// A native registry uses it as a [`Tool`]. A module's entry point uses what this trait adds: it finds the
-/// tool by the name in [`DeclaredTool::spec`] and runs it on the text of its arguments, without decoding it
-/// twice.
+/// A native registry uses the tool as a [`Tool`]. A module's entry point uses what this trait adds: it finds the
+/// tool by the name in [`DeclaredTool::spec`] and runs the tool on the text of its arguments, which is decoded only
+/// once.
 pub trait DeclaredTool: Tool {
     /// The declarations of the attribute and the signature.
     fn spec(&self) -> &'static ToolSpec;
@@ -24,13 +24,31 @@ pub trait DeclaredTool: Tool {
     /// Dropping the future drops the function's future.
     fn run<'a>(&'a self, ctx: &'a ToolContext, arguments: &'a str) -> ToolFuture<'a, ToolOutput>;
 
+    /// The types of the states that the function takes. Default: none.
+    fn states(&self) -> Vec<StateType> {
+        Vec::new()
+    }
+
     /// The tool's answer to `describe`.
     fn declaration(&self) -> ToolDeclaration {
         self.spec().declaration()
     }
 }
 
-/// [`Tool::execute`] of a declared tool: runs it in a detached context and joins its text.
+/// A tool that a module can export: every tool without state. The macro implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` takes a `&State<…>`, and a module keeps nothing between its calls",
+    label = "a module cannot export this tool",
+    note = "each call of a module starts in fresh memory: keep the data in a file, or add the tool to a native registry, whose builder takes `.tool_state(…)`"
+)]
+pub trait ModuleTool: DeclaredTool {}
+
+/// A tool for a module's entry point.
+pub fn module_tool<T: ModuleTool>(tool: &T) -> &dyn DeclaredTool {
+    tool
+}
+
+/// [`Tool::execute`] of a declared tool: runs the tool in a detached context and joins the texts of its output.
 pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFuture<'a, String> {
     Box::pin(async move {
         let ctx = ToolContext::detached(tool.spec().name);
@@ -38,23 +56,37 @@ pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFutu
     })
 }
 
-/// Runs a function's future to its end on this thread, so that it need not be `Send`. It cannot be dropped
-/// meanwhile.
+/// Runs a function's future to its end on this thread, so that it need not be `Send`. It cannot be cancelled.
 pub fn run_local<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
 
 /// The companions of a tool that only forward to its [`DeclaredTool`] implementation: the hidden functions,
-/// and [`Tool`]. A macro, since the orphan rule forbids implementing `Tool` for every `DeclaredTool` at once.
+/// and [`Tool`]. This is a macro, because the orphan rule forbids implementing `Tool` for every `DeclaredTool`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __forward_to_declared {
+    // A tool without state.
     (
         $vis:vis $structure:ident,
         $constructor:ident,
         $function_decl:ident,
         $declaration:ident,
         $meta:ident
+    ) => {
+        impl $crate::__private::ModuleTool for $structure {}
+
+        $crate::__forward_to_declared! {
+            $vis $structure, $constructor, $function_decl, $declaration, $meta, stateful
+        }
+    };
+    (
+        $vis:vis $structure:ident,
+        $constructor:ident,
+        $function_decl:ident,
+        $declaration:ident,
+        $meta:ident,
+        stateful
     ) => {
         #[doc(hidden)]
         #[must_use]
@@ -117,6 +149,10 @@ macro_rules! __forward_to_declared {
 
             fn meta(&self) -> $crate::ToolMeta {
                 $crate::DeclaredTool::spec(self).meta()
+            }
+
+            fn states(&self) -> ::std::vec::Vec<$crate::StateType> {
+                $crate::DeclaredTool::states(self)
             }
 
             fn execute<'tool, 'args, 'future>(

@@ -1,16 +1,21 @@
 //! Access to the files that a call was granted.
 //!
 //! In a module the operating system's calls go through the sandbox, so a tool uses `std::fs` like any
-//! program. This module provides three more things: the host path of a guest path ([`locate`]), which a test
-//! can set; error messages ([`error`]) that name only the guest path; and an atomic write ([`write_atomic`]).
+//! program. This module provides four more things:
+//!
+//! - [`locate`]: the host path of a guest path, which a test can set.
+//! - [`error`]: error messages that name only the guest path.
+//! - [`write_atomic`]: an atomic write.
+//! - [`lock`]: a lock of a path.
 //!
 //! # Reading a file and writing it back
 //! Calls of one process need no lock. A module's call that may write a mount never runs concurrently with
-//! another such call, so no other call writes between its reading and its writing. Calls that only read,
-//! commands of the shell and other processes do run concurrently: write with [`write_atomic`], so that none
-//! of them reads a half-written file. There is no lock against another process that writes the same file: use
-//! a separate file for each process, or reserve a name with [`replace::create_new`], which succeeds for only
-//! one of them.
+//! another such call, so no other call writes between its reading and its writing.
+//!
+//! Calls that only read, commands of the shell and other processes do run concurrently. Write with
+//! [`write_atomic`], so that none of them reads a half-written file. [`lock`] excludes the tools of another process
+//! of Portcullis that take the same lock. A program that does not ask for the lock, such as a command of the shell,
+//! is not excluded: reserve a name with [`replace::create_new`], which succeeds for only one of them.
 
 use std::{io, path::PathBuf};
 
@@ -19,7 +24,7 @@ use portcullis_types::{GuestPath, ToolError};
 /// The path to give to `std::fs`.
 ///
 /// # Errors
-/// Only natively: `unavailable` outside [`crate::testing::with_root`], since a native tool has no sandbox to
+/// Only natively: `unavailable` outside [`crate::testing::with_root`], because a native tool has no sandbox to
 /// open paths in; `denied` if `..` leads out of the mount.
 #[cfg(not(target_family = "wasm"))]
 pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
@@ -41,13 +46,18 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     Ok(PathBuf::from(path.as_str()))
 }
 
+mod lock;
 pub mod replace;
 
-/// Writes or replaces a file atomically: a concurrent reader sees the old content or the new one, never a
-/// part. Makes missing parent directories. A replaced file keeps its permissions.
+pub use lock::{PathLock, lock};
+
+/// Writes or replaces a file atomically: a concurrent reader sees either the old content or the new content, never a
+/// part. Missing parent directories are created. A replaced file keeps its permissions.
 ///
-/// The content is written to a file `.portcullis-tmp-…` beside the target and then renamed. A call that is
-/// killed while it writes leaves that file, and the old content in place.
+/// The content is written to a new file `.portcullis-tmp-…` beside the target, given to the disk (`fsync`), and
+/// renamed. After a crash of the machine the target has the old content or the new one. If an error ends the write,
+/// the temporary file is removed. A call that is killed while it writes leaves it behind, and the old content in
+/// place.
 ///
 /// ```
 /// use portcullis_sdk::{GuestPath, fs, testing};
@@ -64,19 +74,19 @@ pub mod replace;
 /// ```
 ///
 /// # Errors
-/// `invalid_arguments` if the path names no file; `failed` if there is a link, a directory or a special file;
-/// else the system's error in the words of [`error`].
+/// `invalid_arguments` if the path names no file; `failed` if the path is a link, a directory or a special file;
+/// otherwise the system's error in the words of [`error`].
 pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), ToolError> {
     let target = locate(path)?;
     if target.file_name().is_none() {
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
     }
-    let before = replace::regular(&target, "write", path)?;
-    replace::with_parents(&target, || replace::replace(&target, content.as_ref(), before.as_ref()))
+    let replaced = replace::regular_file_metadata(&target, replace::Replacement::Write, path)?;
+    replace::retry_with_parents(&target, || replace::replace(&target, content.as_ref(), replaced.as_ref()))
         .map_err(|failure| error(failure, "write", path))
 }
 
-/// Parses a path argument; relative ones start at `/shared`.
+/// Parses a path argument. A relative path starts at `/shared`.
 ///
 /// # Errors
 /// `invalid_arguments`, with the reason.
@@ -90,7 +100,7 @@ pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
 #[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, and the error ends here")]
 pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
     use io::ErrorKind as Kind;
-    if refused(&error) {
+    if is_refusal(&error) {
         return ToolError::denied(format!("not allowed to {verb} `{path}`"));
     }
     match error.kind() {
@@ -98,14 +108,14 @@ pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
         Kind::NotADirectory => ToolError::failed(format!("cannot {verb} `{path}`: a part of it is a file")),
         Kind::IsADirectory => ToolError::failed(format!("cannot {verb} `{path}`: it is a directory")),
         Kind::AlreadyExists => ToolError::failed(format!("`{path}` already exists")),
-        // The text of the kind is stable and short; the system's own may hold numbers and host details.
+        // The text of the kind is stable and short. The system's own text may contain numbers and details of the host.
         kind => ToolError::failed(format!("cannot {verb} `{path}`: {kind}"))
             .with_operator_detail(error.to_string()),
     }
 }
 
 /// Whether the sandbox or the file's permissions refused the operation.
-fn refused(error: &io::Error) -> bool {
+fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     /// WASI's `ENOTCAPABLE`, for which the standard library has no kind.
     const NOT_CAPABLE: i32 = 76;
@@ -129,6 +139,41 @@ mod tests {
             assert_eq!(locate(&out).expect_err("climbs").kind(), ToolErrorKind::Denied);
         });
         assert!(locate(&path).is_err(), "the root is gone again");
+    }
+
+    #[test]
+    fn an_atomic_write_keeps_the_permissions_and_leaves_nothing_else() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let shared = folder.path().join("shared");
+        let path = |text: &str| GuestPath::parse(text).expect("a path");
+        crate::testing::with_root(folder.path(), || {
+            write_atomic(&path("new/a"), "one").expect("written");
+            let file = shared.join("new/a");
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("set");
+            write_atomic(&path("new/a"), b"two").expect("written");
+            assert_eq!(std::fs::read(&file).expect("readable"), b"two");
+            let mode = std::fs::metadata(&file).expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o640);
+
+            symlink("a", shared.join("new/link")).expect("linked");
+            std::fs::create_dir(shared.join("new/folder")).expect("made");
+            for name in ["new/link", "new/folder"] {
+                let refused = write_atomic(&path(name), "three").expect_err(name);
+                assert_eq!(refused.kind(), ToolErrorKind::Failed, "{name}");
+            }
+            // The name is too long for the file system, so the last step fails.
+            let long_name = format!("new/{}", "x".repeat(300));
+            write_atomic(&path(&long_name), "three").expect_err("too long");
+            let mut names: Vec<_> = std::fs::read_dir(shared.join("new"))
+                .expect("readable")
+                .flatten()
+                .map(|it| it.file_name())
+                .collect();
+            names.sort();
+            assert_eq!(names, ["a", "folder", "link"]);
+        });
     }
 
     #[track_caller]

@@ -1,7 +1,7 @@
 //! Requests by HTTP, which the host makes for the tool.
 //!
 //! A tool has no sockets. It declares the hosts that it wants to reach, the operator's policy grants hosts to its
-//! profile, and the host of the module makes each request that is in both:
+//! profile, and the host process makes each request to a host that is in both lists:
 //!
 //! ```
 //! use portcullis_sdk::{ToolError, http, serde::Deserialize, tool};
@@ -23,11 +23,53 @@
 //! # assert_eq!(temperature_tool().declaration().hosts, ["https://api.weather.example"]);
 //! ```
 //!
-//! A request blocks the tool and takes the call's time. The end of the call closes the connection. The host
-//! resolves and judges names, follows redirects that are both granted and declared, speaks TLS, and
-//! decompresses bodies. It sets `Host`, `Content-Length` and the headers of the connection.
+//! A request blocks the tool and takes the call's time. The end of the call closes its connections. The host resolves
+//! and judges names, follows redirects that are both granted and declared, speaks TLS, and decompresses bodies. It
+//! sets `Host`, `Content-Length` and the headers of the connection.
 //!
-//! Outside a sandbox, as in a native test, there is no network. Requests fail with `unavailable`, unless
+//! # Bodies
+//!
+//! The tool gets a [`Response`] as soon as the head has come, and reads the body as the server sends it. A read waits
+//! until there are bytes. A tool can therefore follow a feed of events, such as lines of JSON:
+//!
+//! ```
+//! use std::io::{BufRead as _, BufReader};
+//!
+//! use portcullis_sdk::{ToolError, http, serde_json::{self, Value}, tool};
+//! # use portcullis_sdk::testing::{HttpStandIn, call, with_http};
+//!
+//! /// Waits until a build has ended, and tells how.
+//! #[tool(tier = ReadOnly, timeout = "60s", hosts = ["ci.example"])]
+//! async fn build_result(number: u32) -> Result<String, ToolError> {
+//!     let feed = http::get(&format!("https://ci.example/builds/{number}/events"))?.error_for_status()?;
+//!     for line in BufReader::new(feed).lines() {
+//!         let event: Value = serde_json::from_str(&line.map_err(http::HttpError::from)?)?;
+//!         if let Some(result) = event["result"].as_str() {
+//!             // The rest of the feed is not waited for: the response is dropped, and its connection closed.
+//!             return Ok(result.to_owned());
+//!         }
+//!     }
+//!     Err("the feed has ended before the build".into())
+//! }
+//! # let feed = "{\"step\": \"compile\"}\n{\"result\": \"passed\"}\n{\"late\": 1}\n";
+//! # let ask = || call(&build_result_tool(), r#"{"number": 7}"#);
+//! # let output = with_http(move |_, _| HttpStandIn::new(200, feed), ask).expect("a result");
+//! # assert_eq!(output.joined_text(), "passed");
+//! ```
+//!
+//! - A body has at most the `max_response` bytes of the operator's policy (10 MiB by default). The limit holds for the
+//!   bytes before decompression and for the bytes after it. A larger body breaks off with `response_too_large` or
+//!   `decoded_too_large`, and so does a body without an end.
+//! - The call's deadline holds for the body, and the tool's own computing takes time of the call too. While the tool
+//!   does not read, backpressure stops the server.
+//! - A body can break off at any point: by a limit, by the deadline, or by the server. The read then returns an
+//!   [`io::Error`], which `From` converts to an [`HttpError`] with the code. The bytes before the error are intact. A
+//!   read of 0 bytes is the end of a complete body.
+//! - A call has at most 8 open responses. A response is open until it is read to its end or dropped.
+//!
+//! [`io::Error`]: std::io::Error
+//!
+//! Outside a sandbox, such as in a native test, there is no network. Requests fail with `unavailable`, unless
 //! [`testing::with_http`](crate::testing::with_http) gives the answers.
 
 #[cfg(target_family = "wasm")]
@@ -39,7 +81,7 @@ pub(crate) mod stand_in;
 #[cfg(not(target_family = "wasm"))]
 use stand_in as import;
 
-use std::fmt;
+use std::{fmt, io};
 
 use portcullis_types::{HttpAnswer, HttpFault, HttpRequestHead, ToolError};
 
@@ -53,8 +95,8 @@ pub fn get(url: &str) -> Result<Response, HttpError> {
     Request::new("GET", url).send()
 }
 
-/// Encodes a text as a part of a path or a query. All characters but letters, digits, `-`, `.`, `_` and `~`
-/// become `%XX` (RFC 3986, section 2.1).
+/// Encodes a text as a part of a path or a query. All characters but letters, digits, `-`, `.`, `_` and `~` become
+/// `%XX` (RFC 3986, section 2.1).
 #[must_use]
 pub fn encode(text: &str) -> String {
     use std::fmt::Write as _;
@@ -71,7 +113,7 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
-/// A request.
+/// A request, which [`Request::send`] sends.
 #[derive(Debug, Clone)]
 #[must_use = "a request that is not sent does nothing"]
 pub struct Request {
@@ -101,13 +143,14 @@ impl Request {
     /// Sets the body to a value as JSON, and the header `Content-Type`.
     ///
     /// # Errors
-    /// If the value cannot be written as JSON.
+    /// `request_invalid` if the value cannot be written as JSON.
     pub fn json(self, value: &impl serde::Serialize) -> Result<Self, HttpError> {
         let body = serde_json::to_vec(value).map_err(|error| HttpError::invalid(&error.to_string()))?;
         Ok(self.header("content-type", "application/json").body(body))
     }
 
-    /// Sends the request, and waits for the response, whose body the host reads first. A response with any status is a success.
+    /// Sends the request, and waits for the head of the response. The body is then read from the [`Response`]. A status
+    /// of 400 or above is no error here.
     ///
     /// # Errors
     /// [`HttpError`] with the host's reason: the request is not granted or not declared, or it failed.
@@ -120,7 +163,7 @@ impl Request {
     }
 }
 
-/// The reason why there is no response, or no more of it.
+/// The reason why there is no response, or why its body broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpError(HttpFault);
 
@@ -148,6 +191,14 @@ impl fmt::Display for HttpError {
 }
 
 impl std::error::Error for HttpError {}
+
+/// Converts the error of a read to the reason why the body broke off. Any other error becomes `response_invalid`, such
+/// as the error for text that is not UTF-8.
+impl From<io::Error> for HttpError {
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(|other| Self::new("response_invalid", &other.to_string()))
+    }
+}
 
 impl From<HttpError> for ToolError {
     fn from(error: HttpError) -> Self {
@@ -187,9 +238,9 @@ mod tests {
             assert_eq!((response.status(), response.header("x-kind")), (201, Some("json")));
             assert_eq!(response.json::<Value>().expect("JSON"), json!({"m": [1, 2]}));
             assert_eq!(send().text().expect("text"), r#"{"m": [1, 2]}"#);
-            let mut two = [0; 2];
-            send().read_exact(&mut two).expect("reads");
-            assert_eq!(&two, br#"{""#);
+            let mut first_bytes = [0; 2];
+            send().read_exact(&mut first_bytes).expect("reads");
+            assert_eq!(&first_bytes, br#"{""#);
         });
     }
 
@@ -204,11 +255,20 @@ mod tests {
                     (error.code(), error.to_string().as_str()),
                     ("http_status", "the server answered 404")
                 );
-                let wrong =
+                let json_error =
                     get("https://a.example/").expect("answered").json::<Value>().expect_err("no JSON");
-                assert_eq!(wrong.code(), "response_invalid");
+                assert_eq!(json_error.code(), "response_invalid");
             },
         );
+    }
+
+    #[test]
+    fn the_error_of_a_read_has_the_reason() {
+        let fault = HttpError::new("total_timeout", "the request took too long");
+        let error = io::Error::other(fault.clone());
+        assert_eq!(HttpError::from(error), fault);
+        let error = io::Error::new(io::ErrorKind::InvalidData, "no UTF-8");
+        assert_eq!(HttpError::from(error).code(), "response_invalid");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The dependency of a tool author: `#[tool]`, `#[args]` for types of arguments, the vocabulary, and the
 //! entry point of a module.
 //!
-//! A tool is an async function. Its parameters become the schema that a model sees, its documentation the
+//! A tool is an async function. Its parameters become the schema that a model sees, its documentation becomes the
 //! descriptions, and its arguments arrive decoded and checked:
 //!
 //! ```
@@ -23,10 +23,13 @@
 //! ```
 //!
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
-//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was granted, [`http`] how it
-//! makes requests, and [`testing`] how to test it without a sandbox.
 //!
-//! This crate grants nothing. A tool declares its wishes; the operator's policy decides.
+//! - [`macro@tool`] documents the attribute in full.
+//! - [`fs`] says how a tool opens the files that it was granted.
+//! - [`http`] says how a tool makes requests.
+//! - [`testing`] says how to test a tool without a sandbox.
+//!
+//! This crate grants nothing. A tool declares requests; the operator's policy decides.
 #![deny(unsafe_code)]
 
 // The macros refer to this crate by its external name, and so do its own tests and examples.
@@ -64,32 +67,35 @@ pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
 pub use param::ToolParam;
 pub use portcullis_types::{
     Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, HttpRequestHead, JsonSchema,
-    JsonSchemaType, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaDialect, Tool, ToolArgs,
-    ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
+    JsonSchemaType, MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaDialect, State,
+    StateType, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput,
+    ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};
-pub use spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys};
+pub use spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Requiredness, ToolSpec, UnknownKeys};
 
 pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// Used by the macros' expansions. Not public API: it changes with the macros.
+/// For the macros' expansions. This is not public API: it changes with the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{
         __forward_to_declared as forward_to_declared,
         arguments::Fields,
-        declared::{DeclaredTool, ToolFuture, execute, run_local},
+        declared::{DeclaredTool, ModuleTool, ToolFuture, execute, module_tool, run_local},
         decode::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes, Primitive},
         guest::main,
         output::IntoToolOutput,
         returned,
         schema::{ParamKind, typed},
-        spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys},
+        spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Requiredness, ToolSpec, UnknownKeys},
         strict::{Choice, ObjectOnly, field},
     };
-    pub use portcullis_types::{Access, RoleKind, SafetyTier, ToolContext, ToolOutput, ToolPolicy};
+    pub use portcullis_types::{
+        Access, RoleKind, SafetyTier, State, StateType, ToolContext, ToolOutput, ToolPolicy,
+    };
     pub use schemars;
     pub use serde;
     pub use serde_json;

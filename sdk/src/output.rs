@@ -4,8 +4,8 @@ use portcullis_types::{ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A result of a tool function: `()`, a text, a [`ToolOutput`], a [`Json`], or a `Result` of these. A type
-/// that is only `Serialize` may be returned too, as data without a schema.
+/// A result of a tool function: `()`, a text, a [`ToolOutput`], a [`Json`], or a `Result` of these. A function may
+/// also return a type that is only `Serialize`, as data without a schema.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "not a tool's result",
@@ -19,12 +19,12 @@ pub trait IntoToolOutput {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError>;
 }
 
-/// A result as data with a schema. The tool declares the schema; callers that support data get the value, and
-/// a model reads its JSON text.
+/// A result as data with a schema. The tool declares the schema. Callers that support data get the value, and
+/// a model reads the value's JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// Data whose schema a tool can declare. [`macro@crate::args`] implements it.
+/// Data whose schema a tool can declare. [`macro@crate::args`] implements this trait.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot declare what it returns: `{Self}` has no schema",
     label = "has no schema",
@@ -35,15 +35,15 @@ pub trait DescribedData: Serialize + JsonSchema {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + JsonSchema> DescribedData for T {}
 
-/// An error that a tool can report. Its message reaches the model only as a [`ToolError`]. Any other error
-/// goes to the operator, and the model reads one generic sentence.
+/// An error that a tool can report. The model reads the message of a [`ToolError`]. Of any other error the model
+/// reads only one generic sentence, and the operator reads the text.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot report the error `{Self}`",
     label = "not an error of a tool",
     note = "implement `From<{Self}> for ToolError` to choose what the model reads, or `std::error::Error` to let it read nothing"
 )]
 pub trait ToolFailure {
-    /// Converts it to the tool's error.
+    /// Converts the error to the tool's error.
     fn into_tool_error(self) -> ToolError;
 }
 
@@ -54,7 +54,7 @@ impl<E: Into<ToolError>> ToolFailure for E {
     }
 }
 
-/// An empty result: an output without content.
+/// Converts an empty result to an output without content.
 impl IntoToolOutput for () {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::default())

@@ -1,11 +1,11 @@
-//! The author's types that a tool can take.
+//! The author's types that a tool's parameters can have.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 /// A type that a parameter can have, beyond the primitives, lists and maps that `#[tool]` knows.
 ///
-/// [`macro@crate::args`] implements it. So does every type that serde decodes and schemars describes.
+/// [`macro@crate::args`] implements this trait. So does every type that serde decodes and schemars describes.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot take `{Self}`: it has no schema",
     label = "not a parameter type",

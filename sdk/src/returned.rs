@@ -1,9 +1,9 @@
 //! Handles a tool function's return value by its type.
 //!
-//! The macro sees how a return type is written, not what it is: `Outcome` may be an alias of `Result`. So the
-//! generated code asks the type by method resolution (autoref specialisation), which prefers the
-//! implementation for more references. Each question below has one implementation per answer. The last answer
-//! of each is for unsupported types; it never compiles and its error names the reason.
+//! The macro sees how a return type is written, not which type it is: `Outcome` may be an alias of `Result`. The
+//! generated code therefore uses method resolution (autoref specialisation), which prefers the implementation for
+//! more references. Each question below has one trait for each answer. If the last trait of a question is for
+//! unsupported types, code that selects it does not compile, and the compiler's error names the reason.
 
 use std::{convert::Infallible, error::Error, marker::PhantomData};
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::{
     output::{DescribedData, IntoToolOutput, Json, ToolFailure},
-    schema::of_output,
+    schema::output_schema_of,
 };
 
-/// A question about a value.
+/// A question about a value's type.
 #[derive(Debug)]
 pub struct TypeQuestion<T>(PhantomData<fn() -> T>);
 
@@ -28,9 +28,9 @@ impl<T> TypeQuestion<T> {
     }
 }
 
-/// Is the value a `Result`? Asked as `(&&TypeQuestion::about(&value)).split()`.
+/// Is the value a `Result`? The generated code asks with `(&&TypeQuestion::about(&value)).split()`.
 pub trait ResultValue {
-    /// Taken where the value is a `Result`.
+    /// Selected if the value is a `Result`.
     fn split(&self) -> Fallible {
         Fallible
     }
@@ -40,7 +40,7 @@ impl<T, E> ResultValue for &TypeQuestion<Result<T, E>> {}
 
 /// See [`ResultValue`].
 pub trait PlainValue {
-    /// Taken where the value has any other type.
+    /// Selected if the value has any other type.
     fn split(&self) -> Plain {
         Plain
     }
@@ -60,7 +60,7 @@ impl Fallible {
     /// Returns the result unchanged.
     ///
     /// # Errors
-    /// The function's.
+    /// The function's error.
     pub fn split<T, E>(self, result: Result<T, E>) -> Result<T, E> {
         result
     }
@@ -86,9 +86,9 @@ impl From<Never> for ToolError {
     }
 }
 
-/// Which kind of error is it? Asked as `(&&&TypeQuestion::about(&error)).error()`.
+/// Which kind of error is it? The generated code asks with `(&&&TypeQuestion::about(&error)).error()`.
 pub trait KnownError {
-    /// An error with a message for the model.
+    /// Selected if the error has a message for the model.
     fn error(&self) -> ModelError {
         ModelError
     }
@@ -98,7 +98,7 @@ impl<E: Into<ToolError>> KnownError for &&TypeQuestion<E> {}
 
 /// See [`KnownError`].
 pub trait StandardError {
-    /// Any other error, for the operator.
+    /// Selected for any other error, which is for the operator.
     fn error(&self) -> OperatorError {
         OperatorError
     }
@@ -108,7 +108,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &TypeQuestion<E> {
 
 /// See [`KnownError`].
 pub trait AnyError {
-    /// Not an error.
+    /// Selected for a value that is not an error.
     fn error(&self) -> ModelError {
         ModelError
     }
@@ -132,15 +132,15 @@ impl ModelError {
 }
 
 impl OperatorError {
-    /// Hides the error.
+    /// Converts the error to one whose text the model does not see.
     pub fn error<E: Into<Box<dyn Error + Send + Sync>>>(self, error: E) -> ToolError {
         ToolError::from(error.into())
     }
 }
 
-/// Which kind of value is it? Asked as `(&&&&TypeQuestion::about(&value)).output()`.
+/// Which kind of value is it? The generated code asks with `(&&&&TypeQuestion::about(&value)).output()`.
 pub trait KnownOutput {
-    /// A value with its own conversion.
+    /// Selected if the value has its own conversion.
     fn output(&self) -> ConvertedOutput {
         ConvertedOutput
     }
@@ -148,9 +148,10 @@ pub trait KnownOutput {
 
 impl<T: IntoToolOutput> KnownOutput for &&&TypeQuestion<T> {}
 
-/// See [`KnownOutput`]. Without it the `Ok` and `Err` of a result within a result would pass for data.
+/// See [`KnownOutput`]. Without this trait, a `Result` within a `Result` would count as data with the keys `Ok` and
+/// `Err`.
 pub trait NestedResult {
-    /// A result with unsupported parts.
+    /// Selected for a result with unsupported parts.
     fn output(&self) -> ConvertedOutput {
         ConvertedOutput
     }
@@ -160,7 +161,7 @@ impl<T, E> NestedResult for &&TypeQuestion<Result<T, E>> {}
 
 /// See [`KnownOutput`].
 pub trait DataOutput {
-    /// Data.
+    /// Selected for data.
     fn output(&self) -> Data {
         Data
     }
@@ -170,7 +171,7 @@ impl<T: Serialize> DataOutput for &TypeQuestion<T> {}
 
 /// See [`KnownOutput`].
 pub trait AnyOutput {
-    /// An unsupported value.
+    /// Selected for an unsupported value.
     fn output(&self) -> ConvertedOutput {
         ConvertedOutput
     }
@@ -197,17 +198,17 @@ impl ConvertedOutput {
 }
 
 impl Data {
-    /// Converts the value.
+    /// Converts the value to an output with data.
     ///
     /// # Errors
-    /// The failure to write it as JSON.
+    /// The failure to write the value as JSON.
     pub fn output<T: Serialize>(self, value: T) -> Result<ToolOutput, ToolError> {
         Json(value).into_tool_output()
     }
 }
 
-/// Does a return type have a schema? Asked as `(&&&&&&&OutputOf::<T>::NEW).schema()`. The traits below are in
-/// the order of precedence.
+/// Does a return type have a schema? The generated code asks with `(&&&&&&&OutputOf::<T>::NEW).schema()`. The
+/// traits below are in order of precedence.
 #[derive(Debug)]
 pub struct OutputOf<T>(PhantomData<fn() -> T>);
 
@@ -216,7 +217,7 @@ impl<T> OutputOf<T> {
     pub const NEW: Self = Self(PhantomData);
 }
 
-/// See [`OutputOf`]: `Json` of described data, bare or in a `Result`.
+/// See [`OutputOf`]: `Json` of described data, alone or in a `Result`.
 pub trait Declared {
     /// The data's schema.
     fn schema(&self) -> Option<JsonSchema>;
@@ -224,19 +225,19 @@ pub trait Declared {
 
 impl<T: Serialize + schemars::JsonSchema> Declared for &&&&&&OutputOf<Json<T>> {
     fn schema(&self) -> Option<JsonSchema> {
-        of_output::<T>()
+        output_schema_of::<T>()
     }
 }
 
 impl<T: Serialize + schemars::JsonSchema, E> Declared for &&&&&&OutputOf<Result<Json<T>, E>> {
     fn schema(&self) -> Option<JsonSchema> {
-        of_output::<T>()
+        output_schema_of::<T>()
     }
 }
 
-/// See [`OutputOf`]: `Json` of other data. It never compiles.
+/// See [`OutputOf`]: `Json` of data without a schema. It never compiles.
 pub trait UndescribedJson<T> {
-    /// Requires the missing trait.
+    /// Requires the missing trait, so that the compiler's error names it.
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData;
@@ -270,7 +271,7 @@ pub trait ShownOutput {
 
 impl<T: IntoToolOutput> ShownOutput for &&&&OutputOf<T> {}
 
-/// See [`OutputOf`]: the same in a `Result` with any error.
+/// See [`OutputOf`]: a type with its own conversion in a `Result` with any error.
 pub trait ShownResult {
     /// No schema.
     fn schema(&self) -> Option<JsonSchema> {
@@ -280,38 +281,38 @@ pub trait ShownResult {
 
 impl<T: IntoToolOutput, E> ShownResult for &&&OutputOf<Result<T, E>> {}
 
-/// See [`OutputOf`]: described data in a `Result`. It precedes [`DescribedOutput`], which would take a
-/// `Result` of described data and a described error for data itself.
+/// See [`OutputOf`]: described data in a `Result`. It precedes [`DescribedOutput`], which would treat a
+/// `Result` of described data and a described error as data itself.
 pub trait DescribedResult {
-    /// The schema, if it is an object's.
+    /// The schema, if it describes an object.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
 impl<T: Serialize + schemars::JsonSchema, E> DescribedResult for &&OutputOf<Result<T, E>> {
     fn schema(&self) -> Option<JsonSchema> {
-        of_object::<T>()
+        object_schema_of::<T>()
     }
 }
 
 /// See [`OutputOf`]: described data.
 pub trait DescribedOutput {
-    /// The schema, if it is an object's.
+    /// The schema, if it describes an object.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
 impl<T: Serialize + schemars::JsonSchema> DescribedOutput for &OutputOf<T> {
     fn schema(&self) -> Option<JsonSchema> {
-        of_object::<T>()
+        object_schema_of::<T>()
     }
 }
 
-/// Clients accept only objects as structured data. A number or a list is returned as data too, but without a
-/// schema.
-fn of_object<T: schemars::JsonSchema>() -> Option<JsonSchema> {
-    of_output::<T>().filter(JsonSchema::describes_object)
+/// The schema of a type, if it describes an object. Clients accept only objects as structured data, so a number or a
+/// list is returned as data without a schema.
+fn object_schema_of<T: schemars::JsonSchema>() -> Option<JsonSchema> {
+    output_schema_of::<T>().filter(JsonSchema::describes_object)
 }
 
-/// See [`OutputOf`]: everything else.
+/// See [`OutputOf`]: every other type.
 pub trait AnyOutputType {
     /// No schema.
     fn schema(&self) -> Option<JsonSchema>;
@@ -323,9 +324,9 @@ impl<T> AnyOutputType for OutputOf<T> {
     }
 }
 
-/// Can the schema show a default? Asked as `(&&TypeQuestion::about(&value)).show()`.
+/// Can the schema show a default? The generated code asks with `(&&TypeQuestion::about(&value)).show()`.
 pub trait Showable<T> {
-    /// Yes.
+    /// Selected if it can.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
@@ -337,7 +338,7 @@ impl<T: Serialize> Showable<T> for &TypeQuestion<T> {
 
 /// See [`Showable`].
 pub trait Unshowable<T> {
-    /// No; the model learns the default from the description.
+    /// Selected if it cannot. The model learns the default from the description.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 

@@ -26,7 +26,7 @@ pub struct ToolSpec {
     pub policy: ToolPolicy,
     /// The profile that the author suggests.
     pub profile: Option<&'static str>,
-    /// The hosts that the tool wants to reach, as `https://api.example.com`.
+    /// The hosts that the tool wants to reach, such as `https://api.example.com`.
     pub hosts: &'static [&'static str],
     /// The treatment of unknown arguments.
     pub unknown_keys: UnknownKeys,
@@ -43,7 +43,8 @@ pub struct ToolSpec {
 pub struct Hints {
     /// The aliases of the tool.
     pub aliases: &'static [&'static str],
-    /// Whether a repeated call with the same arguments has no further effect; a hint for clients.
+    /// Whether a repeated call with equal arguments has no further effect. Clients see this hint, and the registry
+    /// retries native tools by it; see [`ToolMeta::idempotent`].
     pub idempotent: bool,
     /// Whether the tool is hidden from models.
     pub hidden: bool,
@@ -56,35 +57,35 @@ impl Hints {
     pub const NONE: Self = Self { aliases: &[], idempotent: false, hidden: false, output_cap_bytes: None };
 }
 
-/// A parameter of a tool function, as the macro read it.
+/// A parameter of a tool function, as the macro has read it.
 #[derive(Debug)]
 pub struct ParamSpec {
-    /// Its name in the schema.
+    /// The parameter's name in the schema.
     pub name: &'static str,
     /// The description for the model.
     pub description: Option<&'static str>,
-    /// Its JSON type.
+    /// The parameter's JSON type.
     pub kind: ParamKind,
-    /// Whether it is required.
-    pub presence: Presence,
+    /// Whether the parameter is required.
+    pub presence: Requiredness,
     /// The least allowed number.
     pub minimum: Option<LiteralValue>,
     /// The greatest allowed number.
     pub maximum: Option<LiteralValue>,
-    /// The allowed texts; empty if any text is.
+    /// The allowed texts; empty if any text is allowed.
     pub one_of: &'static [&'static str],
-    /// Its role for the policy.
+    /// The parameter's role for the policy.
     pub role: Option<RoleKind>,
 }
 
 /// Whether a parameter is required.
 #[derive(Debug, Clone, Copy)]
-pub enum Presence {
-    /// It is required.
+pub enum Requiredness {
+    /// The parameter is required.
     Required,
-    /// It may be omitted or null.
+    /// The parameter may be omitted or null.
     Optional,
-    /// If omitted or null, it has this value.
+    /// The parameter has this value if it is omitted or null.
     Default(DefaultValue),
 }
 
@@ -103,7 +104,7 @@ pub enum LiteralValue {
 
 impl std::fmt::Display for LiteralValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.shown().fmt(f)
+        self.json_value().fmt(f)
     }
 }
 
@@ -111,23 +112,23 @@ impl std::fmt::Display for LiteralValue {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DefaultValue {
-    /// A primitive's.
+    /// The default of a primitive.
     Literal(LiteralValue),
-    /// The value of an expression; none if it cannot be shown as JSON.
+    /// The value of an expression; `None` if the value cannot be shown as JSON.
     Computed(fn() -> Option<Value>),
 }
 
 /// The treatment of unknown arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownKeys {
-    /// They are ignored.
+    /// Unknown arguments are ignored.
     Ignore,
-    /// The call is refused.
+    /// A call with unknown arguments is refused.
     Refuse,
 }
 
 impl ToolSpec {
-    /// Replaces the spec of a tool whose function has mistakes, so that the compiler reports only those.
+    /// Replaces the spec of a tool whose function has mistakes, so that the compiler reports only the mistakes.
     #[doc(hidden)]
     pub const STUB: Self = Self {
         name: "stub",
@@ -154,7 +155,7 @@ impl ToolSpec {
         }
     }
 
-    /// The whole declaration, as a module's `describe` prints it.
+    /// The whole declaration that a module's `describe` prints.
     #[must_use]
     pub fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
@@ -181,7 +182,7 @@ impl ToolSpec {
         let mut required = Vec::new();
         for param in self.params {
             properties.insert(param.name.to_owned(), param.schema(&mut definitions).into());
-            if matches!(param.presence, Presence::Required) {
+            if matches!(param.presence, Requiredness::Required) {
                 required.push(Value::from(param.name));
             }
         }
@@ -199,8 +200,8 @@ impl ToolSpec {
         JsonSchema::new(sorted(schema.into()))
     }
 
-    /// The schema of structured results: that of `T` if the function returns `Json<T>`, or a described `T`
-    /// that is an object.
+    /// The schema of structured results: the schema of `T` if the function returns `Json<T>`, or a described `T`
+    /// whose schema describes an object.
     #[must_use]
     pub fn output_schema(&self) -> Option<JsonSchema> {
         (self.output_schema)()
@@ -232,7 +233,7 @@ impl ToolSpec {
         self.label.map(str::to_owned)
     }
 
-    /// Which arguments are paths, addresses or commands.
+    /// The arguments that are paths, addresses or commands.
     #[must_use]
     pub fn roles(&self) -> Vec<ArgumentRole> {
         self.params
@@ -245,8 +246,8 @@ impl ToolSpec {
 impl ParamSpec {
     fn schema(&self, definitions: &mut Definitions) -> Map<String, Value> {
         let mut schema = self.kind.schema(self.description, definitions);
-        if let Presence::Default(value) = self.presence
-            && let Some(value) = value.shown()
+        if let Requiredness::Default(value) = self.presence
+            && let Some(value) = value.json_value()
         {
             schema.insert("default".into(), value);
         }
@@ -254,27 +255,27 @@ impl ParamSpec {
             schema.insert("enum".into(), self.one_of.into());
         }
         if let Some(maximum) = self.maximum {
-            schema.insert("maximum".into(), maximum.shown());
+            schema.insert("maximum".into(), maximum.json_value());
         }
         if let Some(minimum) = self.minimum {
-            schema.insert("minimum".into(), minimum.shown());
+            schema.insert("minimum".into(), minimum.json_value());
         }
         schema
     }
 }
 
 impl DefaultValue {
-    /// The default in the form of the schema.
-    fn shown(self) -> Option<Value> {
+    /// The default as a JSON value for the schema.
+    fn json_value(self) -> Option<Value> {
         match self {
-            Self::Literal(value) => Some(value.shown()),
+            Self::Literal(value) => Some(value.json_value()),
             Self::Computed(compute) => compute(),
         }
     }
 }
 
 impl LiteralValue {
-    /// Whether both are numbers of one type and this one is smaller.
+    /// Whether both are numbers of one type and this one is less.
     pub(crate) fn is_below(self, other: Self) -> bool {
         match (self, other) {
             (Self::Integer(this), Self::Integer(other)) => this < other,
@@ -283,8 +284,8 @@ impl LiteralValue {
         }
     }
 
-    /// The value in the form of the schema.
-    pub(crate) fn shown(self) -> Value {
+    /// The value as JSON for the schema.
+    pub(crate) fn json_value(self) -> Value {
         match self {
             Self::String(text) => text.into(),
             Self::Boolean(value) => value.into(),

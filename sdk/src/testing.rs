@@ -1,5 +1,5 @@
 //! Tests of a tool: [`Case`] makes one call natively, and also in the sandbox if `portcullis tool test` runs
-//! the tests. [`call`] and [`with_root`] run a tool natively only.
+//! the tests. [`call`] and [`with_root`] run a tool only natively.
 //!
 //! ```
 //! use portcullis_sdk::{ToolError, ToolErrorKind, fs, serde_json::json, testing::Case, tool};
@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Natively only:
+//! Only natively:
 //!
 //! ```
 //! use portcullis_sdk::{testing, tool, ToolError, GuestPath};
@@ -56,9 +56,9 @@ use crate::DeclaredTool;
 pub use crate::http::stand_in::{HttpStandIn, with_http};
 
 mod case;
-mod lent;
+mod folder;
+mod grants;
 mod sandbox;
-mod world;
 
 pub use case::{Case, RunMode};
 
@@ -68,7 +68,7 @@ thread_local! {
 
 /// Runs `body` with guest paths mapped to the host: `/shared` is the folder `shared` below `root`, and so on.
 ///
-/// Applies to this thread until `body` returns or panics, so tests on other threads are not affected.
+/// The mapping applies to this thread until `body` returns or panics, so tests on other threads are not affected.
 pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
     struct Restore(Option<PathBuf>);
     impl Drop for Restore {
@@ -76,8 +76,9 @@ pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
             ROOT.with_borrow_mut(|root| *root = self.0.take());
         }
     }
-    let before = ROOT.with_borrow_mut(|current| current.replace(root.as_ref().to_owned()));
-    let _restore = Restore(before);
+    let earlier_root = ROOT.with_borrow_mut(|current| current.replace(root.as_ref().to_owned()));
+    // Restores the earlier root even if `body` panics.
+    let _restore = Restore(earlier_root);
     body()
 }
 
@@ -89,7 +90,7 @@ pub fn call(tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, Tool
     call_in(&ToolContext::detached(tool.spec().name), tool, arguments)
 }
 
-/// Like [`call`], in a context given by the test.
+/// Like [`call`], in a context that the test provides.
 ///
 /// # Errors
 /// The tool's error.

@@ -1,8 +1,8 @@
-//! Transfers: bytes passed from one tool to another that the host calls at the same time.
+//! Transfers: bytes that one tool passes to another tool, which the host calls at the same time.
 //!
-//! The steps of a shipped operation such as `vault_copyto` pass a file this way, of any content, in chunks.
-//! Other tools cannot use it: a host that did not call a tool as an end of a transfer gives it nothing to
-//! [`receive`], and ends its call if it tries to [`send`].
+//! The steps of a shipped operation such as `vault_copyto` pass a file of any content this way, in chunks. Other
+//! tools cannot use transfers. In any other call, [`receive`] fails, and the host ends the call if the tool tries to
+//! [`send`].
 
 use std::{
     fmt,
@@ -12,44 +12,56 @@ use std::{
 
 use portcullis_types::{InputFrame, MAX_CHUNK_BYTES, ToolContext, ToolError};
 
-/// Sends a chunk of at most [`MAX_CHUNK_BYTES`]; blocks while the other end is slow.
+/// Sends a chunk of at most [`MAX_CHUNK_BYTES`]. Blocks while the other end is slow.
 ///
 /// # Errors
-/// `unavailable` if the call is not an end of a transfer, `failed` if the host accepts no more.
+/// `unavailable` if the call is not an end of a transfer; `failed` if the host accepts no more chunks.
 pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
-    let outlet = ctx.extensions.get::<Outlet>().ok_or_else(no_transfer)?;
-    (outlet.0)(bytes).map_err(|error| broken_off(&error))
+    let outlet = ctx.extensions.get::<Outlet>().ok_or_else(not_in_transfer)?;
+    (outlet.0)(bytes).map_err(|error| transfer_failure(&error))
 }
 
-/// The next chunk; none after the last one. Blocks until the other end sends it.
+/// The next chunk; `None` after the last one. Blocks until the other end sends it.
 ///
 /// # Errors
-/// `unavailable` if the call is not an end of a transfer, `failed` if the other end was interrupted: then the
-/// received chunks are only a part, and anything made from them must be removed.
+/// `unavailable` if the call is not an end of a transfer; `failed` if the other end was interrupted. The
+/// received chunks are then only a part, and anything made from them must be removed.
 pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
-    let inlet = ctx.extensions.get::<Inlet>().ok_or_else(no_transfer)?;
+    let inlet = ctx.extensions.get::<Inlet>().ok_or_else(not_in_transfer)?;
     let mut inlet = inlet.0.lock().unwrap_or_else(PoisonError::into_inner);
-    inlet.next().map_err(|error| broken_off(&error))
+    inlet.next_chunk().map_err(|error| transfer_failure(&error))
 }
 
-fn no_transfer() -> ToolError {
+/// All chunks, joined. Blocks until the other end has sent the last one. The host bounds the length.
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_all(ctx: &ToolContext) -> Result<Vec<u8>, ToolError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = receive(ctx)? {
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+fn not_in_transfer() -> ToolError {
     ToolError::unavailable("this call is not an end of a transfer")
 }
 
-fn broken_off(error: &io::Error) -> ToolError {
+fn transfer_failure(error: &io::Error) -> ToolError {
     ToolError::failed("the transfer broke off").with_operator_detail(error.to_string())
 }
 
-/// Accepts a chunk, or fails.
-type TakeChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
+/// Accepts a chunk, or returns the reason why it cannot.
+type SendChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
 
-/// The sending end, in the extensions of a call's context.
-pub struct Outlet(Box<TakeChunk>);
+/// The sending end of a transfer, in the extensions of a call's context.
+pub struct Outlet(Box<SendChunk>);
 
 impl Outlet {
-    /// An end that passes each chunk to a function.
-    pub fn new(take: impl Fn(&[u8]) -> io::Result<()> + Send + Sync + 'static) -> Self {
-        Self(Box::new(take))
+    /// A sending end that passes each chunk to a function.
+    pub fn new(send: impl Fn(&[u8]) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self(Box::new(send))
     }
 }
 
@@ -59,13 +71,13 @@ impl fmt::Debug for Outlet {
     }
 }
 
-/// The receiving end, in the extensions of a call's context.
+/// The receiving end of a transfer, in the extensions of a call's context.
 pub struct Inlet(Mutex<ChunkReader>);
 
 impl Inlet {
-    /// An end that reads [`InputFrame`]s and the bytes between them.
+    /// A receiving end that reads [`InputFrame`]s and the bytes between them.
     pub fn new(input: impl BufRead + Send + 'static) -> Self {
-        Self(Mutex::new(ChunkReader { lines: Box::new(input), received: 0, is_over: false }))
+        Self(Mutex::new(ChunkReader { lines: Box::new(input), received: 0, has_ended: false }))
     }
 }
 
@@ -78,18 +90,19 @@ impl fmt::Debug for Inlet {
 struct ChunkReader {
     lines: Box<dyn BufRead + Send>,
     received: u64,
-    is_over: bool,
+    has_ended: bool,
 }
 
-/// The longest line of an input, far above any valid one.
+/// The longest line of an input in bytes, far above any valid line.
 const MAX_LINE_BYTES: u64 = 64;
 
 impl ChunkReader {
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        if self.is_over {
+    fn next_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.has_ended {
             return Ok(None);
         }
         let mut line = Vec::new();
+        // The length is bounded here; a longer line fails to parse below.
         (&mut *self.lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -101,8 +114,9 @@ impl ChunkReader {
                 self.received += bytes as u64;
                 Ok(Some(chunk))
             }
+            // The count shows that no chunk is missing.
             InputFrame::End(bytes) if bytes == self.received => {
-                self.is_over = true;
+                self.has_ended = true;
                 Ok(None)
             }
             frame => Err(io::Error::new(io::ErrorKind::InvalidData, format!("unexpected {frame:?}"))),
@@ -119,7 +133,7 @@ mod tests {
     use super::*;
 
     /// A call that receives this input.
-    fn receiving(input: &[u8]) -> ToolContext {
+    fn context_receiving(input: &[u8]) -> ToolContext {
         let mut ctx = ToolContext::detached("t");
         ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
         ctx
@@ -127,11 +141,19 @@ mod tests {
 
     #[test]
     fn chunks_are_received_as_they_are_up_to_the_end() {
-        let ctx = receiving(b"{\"chunk\":4}\na\n\0\xff{\"chunk\":1}\nz{\"end\":5}\n{\"chunk\":1}\nx");
+        let ctx = context_receiving(b"{\"chunk\":4}\na\n\0\xff{\"chunk\":1}\nz{\"end\":5}\n{\"chunk\":1}\nx");
         assert_eq!(receive(&ctx), Ok(Some(b"a\n\0\xff".to_vec())));
         assert_eq!(receive(&ctx), Ok(Some(b"z".to_vec())));
         assert_eq!(receive(&ctx), Ok(None));
         assert_eq!(receive(&ctx), Ok(None), "nothing is read behind the end");
+    }
+
+    #[test]
+    fn all_chunks_are_joined_and_a_missing_end_is_an_error() {
+        let ctx = context_receiving(b"{\"chunk\":1}\na{\"chunk\":2}\nbc{\"end\":3}\n");
+        assert_eq!(receive_all(&ctx), Ok(b"abc".to_vec()));
+        let error = receive_all(&context_receiving(b"{\"chunk\":1}\na")).expect_err("no end");
+        assert_eq!(error.kind(), ToolErrorKind::Failed);
     }
 
     #[test]
@@ -145,10 +167,10 @@ mod tests {
             "nothing of the kind",
             &"x".repeat(1000),
         ] {
-            let error = receive(&receiving(input.as_bytes())).expect_err(input);
+            let error = receive(&context_receiving(input.as_bytes())).expect_err(input);
             assert_eq!((error.kind(), error.message()), (ToolErrorKind::Failed, "the transfer broke off"));
         }
-        let ctx = receiving(b"{\"chunk\":1}\na");
+        let ctx = context_receiving(b"{\"chunk\":1}\na");
         receive(&ctx).expect("a chunk");
         receive(&ctx).expect_err("no end");
     }

@@ -1,9 +1,9 @@
 //! Schema and decoder agree: for every type here and any JSON, both accept or both refuse.
 //!
-//! There are two intended exceptions. Only the decoder refuses a number too large for its type (a schema does
-//! not limit the width), so all integers here fit every type; `numbers_too_large_are_the_decoders` tests that
-//! side. And null for something optional means absence, which a schema cannot express: it is removed before
-//! validation, as in the registry.
+//! There are two intended exceptions. The decoder alone refuses a number that is too large for its type, because a
+//! schema does not limit the width. All integers here therefore fit every type, and
+//! `numbers_too_large_are_refused_by_the_decoder` tests the refusal. And null for an optional value means absence,
+//! which a schema cannot express, so null is removed before validation, as in the registry.
 
 mod agree {
     pub(crate) mod generate;
@@ -31,7 +31,7 @@ fn decodes(tool: &dyn DeclaredTool, text: &str) -> bool {
 }
 
 #[track_caller]
-fn agree(tool: &dyn DeclaredTool, arguments: &Value) {
+fn assert_agreement(tool: &dyn DeclaredTool, arguments: &Value) {
     let schema = tool.spec().parameters().into_value();
     let fits = oracle::fits(&schema, arguments);
     let decodes = decodes(tool, &arguments.to_string());
@@ -52,43 +52,43 @@ proptest! {
         for tool in types::tools() {
             let mut choices = Choices::new(&choices);
             let schema = tool.spec().parameters().into_value();
-            let mut value = choices.fitting(&schema, &schema);
-            agree(tool, &value);
-            choices.spoil(&mut value);
-            agree(tool, &value);
-            choices.spoil(&mut value);
-            agree(tool, &value);
+            let mut value = choices.fitting_value(&schema, &schema);
+            assert_agreement(tool, &value);
+            choices.mutate(&mut value);
+            assert_agreement(tool, &value);
+            choices.mutate(&mut value);
+            assert_agreement(tool, &value);
         }
     }
 
     #[test]
-    fn they_agree_on_what_has_nothing_to_do_with_the_schema(choices in proptest::collection::vec(any::<u16>(), 0..60)) {
+    fn schema_and_decoder_agree_on_values_of_any_shape(choices in proptest::collection::vec(any::<u16>(), 0..60)) {
         for tool in types::tools() {
             let mut choices = Choices::new(&choices);
-            let value = choices.any(3);
-            agree(tool, &json!({"value": value}));
+            let value = choices.any_value(3);
+            assert_agreement(tool, &json!({"value": value}));
         }
     }
 }
 
 #[test]
 fn generator_mostly_yields_values_that_fit() {
-    let mut taken = 0;
+    let mut fitting_count = 0;
     for tool in types::tools() {
         let schema = tool.spec().parameters().into_value();
         for seed in 0..50_u16 {
             let entropy: Vec<u16> =
                 (0..100).map(|step: u16| seed.wrapping_mul(7919).wrapping_add(step * 31)).collect();
-            let value = Choices::new(&entropy).fitting(&schema, &schema);
-            taken += usize::from(oracle::fits(&schema, &value));
+            let value = Choices::new(&entropy).fitting_value(&schema, &schema);
+            fitting_count += usize::from(oracle::fits(&schema, &value));
         }
     }
-    let all = types::tools().len() * 50;
-    assert!(taken * 10 > all * 9, "{taken} of {all}");
+    let total = types::tools().len() * 50;
+    assert!(fitting_count * 10 > total * 9, "{fitting_count} of {total}");
 }
 
 #[test]
-fn numbers_too_large_are_the_decoders() {
+fn numbers_too_large_are_refused_by_the_decoder() {
     let tool = types::tools().into_iter().find(|tool| tool.spec().name == "take_plain").expect("there");
     let schema = tool.spec().parameters().into_value();
     let arguments = json!({"value": {"text": "t", "count": 256}});
@@ -109,9 +109,12 @@ fn numbers_keep_every_digit_within_a_type() {
 fn a_key_twice_is_refused_wherever_it_is() {
     for tool in types::tools() {
         let error = testing::call(tool, r#"{"value":{"a":{"x":1,"x":1}}}"#).expect_err("twice");
-        let takes_text =
-            tool.spec().params.iter().any(|it| it.name == "value" && matches!(it.kind, ParamKind::String));
-        // An object is never a text, whatever its content.
+        let takes_text = tool
+            .spec()
+            .params
+            .iter()
+            .any(|param| param.name == "value" && matches!(param.kind, ParamKind::String));
+        // A text parameter refuses any object, whatever the object's content.
         let expected = if takes_text { "is not a string" } else { "key 'x' is given twice" };
         assert!(error.message().contains(expected), "{}: {error}", tool.spec().name);
     }

@@ -140,9 +140,10 @@ fn every_tool_has_the_reviewed_schema_in_every_dialect() {
 #[test]
 fn the_same_tool_gives_the_same_bytes() {
     for _ in 0..10 {
-        let one = serde_json::to_string(&__tool_declaration_file_search()).expect("encodes");
-        let other = std::thread::spawn(|| serde_json::to_string(&__tool_declaration_file_search()));
-        assert_eq!(one, other.join().expect("runs").expect("encodes"));
+        let first_declaration = serde_json::to_string(&__tool_declaration_file_search()).expect("encodes");
+        let second_declaration =
+            std::thread::spawn(|| serde_json::to_string(&__tool_declaration_file_search()));
+        assert_eq!(first_declaration, second_declaration.join().expect("runs").expect("encodes"));
     }
 }
 

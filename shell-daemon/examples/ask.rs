@@ -1,5 +1,6 @@
-//! A client for a running daemon: `ask SOCKET TOKEN_FILE [TIMEOUT_MS:]COMMAND…` prints a line of JSON with
-//! the daemon's health, then one for each command, all in one session. It exits with 1 if a call is refused.
+//! A client for a running daemon: `ask SOCKET TOKEN_FILE [TIMEOUT_MS:]COMMAND…` prints a line of JSON with the
+//! daemon's health, then a line for each command. All commands run in one session. The program exits with 1 if a
+//! call is refused.
 
 use std::{collections::BTreeMap, env, error::Error, io, io::Write as _, process::ExitCode};
 
@@ -57,7 +58,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Splits a command from its timeout; 0 is the daemon's default.
+/// Splits a command from its timeout. A timeout of 0 means the daemon's default.
 fn timed(argument: &str) -> (u64, &str) {
     let timed = argument.split_once(':').and_then(|(time, command)| Some((time.parse().ok()?, command)));
     timed.unwrap_or((0, argument))
@@ -86,7 +87,7 @@ fn health(health: HealthResponse) -> Value {
     })
 }
 
-/// Reads the result of a command that was started.
+/// Reads the events of a started command to its end, and returns the result.
 async fn finish(mut stream: Streaming<ExecEvent>) -> Result<Value, Status> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     while let Some(event) = stream.message().await? {

@@ -8,9 +8,9 @@ use std::{
 };
 
 use portcullis_confine::{Canary, PathAccess};
-use portcullis_policy::ProtectedPaths;
+use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
-    PostureChoice, SessionLimits, SessionMount, SessionSpec, ShellSession, enter_if_session,
+    PostureChoice, SessionLimits, SessionMount, SessionSpec, SessionToolchain, ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
 
@@ -18,13 +18,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if let Some(code) = enter_if_session() {
         return Ok(code);
     }
-    let world = tempfile::tempdir()?;
+    let fixture = tempfile::tempdir()?;
     for folder in ["state", "shared", "tmp"] {
-        std::fs::create_dir(world.path().join(folder))?;
+        std::fs::create_dir(fixture.path().join(folder))?;
     }
     let mount = |name: &str| SessionMount {
         name: name.to_owned(),
-        path: world.path().join(name),
+        path: fixture.path().join(name),
         access: PathAccess::Write,
     };
     for level in ShellPosture::ALL {
@@ -32,14 +32,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             launcher: "/proc/self/exe".into(),
             mounts: vec![mount("shared"), mount("tmp")],
             home: "shared".to_owned(),
+            toolchain: SessionToolchain::default(),
             environment: Vec::new(),
-            limits: SessionLimits::default().of_each_process(),
+            limits: SessionLimits::default().process_limits(),
             group: None,
-            canary: Canary::create(&world.path().join("state"))?,
+            canary: Canary::create(&fixture.path().join("state"))?,
             posture: PostureChoice::Exactly(level),
             waived: Vec::new(),
+            watch_changes: false,
             network: None,
             protect: ProtectedPaths::parse([".git/hooks", ".git/config", ".bashrc", ".envrc"])?,
+            hide: HiddenNames::default(),
         };
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! Cancelling a command from another thread.
+//! Cancels a command from another thread.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use rustix::pipe::PipeFlags;
 #[derive(Debug)]
 pub struct Cancellation(OwnedFd);
 
-/// The end that cancels when it is dropped: a caller that gives up waiting takes its command along.
+/// The end that cancels when it is dropped. A caller that stops waiting therefore cancels its command.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the command"]
 pub struct Canceller(#[expect(dead_code, reason = "its end is the message")] OwnedFd);
@@ -20,20 +20,20 @@ impl Cancellation {
     /// Makes both ends.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// The system's error if no descriptor is left.
     pub fn new() -> io::Result<(Self, Canceller)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         Ok((Self(read), Canceller(write)))
     }
 
-    /// Readable once cancelled.
+    /// The descriptor to poll. It is readable once the command is cancelled.
     pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 impl Canceller {
-    /// Ends the command, as dropping does.
+    /// Cancels the command, like a drop.
     pub fn cancel(self) {
         drop(self);
     }

@@ -1,18 +1,18 @@
-//! The errors that keep a shell from running. A failing command is no error: its exit code is a result.
+//! [`ShellError`] and [`InputError`]: why a shell cannot run. A failing command is no error: its exit code is a result.
 //!
-//! For operators: texts hold host paths. None of them reaches a model unchanged.
+//! The texts are for operators and hold host paths. None of them reaches a model unchanged.
 
 use std::{io, path::PathBuf};
 
 use portcullis_confine::Layer;
 use portcullis_types::ShellPosture;
 
-/// The reason why a session could not be started, or a command not be run to its end.
+/// The reason why a session could not be started, or why a command could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShellError {
     /// A mount cannot be opened.
-    #[error("open the mount {}", path.display())]
+    #[error("cannot open the mount {}", path.display())]
     MountOpen {
         /// The mount's path.
         path: PathBuf,
@@ -20,7 +20,7 @@ pub enum ShellError {
         #[source]
         source: io::Error,
     },
-    /// A mount would show something that no session may see, such as the state folder.
+    /// A mount would contain something that no session may see, such as the state folder.
     #[error("{} cannot be a mount: it holds more than a workspace", path.display())]
     MountTooWide {
         /// The mount's path.
@@ -32,7 +32,23 @@ pub enum ShellError {
         /// The name that was given.
         name: String,
     },
-    /// The session would reach a weaker posture than the required one. It was ended.
+    /// A session's file tree cannot cover all hidden files, so it would show some of them.
+    #[error(
+        "the files that the policy hides cannot be hidden: {problem}; hide a folder above them, or fewer names"
+    )]
+    TooMuchToHide {
+        /// Why not.
+        problem: &'static str,
+    },
+    /// A cache of the toolchain cannot be read, or its copy cannot be written.
+    #[error("the cache `{}` cannot be copied", .path.display())]
+    CacheUnusable {
+        /// The cache's path on the host.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The session reached a weaker posture than the required one, and was ended.
     #[error("no session can be `{least}` here, only `{reached}`: {}", list(lacking))]
     PostureUnavailable {
         /// The required posture.
@@ -60,7 +76,7 @@ pub enum ShellError {
     #[error("the command could not be watched, and was killed")]
     Unwatched,
     /// The session's process could not be started.
-    #[error("start a session")]
+    #[error("cannot start a session")]
     Start {
         /// The error of the step that failed.
         #[source]
@@ -72,8 +88,14 @@ pub enum ShellError {
         /// The session's report, with all causes.
         reason: String,
     },
-    /// The namespaces could be entered but not used. Never returned: a session without namespaces is tried
-    /// instead.
+    /// The changes of the session's commands cannot be kept, although a mount has undo.
+    #[error("the changes of commands cannot be kept: {reason}")]
+    ChangesUnwatched {
+        /// The missing part.
+        reason: String,
+    },
+    /// The namespaces could be entered but not used. Callers never get this error: a session without namespaces is
+    /// tried instead.
     #[error("the session's namespaces cannot be used: {reason}")]
     #[doc(hidden)]
     NamespacesUnusable {
@@ -89,11 +111,11 @@ pub enum ShellError {
     /// Too many commands of this session still have background jobs.
     #[error("{count} commands of this session still have background jobs")]
     TooManyBackgroundCommands {
-        /// How many commands.
+        /// The number of those commands.
         count: usize,
     },
     /// The session runs, but the command's shell did not start. No part of the command was run.
-    #[error("start the command's shell: {reason}")]
+    #[error("cannot start the command's shell: {reason}")]
     NotStarted {
         /// The session's report.
         reason: String,
@@ -104,7 +126,7 @@ pub enum ShellError {
         /// The deviation that was seen.
         reason: String,
     },
-    /// The session has ended, with all its processes. The effects of the command up to then stay; it was not
+    /// The session has ended, with all its processes. The effects of the command up to then stay. The command was not
     /// run again.
     #[error("the session has ended")]
     SessionEnded,
@@ -115,14 +137,14 @@ pub enum ShellError {
         left: usize,
     },
     /// Communication with the session failed.
-    #[error("talk to the session")]
+    #[error("cannot talk to the session")]
     Channel {
         /// The I/O error of the session's channel.
         #[source]
         source: io::Error,
     },
     /// The machine's processes could not be listed.
-    #[error("list processes")]
+    #[error("cannot list processes")]
     Processes {
         /// The I/O error of listing them.
         #[source]
@@ -141,7 +163,7 @@ pub enum InputError {
     #[error("the command has closed its standard input")]
     Closed,
     /// Any other error of the kernel.
-    #[error("write to the command")]
+    #[error("cannot write to the command")]
     Pipe {
         /// The error of the write.
         #[source]

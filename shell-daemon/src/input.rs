@@ -1,8 +1,8 @@
-//! A command's standard input: first the bytes of its request, then bytes that another thread writes while it
+//! A command's standard input: first the bytes of its request, then bytes that another thread writes while the command
 //! runs.
 //!
-//! The queue between the two threads is a pipe. The kernel bounds it, wakes either side, and tells each when
-//! the other has gone; no lock is needed while a command runs.
+//! The queue between the two threads is a pipe. The kernel limits its size, wakes either side, and tells each side when
+//! the other is gone. No lock is needed while a command runs.
 
 use std::{
     io,
@@ -18,12 +18,12 @@ use rustix::{
 
 use crate::{InputError, limits::INPUT_BYTES};
 
-/// The reading end, for [`crate::CommandRequest::input`]. It serves one command; a later command reads an
-/// input that has ended.
+/// The reading end, for [`crate::CommandRequest::input`]. It serves one command. A later command reads an input that
+/// has ended.
 #[derive(Debug)]
 pub struct CommandInput(Mutex<Option<OwnedFd>>);
 
-/// The writing end. Dropping it ends the input; up to 64 KiB that were written before are still read.
+/// The writing end. Dropping it ends the input. Up to 64 KiB that were written before are still read.
 #[derive(Debug)]
 pub struct InputWriter(OwnedFd);
 
@@ -31,7 +31,7 @@ impl CommandInput {
     /// Makes both ends.
     ///
     /// # Errors
-    /// If there is no descriptor left.
+    /// The system's error if no descriptor is left.
     pub fn new() -> io::Result<(Self, InputWriter)> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         Ok((Self(Mutex::new(Some(read))), InputWriter(write)))
@@ -43,16 +43,17 @@ impl CommandInput {
 }
 
 impl InputWriter {
-    /// Writes all of `bytes`. Blocks while the command reads more slowly, at most until the command ends or
-    /// its request is dropped.
+    /// Writes all of `bytes`. This blocks while the command reads more slowly, at most until the command ends or its
+    /// request is dropped.
     ///
     /// # Errors
-    /// [`InputError::Closed`] if the command has closed its standard input or has ended. Some of `bytes` may have been read.
+    /// [`InputError::Closed`] if the command has closed its standard input or has ended. Some of `bytes` may have been
+    /// read.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), InputError> {
-        let mut left = bytes;
-        while !left.is_empty() {
-            match self.try_write(left) {
-                Ok(written) => left = &left[written..],
+        let mut unwritten = bytes;
+        while !unwritten.is_empty() {
+            match self.try_write(unwritten) {
+                Ok(written) => unwritten = &unwritten[written..],
                 Err(InputError::Full) => match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None) {
                     Ok(_) | Err(Errno::INTR) => {}
                     Err(errno) => return Err(InputError::Pipe { source: errno.into() }),
@@ -63,11 +64,11 @@ impl InputWriter {
         Ok(())
     }
 
-    /// Writes as much as there is room for, without blocking, and returns how much that was; never 0 unless
-    /// `bytes` is empty.
+    /// Writes as many bytes as there is room for, without blocking, and returns their number. It is 0 only if `bytes`
+    /// is empty.
     ///
     /// # Errors
-    /// [`InputError::Full`] if 64 KiB wait to be read: [`InputWriter::as_fd`] is writable when there is room
+    /// [`InputError::Full`] if 64 KiB wait to be read. [`InputWriter::as_fd`] becomes writable when there is room
     /// again. [`InputError::Closed`] if the command has closed its standard input or has ended.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, InputError> {
         if bytes.is_empty() {
@@ -81,13 +82,13 @@ impl InputWriter {
         }
     }
 
-    /// Ends the input, as dropping does.
+    /// Ends the input, like a drop.
     pub fn close(self) {
         drop(self);
     }
 }
 
-/// Writable when there is room, and when the command has closed its standard input.
+/// The descriptor is writable when there is room, and when the command has closed its standard input.
 impl AsFd for InputWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -108,53 +109,53 @@ pub(crate) struct Feed {
     pipe: Option<OwnedFd>,
     /// How many of the request's bytes are written.
     written: usize,
-    more: Option<OwnedFd>,
-    /// Whether `pipe` is polled for room, or otherwise `more` for data. Only one of the two is polled at a time:
-    /// the other would be ready all along.
+    streamed: Option<OwnedFd>,
+    /// Whether `pipe` is polled for room. If not, `streamed` is polled for data. Only one of the two is polled at a
+    /// time, because the other would always be ready.
     is_waiting_for_room: bool,
 }
 
 impl Feed {
-    /// `pipe` is non-blocking. With no input at all it is closed at once.
-    pub(crate) fn new(pipe: OwnedFd, first: &[u8], input: Option<&CommandInput>) -> Self {
-        let more = input.and_then(CommandInput::take);
-        let pipe = (!first.is_empty() || more.is_some()).then_some(pipe);
-        Self { pipe, written: 0, more, is_waiting_for_room: true }
+    /// A feed for `pipe`, which must be non-blocking. Without any input, `pipe` is closed immediately.
+    pub(crate) fn new(pipe: OwnedFd, initial: &[u8], input: Option<&CommandInput>) -> Self {
+        let streamed = input.and_then(CommandInput::take);
+        let pipe = (!initial.is_empty() || streamed.is_some()).then_some(pipe);
+        Self { pipe, written: 0, streamed, is_waiting_for_room: true }
     }
 
     /// The descriptors to poll before the next [`Feed::advance`].
-    pub(crate) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+    pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Without flags `poll` still reports a command that has closed its input.
         let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };
         let pipe = self.pipe.as_ref().map(|pipe| PollFd::new(pipe, flags));
-        let more = self.more.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
-        pipe.into_iter().chain(more.map(|more| PollFd::new(more, PollFlags::IN)))
+        let streamed = self.streamed.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
+        pipe.into_iter().chain(streamed.map(|streamed| PollFd::new(streamed, PollFlags::IN)))
     }
 
-    /// Moves as much as is possible now. `first` is the request's bytes, the same at each call.
-    pub(crate) fn advance(&mut self, first: &[u8]) {
+    /// Moves as many bytes as possible now. `initial` has the request's bytes, which must be equal at each call.
+    pub(crate) fn advance(&mut self, initial: &[u8]) {
         let Some(pipe) = &self.pipe else { return };
-        let left = &first[self.written..];
-        if !left.is_empty() {
-            match rustix::io::write(pipe, left) {
+        let unwritten = &initial[self.written..];
+        if !unwritten.is_empty() {
+            match rustix::io::write(pipe, unwritten) {
                 Ok(written) => self.written += written,
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                // The command has closed its input, which it may.
+                // The command has closed its input, which is no error.
                 Err(_) => return self.close(),
             }
-            if self.written < first.len() {
+            if self.written < initial.len() {
                 return;
             }
         }
-        let Some(more) = &self.more else { return self.close() };
-        if !self.is_waiting_for_room && is_left(pipe) {
+        let Some(streamed) = &self.streamed else { return self.close() };
+        if !self.is_waiting_for_room && has_no_reader(pipe) {
             return self.close();
         }
-        match rustix::pipe::splice(more, None, pipe, None, INPUT_BYTES, SpliceFlags::NONBLOCK) {
-            // End of input: the writer is gone and the pipe is empty.
+        match rustix::pipe::splice(streamed, None, pipe, None, INPUT_BYTES, SpliceFlags::NONBLOCK) {
+            // The input has ended: the writer is gone and its pipe is empty.
             Ok(0) => self.close(),
             Ok(_) => self.is_waiting_for_room = false,
-            // `EAGAIN` does not tell which: `more` is empty or `pipe` is full. Wait for the other one now.
+            // `EAGAIN` means that `streamed` is empty or `pipe` is full, but not which. Wait for the other pipe now.
             Err(Errno::AGAIN) => self.is_waiting_for_room = !self.is_waiting_for_room,
             Err(Errno::INTR) => {}
             Err(_) => self.close(),
@@ -163,13 +164,13 @@ impl Feed {
 
     /// Ends the input. The writer gets [`InputError::Closed`].
     pub(crate) fn close(&mut self) {
-        (self.pipe, self.more) = (None, None);
+        (self.pipe, self.streamed) = (None, None);
     }
 }
 
 /// Whether the reading end of a pipe is closed everywhere.
-fn is_left(pipe: &OwnedFd) -> bool {
-    let mut watched = [PollFd::new(pipe, PollFlags::empty())];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+fn has_no_reader(pipe: &OwnedFd) -> bool {
+    let mut poll_fds = [PollFd::new(pipe, PollFlags::empty())];
+    let no_wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut poll_fds, Some(&no_wait)).is_ok_and(|ready| ready > 0)
 }

@@ -1,18 +1,17 @@
 //! Confined shells that keep their state between commands.
 //!
-//! A [`ShellSession`] is its own process tree: this program is started a second time, confines itself and
-//! starts one `bash` for each command. Working directory, variables, functions, aliases and options carry
-//! over from command to command. Background jobs die with the session; everything that a command started dies
-//! when the command's deadline passes.
+//! A [`ShellSession`] is its own process tree: this program is started a second time, confines itself and starts one
+//! `bash` for each command. Working directory, variables, functions, aliases and options carry over from command to
+//! command. Background jobs die with the session. Everything that a command started dies when the command's deadline
+//! passes.
 //!
-//! A session's *posture* says how far it is confined. [`SessionSpec::posture`] is the posture that is
-//! required, [`ShellSession::posture`] the one that was reached, with the evidence of each layer. In a
-//! session with its own file tree ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`; otherwise they
-//! are at their real paths.
+//! A session's *posture* says how far it is confined. [`SessionSpec::posture`] is the required posture, and
+//! [`ShellSession::posture`] is the posture that was reached, with the evidence of each layer. In a session with its
+//! own file tree ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`. Otherwise they are at their real paths.
 //!
-//! This crate decides nothing: which folders a session sees, which limits it has and whether a command may
-//! run at all comes in as values. It opens no socket that other programs could connect to, but for a session with a
-//! network: a listener that the session's own programs reach and no others.
+//! The caller decides which folders a session sees, which limits it has and whether a command may run. A session opens
+//! no socket that other programs could connect to. A session with a network has one listener, which only the session's
+//! own programs reach.
 //!
 //! A program that starts sessions calls [`enter_if_session`] before anything else:
 //!
@@ -30,7 +29,9 @@
 #![forbid(unsafe_code)]
 
 mod spec;
+mod toolchain;
 
+mod hidden;
 mod network;
 mod posture;
 mod protected;
@@ -38,7 +39,9 @@ mod session;
 mod setup;
 
 mod background;
+mod caches;
 mod cancel;
+mod changes;
 mod input;
 mod prepared;
 mod running;
@@ -71,7 +74,8 @@ pub use server::{
     DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, EMBEDDED_ENTRY, EmbeddedSetup, ProofError,
     ServiceLimits, SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
 };
-pub use session::ShellSession;
+pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use this_process::{conceal_memory, take_all_descriptors};
+pub use toolchain::{SessionToolchain, absolute_variable};
 pub use wire::{Ending, StateAfter};

@@ -1,4 +1,4 @@
-//! Every limit of a session, with the resource that it protects.
+//! The limits of a session, each with the resource that it protects.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use std::time::Duration;
 /// not apply. Without this limit a client could make a shell parse gigabytes.
 pub(crate) const COMMAND_BYTES: usize = 1 << 20;
 
-/// Bytes of the state that is carried from one command to the next. The memory file has this size from the
-/// start and cannot grow. A command with a variable of a gigabyte loses its own state and takes no memory
-/// from others.
+/// Bytes of the state that carries over from one command to the next. The memory file has this size from the start and
+/// cannot grow. A command with a variable of a gigabyte loses its own state, but takes no memory from others.
 pub(crate) const SNAPSHOT_BYTES: u64 = 1 << 20;
 
 /// Bytes of one message between the daemon and a session, without its descriptors.
 pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
 
-/// Descriptors of one message: mounts and system folders.
-pub(crate) const MESSAGE_HANDLES: usize = 64;
+/// Descriptors of one message: mounts, system folders and the toolchain. The kernel allows 253 (`SCM_MAX_FD`).
+pub(crate) const MESSAGE_HANDLES: usize = 128;
 
 /// Bytes that are kept of the output of background jobs.
 pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
@@ -27,8 +26,8 @@ pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 /// Kills of background jobs that are remembered for the client. The oldest are forgotten first.
 pub(crate) const BACKGROUND_KILLS: usize = 64;
 
-/// Bytes of one read from a pipe, and the most that is read from a pipe after its command has ended: a
-/// background job that writes without end must not delay the answer.
+/// Bytes of one read from a pipe, and the limit of what is read from a pipe after its command has ended. Without this
+/// limit, a background job that writes without end could delay the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
 /// Bytes that are moved at once to a running command's standard input. A pipe holds no more, so a writer that
@@ -43,9 +42,9 @@ pub(crate) const KILL_SAMPLES: u32 = 50;
 /// processes one by one must not delay its caller.
 pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
 
-/// The time for which the number of killed processes may stay the same before the kill is given up. Usually
-/// all have ended after some milliseconds. Without this limit, a process that the kernel cannot end would
-/// block its caller forever.
+/// The time for which the number of killed processes may stay the same before the kill is given up. Usually all have
+/// ended after some milliseconds. Without this limit, a process that the kernel cannot end would block its caller
+/// forever.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 
 /// The time in which a session must confine itself. A session that takes longer never succeeds.
@@ -58,16 +57,16 @@ pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
 /// making very many files. A scan that reaches the limit reports itself as incomplete.
 pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
 
-/// Further names that a scan reads in folders that are part of a protected path, such as `.git`. Very many
-/// other files must not hide them.
+/// Names that a scan may read in addition, in folders that are part of a protected path, such as `.git`. This reserve
+/// keeps very many other files from hiding protected paths.
 pub(crate) const PROTECTED_SHARE: usize = 20_000;
 
-/// The longest time of one scan for protected paths, as long as the file system answers. The command's answer
-/// waits for the scan.
+/// The longest time of one scan for protected paths, unless the file system itself hangs. The command's answer waits
+/// for the scan.
 pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 
-/// Protected paths that are remembered per mount. Each costs about 10 µs after every command, since files are
-/// read and compared, and memory.
+/// Protected paths that are remembered per mount. Each costs memory, and about 10 µs after every command, in which
+/// its file is read and compared.
 pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
 /// Bytes of protected files that one scan reads and compares. A scan that reaches the limit reports itself as
@@ -84,6 +83,25 @@ pub(crate) const PROTECTED_DEPTH: usize = 128;
 /// in the same message as the setup.
 pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 
+/// Names that the search for hidden ones reads when a session starts, about a second's work.
+pub(crate) const HIDDEN_ENTRIES: usize = 1_000_000;
+
+/// The longest time of the search for hidden names.
+pub(crate) const HIDDEN_TIME: Duration = Duration::from_secs(5);
+
+/// Bytes of the hidden paths that are covered when a session starts, about 250 paths. They are sent in the message of
+/// the setup.
+pub(crate) const HIDDEN_BYTES: usize = 16 << 10;
+
+/// Files and folders of all caches that are compared with their copies when a session starts, about two seconds' work.
+pub(crate) const CACHE_ENTRIES: usize = 500_000;
+
+/// Bytes of new files that are copied from the caches when a session starts: 8 GiB.
+pub(crate) const CACHE_BYTES: u64 = 8 << 30;
+
+/// The longest time of bringing the copies of caches up to date.
+pub(crate) const CACHE_TIME: Duration = Duration::from_secs(60);
+
 /// Protected paths that are reported per command.
 pub(crate) const PROTECTED_REPORTED: usize = 100;
 
@@ -97,13 +115,13 @@ pub(crate) const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 /// children, in which a process that ends can hide another one.
 pub(crate) const FULL_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms. A bomb
-/// grows meanwhile. A command with more is stopped and counted. Most programs have some hundreds; the kernel
-/// allows a process 65,530 mappings.
+/// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms. A command with
+/// more is stopped before it is counted, because a memory bomb would grow during the count. Most programs have some
+/// hundreds; the kernel allows a process 65,530 mappings.
 pub(crate) const MAPPINGS_PER_SAMPLE: u64 = 20_000;
 
-/// Mappings and descriptors that a command and its jobs may have. More take too long to count, and one thread samples all
-/// commands of a session.
+/// Mappings and descriptors that a command and its jobs may have. A larger number takes too long to count, and one
+/// thread samples all commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
 
 /// Consecutive samples that may miss processes because others end during the sample. After that, the command
@@ -122,11 +140,11 @@ pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
 /// that is passed from process to process can be hidden from a sample.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// The most remembered pieces that the last sample did not find. Each takes about 50 bytes.
+/// Limit of the remembered pieces that the last sample did not find. Each takes about 50 bytes.
 pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 
-/// Consecutive samples that may find a process whose memory is unreadable: a process that has just been started
-/// can be unreadable for a moment.
+/// Consecutive samples that may find a process whose memory is unreadable. A process that has just been started can be
+/// unreadable for a moment.
 pub(crate) const HIDDEN_SAMPLES: u32 = 3;
 
 /// Bytes by which the shared memory of all processes of the machine may grow while a process is unreadable.
@@ -137,10 +155,10 @@ pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
 /// memory.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 
-/// The longest time for which everything below a command is stopped to be counted. After that, the command is
-/// judged by what was counted.
+/// The longest time for which everything below a command is stopped to be counted. After that, the part that was
+/// counted decides.
 pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
 
-/// Processes and threads together that a command may have, for each of its allowed processes. A control group
-/// allows a whole session as many.
+/// How many processes and threads together a command may have for each of its allowed processes. A control group uses
+/// the same factor for a whole session.
 pub(crate) const THREADS_PER_PROCESS: usize = 4;

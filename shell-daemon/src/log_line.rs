@@ -1,4 +1,4 @@
-//! The format of a line in an operator's log: the one place where untrusted text enters the log.
+//! [`LogLine`]: the format of a line in an operator's log. All untrusted text enters the log through it.
 
 use std::fmt;
 
@@ -15,9 +15,8 @@ use tracing_subscriber::{
 
 /// Writes one event as one line without any character that acts on a terminal.
 ///
-/// Events carry text of guests, commands, models, clients and files. All control characters, line ends
-/// included, and all deceptive characters are escaped here, so that no event can look like two, and none can
-/// move the cursor.
+/// Events carry text from guests, commands, models, clients and files. All control characters, including line ends, and
+/// all deceptive characters are escaped here, so that no event can look like two events or move the cursor.
 ///
 /// The subscriber itself must write no colours (`with_ansi(false)`).
 #[derive(Debug)]
@@ -25,25 +24,25 @@ pub struct LogLine(LineForm);
 
 #[derive(Debug)]
 enum LineForm {
-    Text { rest: Format<Full, ()>, colours: Colours },
+    Text { format: Format<Full, ()>, colours: Colours },
     Json(Format<Json>),
 }
 
 /// Whether levels have colours, for a person at a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// With the usual codes.
-    Shown,
-    /// Without, for files and other programs.
-    Left,
+    /// Levels have the usual colour codes.
+    Enabled,
+    /// Levels have no colours, for files and other programs.
+    Disabled,
 }
 
 impl LogLine {
     /// A line of text, for people.
     #[must_use]
     pub fn text(colours: Colours) -> Self {
-        let rest = Format::default().without_time().with_level(false).with_ansi(false);
-        Self(LineForm::Text { rest, colours })
+        let format = Format::default().without_time().with_level(false).with_ansi(false);
+        Self(LineForm::Text { format, colours })
     }
 
     /// One JSON object, for programs. The subscriber's fields must use the JSON format too.
@@ -66,13 +65,13 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         match &self.0 {
-            LineForm::Text { rest, colours } => {
-                rest.format_event(context, Writer::new(&mut line), event)?;
+            LineForm::Text { format, colours } => {
+                format.format_event(context, Writer::new(&mut line), event)?;
                 SystemTime.format_time(&mut writer)?;
                 let level = event.metadata().level();
                 match colours {
-                    Colours::Shown => write!(writer, " \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
-                    Colours::Left => write!(writer, " {level:>5} ")?,
+                    Colours::Enabled => write!(writer, " \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
+                    Colours::Disabled => write!(writer, " {level:>5} ")?,
                 }
                 let lines = line.strip_suffix('\n').unwrap_or(&line);
                 writeln!(writer, "{}", escape_for_display(lines))
@@ -97,8 +96,8 @@ fn colour(level: &Level) -> u8 {
     }
 }
 
-/// Writes a JSON text with its deceptive characters in JSON's escapes, so that its value stays the same. JSON
-/// has already escaped the control characters of its strings.
+/// Writes a JSON text with its deceptive characters as JSON escapes, which keeps its value. The control characters of
+/// its strings are already escaped.
 fn escape_json(object: &str, writer: &mut Writer<'_>) -> fmt::Result {
     for character in object.chars() {
         if is_deceptive(character) {
@@ -124,9 +123,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Kept {
+    impl io::Write for CapturedLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend(bytes);
             Ok(bytes.len())
@@ -137,7 +136,7 @@ mod tests {
         }
     }
 
-    impl MakeWriter<'_> for Kept {
+    impl MakeWriter<'_> for CapturedLog {
         type Writer = Self;
 
         fn make_writer(&self) -> Self {
@@ -148,23 +147,23 @@ mod tests {
     const HOSTILE: &str =
         "a\x1b]0;owned\x07\x1b[2J\r\n2026-01-01T00:00:00Z ERROR portcullis: false\u{202e}\u{2800}ü";
 
-    /// Logs an event with hostile text wherever a stranger may put it: message, fields, causes, names and
-    /// fields of spans.
-    fn logged(subscriber: impl Subscriber + Send + Sync + 'static, kept: &Kept) -> String {
+    /// Logs an event with hostile text in each place that untrusted parties can write to: message, fields, causes,
+    /// names and fields of spans.
+    fn logged(subscriber: impl Subscriber + Send + Sync + 'static, written: &CapturedLog) -> String {
         tracing::subscriber::with_default(subscriber, || {
             let span = tracing::info_span!("around", who = %HOSTILE);
             let _inside = span.enter();
             let error = io::Error::other(HOSTILE);
             tracing::warn!(text = %HOSTILE, debug = ?HOSTILE, error = &error as &dyn std::error::Error, "{HOSTILE}");
         });
-        String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
     }
 
     #[test]
     fn an_event_is_one_line_in_which_nothing_acts() {
-        let kept = Kept::default();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(kept.clone());
-        let line = logged(subscriber.event_format(LogLine::text(Colours::Left)).finish(), &kept);
+        let written = CapturedLog::default();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone());
+        let line = logged(subscriber.event_format(LogLine::text(Colours::Disabled)).finish(), &written);
         let text = line.strip_suffix('\n').unwrap();
         assert!(!text.chars().any(is_deceptive), "{text:?}");
         assert!(
@@ -175,19 +174,19 @@ mod tests {
 
     #[test]
     fn only_the_level_has_a_colour() {
-        let kept = Kept::default();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(kept.clone());
-        let line = logged(subscriber.event_format(LogLine::text(Colours::Shown)).finish(), &kept);
+        let written = CapturedLog::default();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone());
+        let line = logged(subscriber.event_format(LogLine::text(Colours::Enabled)).finish(), &written);
         assert!(line.contains("\x1b[33m WARN\x1b[0m "), "{line:?}");
         assert_eq!(line.matches('\x1b').count(), 2);
     }
 
     #[test]
-    fn json_keeps_its_value_and_deceives_nobody() {
-        let kept = Kept::default();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(kept.clone());
+    fn json_keeps_values_and_escapes_deceptive_characters() {
+        let written = CapturedLog::default();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone());
         let subscriber = subscriber.fmt_fields(JsonFields::new()).event_format(LogLine::json());
-        let line = logged(subscriber.finish(), &kept);
+        let line = logged(subscriber.finish(), &written);
         let text = line.strip_suffix('\n').unwrap();
         assert!(!text.chars().any(is_deceptive), "{text:?}");
         let object: serde_json::Value = serde_json::from_str(text).unwrap();

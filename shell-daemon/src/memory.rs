@@ -1,14 +1,14 @@
-//! The total memory of all processes below one process.
+//! Counts the total memory of all processes below one process.
 //!
-//! Private pages, in memory or swapped out, count for each process that has them. If that sum exceeds the
-//! limit, the kernel is asked for each process's proportional share, since pages that `fork` copied stay
-//! shared until they are written to.
+//! Private pages, in memory or swapped out, count for each process that has them. If that sum exceeds the limit, the
+//! kernel is asked for each process's proportional share (PSS), because pages that `fork` copied stay shared until
+//! they are written to.
 //!
-//! Memory that is shared on purpose counts once, see [`shared`]. It exists as long as one process has it
-//! mapped, even if no page table has its pages. So the kernel's numbers about a process do not show its size.
+//! Memory that is shared on purpose counts once, see [`shared`]. It exists as long as one process has it mapped, even
+//! if its pages are in no page table. The kernel's numbers about a process therefore do not show its size.
 //!
-//! Memory files that no process has mapped are found by their descriptors. Where a seccomp filter refuses to
-//! make such files, descriptors are not searched.
+//! Memory files that no process has mapped are found by their descriptors. Where a seccomp filter forbids the making of
+//! such files, descriptors are not searched.
 
 mod shared;
 
@@ -38,12 +38,11 @@ use crate::{
 /// Counts the memory of processes.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryMeter {
-    /// The devices of shared memory: the kernel's internal one, those of large pages, and `/dev/shm`.
+    /// The devices of shared memory: the kernel's internal device, the devices of large pages, and `/dev/shm`.
     devices: Vec<u64>,
     descriptors: DescriptorSearch,
-    /// Set once a program other than this one was seen in a command. Until then, the machine may be the
-    /// reason why a process is unreadable: root without `CAP_SYS_PTRACE` cannot look into another user's
-    /// namespaces.
+    /// Set once a program other than this one was seen in a command. Until then, a process may be unreadable because of
+    /// the machine: root without `CAP_SYS_PTRACE` cannot inspect another user's namespaces.
     has_seen_foreign_program: Arc<AtomicBool>,
 }
 
@@ -58,11 +57,11 @@ pub(crate) enum DescriptorSearch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
-    /// Bytes that may be counted twice: the kernel does not tell whether these processes still share their
-    /// parents' address spaces, as after `vfork`. If they do, `bytes` includes these bytes already. 0 if the
-    /// comparison with the limit has the same result either way.
+    /// Bytes that may be counted twice, because the kernel does not tell whether these processes still share their
+    /// parents' address spaces, as after `vfork`. If they do, `bytes` already includes these bytes. The value is 0 if
+    /// the comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
-    /// A process hides its mappings or descriptors (`PR_SET_DUMPABLE`), so it may have more memory.
+    /// Whether a process hides its mappings or descriptors (`PR_SET_DUMPABLE`). It may then have more memory.
     pub(crate) is_hidden: bool,
     /// The part of `bytes` that is neither private pages nor page tables: shared memory, and the kernel's
     /// memory for mappings.
@@ -74,16 +73,17 @@ pub(crate) struct MemoryUse {
 /// The reason why a sample is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartialSample {
-    /// Processes ended during the sample. They may have handed over more memory than is left below the limit.
+    /// Processes ended during the sample. Their memory may now belong to other processes, and counting it could exceed
+    /// the limit.
     Lost,
     /// There were more mappings and descriptors than one sample may read.
     TooMany,
 }
 
 impl PartialSample {
-    /// Judges a sample that found `bytes` and lost processes with `lost` bytes of addresses.
-    fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
-        (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
+    /// Judges a sample that found `bytes` and lost processes with `lost_bytes` bytes of addresses.
+    fn from_lost_bytes(lost_bytes: u64, bytes: u64, limit: u64) -> Option<Self> {
+        (lost_bytes > 0 && bytes.saturating_add(lost_bytes) > limit).then_some(Self::Lost)
     }
 }
 
@@ -102,41 +102,41 @@ impl MemoryUse {
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
-    /// [`DOUBT_TIME`]. They are also added if the total exceeds twice the limit, since counting twice cannot
-    /// explain that.
-    pub(crate) fn settled(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
-        let all = self.bytes.saturating_add(self.doubtful);
+    /// [`DOUBT_TIME`]. They are also added if the total exceeds twice the limit, because double counting cannot
+    /// explain so much.
+    pub(crate) fn counted_bytes(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
+        let total_bytes = self.bytes.saturating_add(self.doubtful);
         if self.doubtful == 0 {
             *doubt = None;
-            return all;
+            return total_bytes;
         }
-        let since = *doubt.get_or_insert(now);
-        let is_settled = now.duration_since(since) >= DOUBT_TIME || all > limit.saturating_mul(2);
-        if is_settled { all } else { self.bytes }
+        let doubt_start = *doubt.get_or_insert(now);
+        let is_settled =
+            now.duration_since(doubt_start) >= DOUBT_TIME || total_bytes > limit.saturating_mul(2);
+        if is_settled { total_bytes } else { self.bytes }
     }
 }
 
 impl MemoryMeter {
+    /// Makes a meter, and finds the devices of shared memory.
+    ///
     /// # Errors
-    /// If no memory file can be made to learn its device.
+    /// The system's error if no memory file can be made. Such a file shows the device of the kernel's shared memory.
     pub(crate) fn new(descriptors: DescriptorSearch) -> io::Result<Self> {
         let device = |file: OwnedFd| rustix::fs::fstat(&file).map(|stat| stat.st_dev);
         let file = |flags| rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC | flags);
         let mut devices = vec![device(file(MemfdFlags::empty())?)?];
         for size in [MemfdFlags::HUGE_2MB, MemfdFlags::HUGE_1GB] {
-            // Not every kernel has large pages.
+            // Some kernels have no large pages.
             devices.extend(file(MemfdFlags::HUGETLB | size).and_then(device).ok());
         }
         let folder = fs::metadata("/dev").ok().zip(fs::metadata("/dev/shm").ok());
-        devices.extend(
-            folder.filter(|(above, shared)| above.dev() != shared.dev()).map(|(_, shared)| shared.dev()),
-        );
+        devices.extend(folder.filter(|(parent, shm)| parent.dev() != shm.dev()).map(|(_, shm)| shm.dev()));
         Ok(Self { devices, descriptors, has_seen_foreign_program: Arc::default() })
     }
 
-    /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the
-    /// limit only if the processes do. The exception is shared memory whose file cannot be asked for its
-    /// size.
+    /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the limit only
+    /// if the processes exceed it, except for shared memory whose file cannot be asked for its size.
     pub(crate) fn used(
         &self,
         processes: &[ProcessEntry],
@@ -144,12 +144,12 @@ impl MemoryMeter {
         sampled_while: SampledWhile,
         extents: &mut MappedExtents,
     ) -> MemoryUse {
-        let most = if sampled_while == SampledWhile::Running { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
-        let mut shared = SharedMemory::new(&self.devices, extents, most);
+        let max_mappings =
+            if sampled_while == SampledWhile::Running { MAPPINGS_PER_SAMPLE } else { MOST_MAPPINGS };
+        let mut shared = SharedMemory::new(&self.devices, extents, max_mappings);
         let mut used = self.sample(processes, limit, sampled_while, &mut shared);
         if sampled_while == SampledWhile::Stopped && used.partial == Some(PartialSample::Lost) {
-            // The other processes are stopped, so the lost one was killed from outside and handed nothing
-            // over.
+            // The other processes are stopped, so the lost one was killed from outside and gave them nothing.
             used.partial = None;
         }
         shared.end();
@@ -159,14 +159,18 @@ impl MemoryMeter {
     /// The private pages and page tables of these processes. Pages that several of them share count for each,
     /// unless the sum exceeds `limit`.
     pub(crate) fn private(processes: &[ProcessEntry], limit: u64) -> MemoryUse {
-        let (own, lost) = ProcessMemory::of_each(processes);
-        let mut bytes = total_private(&own);
+        let (memories, lost_bytes) = ProcessMemory::read_all(processes);
+        let mut bytes = total_private(&memories);
         if bytes > limit {
-            // Processes that may share an address space both count.
-            let (kept, doubtful) = split_shared_address_spaces(own, share_memory);
-            bytes = total_proportional(&kept) + total_proportional(&doubtful);
+            // Two processes that may share an address space both count.
+            let (separate, doubtful) = split_shared_address_spaces(memories, share_memory);
+            bytes = total_proportional(&separate) + total_proportional(&doubtful);
         }
-        MemoryUse { bytes, partial: PartialSample::of_lost(lost, bytes, limit), ..MemoryUse::default() }
+        MemoryUse {
+            bytes,
+            partial: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
+            ..MemoryUse::default()
+        }
     }
 
     fn sample(
@@ -176,48 +180,49 @@ impl MemoryMeter {
         sampled_while: SampledWhile,
         shared: &mut SharedMemory<'_>,
     ) -> MemoryUse {
-        let (mut own, lost) = ProcessMemory::of_each(processes);
+        let (mut memories, lost_bytes) = ProcessMemory::read_all(processes);
         let mut doubtful = Vec::new();
-        // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
+        // If private pages alone exceed the limit, `maps` is not read: it may be long, and a memory bomb grows
         // meanwhile.
-        if total_private(&own) > limit {
-            (own, doubtful) = split_shared_address_spaces(own, share_memory);
-            let bytes = total_proportional(&own);
+        if total_private(&memories) > limit {
+            (memories, doubtful) = split_shared_address_spaces(memories, share_memory);
+            let bytes = total_proportional(&memories);
             if bytes > limit {
                 return MemoryUse { bytes, ..MemoryUse::default() };
             }
         }
-        let processes = own.iter_mut().chain(&mut doubtful);
+        let processes = memories.iter_mut().chain(&mut doubtful);
         let Some(MappingTotals { unreadable, mapping_bytes, is_hidden }) =
             self.add_shared(processes, sampled_while, shared)
         else {
             return MemoryUse::too_many();
         };
-        let used = |bytes: u64, doubtful: u64, others: u64| {
+        let used = |bytes: u64, doubtful: u64, other_bytes: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
             MemoryUse {
                 bytes,
                 doubtful,
                 is_hidden,
-                shared_and_kernel_bytes: others + mapping_bytes,
-                partial: PartialSample::of_lost(lost, bytes, limit),
+                shared_and_kernel_bytes: other_bytes + mapping_bytes,
+                partial: PartialSample::from_lost_bytes(lost_bytes, bytes, limit),
             }
         };
-        let others = shared.bytes() + unreadable;
-        let all = total_private(&own) + total_private(&doubtful) + others;
-        if all <= limit {
-            return used(all, 0, others);
+        let other_bytes = shared.bytes() + unreadable;
+        let total_bytes = total_private(&memories) + total_private(&doubtful) + other_bytes;
+        if total_bytes <= limit {
+            return used(total_bytes, 0, other_bytes);
         }
+        // The estimate exceeds the limit, so the slower, more exact questions follow.
         shared.ask_file_sizes();
-        let others = shared.bytes() + unreadable;
-        let (own, others_doubtful) = split_shared_address_spaces(own, share_memory);
+        let other_bytes = shared.bytes() + unreadable;
+        let (memories, others_doubtful) = split_shared_address_spaces(memories, share_memory);
         doubtful.extend(others_doubtful);
-        let all = total_private(&own) + total_private(&doubtful) + others;
-        if all <= limit {
-            return used(all, 0, others);
+        let total_bytes = total_private(&memories) + total_private(&doubtful) + other_bytes;
+        if total_bytes <= limit {
+            return used(total_bytes, 0, other_bytes);
         }
-        used(others + total_proportional(&own), total_proportional(&doubtful), others)
+        used(other_bytes + total_proportional(&memories), total_proportional(&doubtful), other_bytes)
     }
 
     /// Adds the files that these processes have mapped or opened to `shared`, and the kernel's memory for
@@ -228,25 +233,25 @@ impl MemoryMeter {
         sampled_while: SampledWhile,
         shared: &mut SharedMemory<'_>,
     ) -> Option<MappingTotals> {
-        let mut mapped = MappingTotals::default();
-        for (entry, own) in processes {
+        let mut totals = MappingTotals::default();
+        for (entry, memory) in processes {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
                     if !entry.is_forked() {
                         self.has_seen_foreign_program.store(true, Ordering::Relaxed);
                     }
                     let bytes = mappings * MAPPING_BYTES;
-                    own.private += bytes;
-                    own.alone += bytes;
-                    mapped.mapping_bytes += bytes;
+                    memory.private += bytes;
+                    memory.alone += bytes;
+                    totals.mapping_bytes += bytes;
                 }
                 Err(UnreadMappings::Failed(error)) => {
-                    // The mappings are unreadable, so all addresses that could be shared memory count. If the
-                    // other processes are stopped, a process without memory has handed none to them.
+                    // The mappings are unreadable, so all addresses that could be shared memory count. If the other
+                    // processes are stopped, a process without memory has given them none.
                     if sampled_while == SampledWhile::Running || entry.has_memory() {
-                        mapped.unreadable += own.not_private;
+                        totals.unreadable += memory.not_private;
                     }
-                    mapped.is_hidden |= is_refused(&error) && own.is_normally_readable(entry);
+                    totals.is_hidden |= is_refused(&error) && memory.is_normally_readable(entry);
                 }
                 Err(UnreadMappings::TooMany) => return None,
             }
@@ -254,14 +259,14 @@ impl MemoryMeter {
                 match shared.add_descriptors(entry) {
                     Ok(()) => {}
                     Err(UnreadMappings::Failed(error)) => {
-                        mapped.is_hidden |= is_refused(&error) && own.is_normally_readable(entry);
+                        totals.is_hidden |= is_refused(&error) && memory.is_normally_readable(entry);
                     }
                     Err(UnreadMappings::TooMany) => return None,
                 }
             }
         }
-        mapped.is_hidden &= self.has_seen_foreign_program.load(Ordering::Relaxed);
-        Some(mapped)
+        totals.is_hidden &= self.has_seen_foreign_program.load(Ordering::Relaxed);
+        Some(totals)
     }
 }
 
@@ -276,25 +281,25 @@ struct MappingTotals {
     is_hidden: bool,
 }
 
-/// Processes, each with the kernel's numbers about it.
+/// Processes, each with the kernel's memory counters.
 type Processes = Vec<(ProcessEntry, ProcessMemory)>;
 
 fn total_private(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    processes.iter().map(|(_, own)| own.private).sum()
+    processes.iter().map(|(_, memory)| memory.private).sum()
 }
 
 fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
-    processes.iter().map(|(entry, own)| own.proportional_share(entry)).sum()
+    processes.iter().map(|(entry, memory)| memory.proportional_share(entry)).sum()
 }
 
 /// The bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if this
 /// `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because no
 /// descriptor is left. A command may have caused that, so an older number must not be used.
-pub(crate) fn shared_by_all() -> Option<u64> {
-    shared_in(fs::read_to_string("/proc/meminfo"))
+pub(crate) fn system_shared_bytes() -> Option<u64> {
+    parse_shared_bytes(fs::read_to_string("/proc/meminfo"))
 }
 
-fn shared_in(meminfo: io::Result<String>) -> Option<u64> {
+fn parse_shared_bytes(meminfo: io::Result<String>) -> Option<u64> {
     let text = match meminfo {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -312,39 +317,39 @@ fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Leaves out processes that still use their parent's address space. After `vfork` or `posix_spawn`, which
-/// most large programs use, two processes have one address space until the new program runs. Processes about
-/// which the kernel does not tell are returned separately.
+/// Leaves out processes that still use their parent's address space. After `vfork` or `posix_spawn`, which most large
+/// programs use, two processes have one address space until the new program runs. If the kernel does not tell about a
+/// process, it is returned separately.
 fn split_shared_address_spaces(
-    own: Processes,
+    memories: Processes,
     share_memory: impl Fn(Pid, Pid) -> Option<bool>,
 ) -> (Processes, Processes) {
-    // Compares living threads. Two ended threads would seem to share memory, since neither has any.
-    let parents: HashMap<i32, (u64, Pid)> = own
+    // Compare living threads: two ended threads would seem to share memory, because neither has any.
+    let parents: HashMap<i32, (u64, Pid)> = memories
         .iter()
         .map(|(entry, _)| (entry.process.pid.as_raw_pid(), (entry.virtual_bytes, entry.thread)))
         .collect();
-    let (mut kept, mut doubtful) = (Vec::new(), Vec::new());
-    for (entry, own) in own {
-        // Most processes need no question, since their address space differs in size from their parent's.
+    let (mut separate, mut doubtful) = (Vec::new(), Vec::new());
+    for (entry, memory) in memories {
+        // For most processes the kernel is not asked, because their address space differs in size from their parent's.
         let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
         match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}
-            Some(false) => kept.push((entry, own)),
-            None => doubtful.push((entry, own)),
+            Some(false) => separate.push((entry, memory)),
+            None => doubtful.push((entry, memory)),
         }
     }
-    (kept, doubtful)
+    (separate, doubtful)
 }
 
-/// The kernel's numbers about one process, in bytes.
+/// The kernel's memory counters of one process, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct ProcessMemory {
     /// Private pages, in memory or swapped out, and page tables.
     private: u64,
     /// The part of `private` that no other process can share.
     alone: u64,
-    /// Addresses that may be shared memory: all but data and stack.
+    /// Bytes of addresses that may be shared memory: all except data and stack.
     not_private: u64,
     rights: Option<Rights>,
 }
@@ -356,12 +361,12 @@ struct Rights {
     users: [u32; 4],
     groups: [u32; 4],
     capabilities: u64,
-    /// `exec` cannot raise the process's rights.
+    /// Whether `exec` cannot raise the process's rights.
     no_new_privs: bool,
 }
 
 impl Rights {
-    fn of(status: &str) -> Option<Self> {
+    fn parse(status: &str) -> Option<Self> {
         let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let four = |name: &str| -> Option<[u32; 4]> {
             let numbers: Option<Vec<u32>> =
@@ -375,26 +380,26 @@ impl Rights {
 }
 
 impl ProcessMemory {
-    /// The numbers about each of these processes, and the addresses of processes that have ended since they
-    /// were listed. An ended process may have handed memory to a process that was not listed, such as shared
-    /// memory without a page in its tables.
-    fn of_each(processes: &[ProcessEntry]) -> (Processes, u64) {
-        let (mut own, mut lost) = (Vec::new(), 0);
+    /// The counters of each of these processes, and the address space of those that have ended since they were
+    /// listed. An ended process may have given memory to a process that was not listed, such as shared memory without
+    /// a page in its tables.
+    fn read_all(processes: &[ProcessEntry]) -> (Processes, u64) {
+        let (mut memories, mut lost_bytes) = (Vec::new(), 0);
         for entry in processes {
-            match Self::of(entry) {
-                Some(found) => own.push((*entry, found)),
-                None => lost += entry.virtual_bytes,
+            match Self::read(entry) {
+                Some(process_memory) => memories.push((*entry, process_memory)),
+                None => lost_bytes += entry.virtual_bytes,
             }
         }
-        (own, lost)
+        (memories, lost_bytes)
     }
 
     /// `None` for a process that has ended, or has released its memory to end.
-    fn of(entry: &ProcessEntry) -> Option<Self> {
+    fn read(entry: &ProcessEntry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();
         let number = entry.process.pid.as_raw_pid();
         let text = if entry.is_headless {
-            // The first thread has ended and has no memory any more, so a living thread is asked.
+            // Read a living thread: the first thread has ended, and so has no memory.
             tree::threads(entry)
                 .iter()
                 .find_map(|thread| read(thread).filter(|text| text.contains("VmRSS:")))?
@@ -411,39 +416,40 @@ impl ProcessMemory {
         values.get("VmSize")?;
         let value = |name: &str| values.get(name).copied().unwrap_or_default();
         let alone = value("VmPTE") + value("HugetlbPages");
-        // Executable memory is not subtracted, since a process can make shared memory executable.
-        let known = value("VmData") + value("VmStk");
+        // Executable memory is not subtracted, because a process can make shared memory executable.
+        let unshared_bytes = value("VmData") + value("VmStk");
         Some(Self {
             private: value("RssAnon") + value("VmSwap") + alone,
             alone,
-            not_private: value("VmSize").saturating_sub(known).max(value("RssShmem")),
-            rights: Rights::of(&text),
+            not_private: value("VmSize").saturating_sub(unshared_bytes).max(value("RssShmem")),
+            rights: Rights::parse(&text),
         })
     }
 
-    /// Whether a refusal means that the process hides itself. The kernel always refuses to show an ordinary
-    /// user a process of other rights, such as a setuid program. A thread that may read all processes
-    /// (`CAP_SYS_PTRACE`) is refused by the machine, never by the process's choice.
+    /// Whether a refusal means that the process hides itself. The kernel always refuses to show an ordinary user a
+    /// process with other rights, such as a setuid program. If this thread may read all processes (`CAP_SYS_PTRACE`), a
+    /// refusal comes from the machine, never from the process.
     fn is_normally_readable(&self, entry: &ProcessEntry) -> bool {
-        let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
+        let Some(own_rights) =
+            fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::parse)
         else {
             return false;
         };
         let capabilities = rustix::thread::capabilities(None).map_or(0, |sets| sets.effective.bits());
         let Some(rights) = self.rights else { return false };
-        let is_alike = rights.users[..3].iter().all(|user| *user == mine.users[3])
-            && rights.groups[..3].iter().all(|group| *group == mine.groups[3])
+        let has_same_rights = rights.users[..3].iter().all(|user| *user == own_rights.users[3])
+            && rights.groups[..3].iter().all(|group| *group == own_rights.groups[3])
             // With `no_new_privs`, capabilities come only from the process's own user namespace.
             && (rights.no_new_privs || rights.capabilities & !capabilities == 0);
         let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
-        // A process that has ended meanwhile hides nothing.
-        is_alike && !sees_all && entry.process.is_alive()
+        // A process that has ended does not hide itself.
+        has_same_rights && !sees_all && entry.process.is_alive()
     }
 
     /// The private pages. Pages that several processes share are divided among them. If the kernel cannot be
     /// asked, all pages count.
     fn proportional_share(&self, entry: &ProcessEntry) -> u64 {
-        if self.private < SMALL {
+        if self.private < SMALL_PROCESS_BYTES {
             return self.private;
         }
         let path = format!("/proc/{}/smaps_rollup", entry.thread.as_raw_pid());
@@ -459,10 +465,10 @@ impl ProcessMemory {
     }
 }
 
-/// Below this, a second read is not worth its cost, since every process has some private memory.
-const SMALL: u64 = 1 << 20;
+/// Below this number of bytes, a second read is not worth its cost: every process has some private memory.
+const SMALL_PROCESS_BYTES: u64 = 1 << 20;
 
-/// The approximate kernel memory of one mapping. It is not part of a process's pages, and a process can have
+/// The approximate kernel memory of one mapping, in bytes. It is not part of a process's pages, and a process can have
 /// many mappings.
 const MAPPING_BYTES: u64 = 256;
 

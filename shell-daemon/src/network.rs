@@ -1,9 +1,9 @@
-//! The network of a session: one listener in its network namespace, by which its programs reach a forwarder
+//! The network of a session: one listener in its network namespace, through which its programs reach a forwarder
 //! outside.
 //!
-//! The session makes the listener, sends it to the daemon and closes it. The daemon accepts on it, outside
-//! the session. Only a session with the posture `strong` has a network: elsewhere the network namespace, or
-//! another layer that bounds it, may be missing.
+//! The session makes the listener, sends it to the daemon and closes it. The daemon, outside the session, accepts on
+//! it. Only a session with the posture `strong` has a network: in weaker postures the network namespace, or another
+//! layer that restricts the session, may be missing.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub(crate) const PORT: u16 = 3128;
 /// The file of the certificates in a session.
 pub(crate) const CERTIFICATES: &str = "/etc/portcullis/certificates.pem";
 
-/// The most bytes of the certificates. The root folder of a session's file tree holds little more.
+/// Limit of the certificates, in bytes. The root folder of a session's file tree holds little more.
 pub(crate) const CERTIFICATES_BYTES: u64 = 1 << 20;
 
-/// The variables by which programs find the forwarder, in the spellings that are in use. curl reads
-/// `http_proxy` in lower case only. The forwarder refuses plain HTTP and says why.
+/// The variables with which programs find the forwarder, in all usual spellings. curl reads `http_proxy` only in lower
+/// case. The forwarder refuses plain HTTP and says why.
 const PROXY: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -37,12 +37,12 @@ const PROXY: [&str; 8] = [
     "npm_config_https_proxy",
 ];
 
-/// The variables that must not name exceptions.
+/// The variables of exceptions from the proxy, which must be empty.
 const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
 
-/// The variables by which programs find the certificates: OpenSSL and programs in Go and Rust, curl, git,
-/// cargo, pip and Python's requests, npm, and other programs in Node.js. Each is needed: git reads none of
-/// the others, and `REQUESTS_CA_BUNDLE` overrides `PIP_CERT`.
+/// The variables with which programs find the certificates: OpenSSL and programs in Go and Rust, curl, git, cargo, pip
+/// and Python's requests, npm, and other programs in Node.js. Each is needed: for example, git reads only its own
+/// variable, and `REQUESTS_CA_BUNDLE` overrides `PIP_CERT`.
 const CERTIFICATE_FILES: [&str; 8] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",

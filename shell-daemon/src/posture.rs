@@ -1,4 +1,4 @@
-//! The posture of a session: its layers, and the one word for them.
+//! [`SessionPosture`]: a session's layers, and the level that sums them up.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ pub struct SessionPosture {
 }
 
 impl SessionPosture {
-    /// The strongest posture whose layers all hold. With [`PostureChoice::Exactly`] never more than the one
-    /// asked for.
+    /// Determines the level: the strongest posture whose layers all hold. With [`PostureChoice::Exactly`] it is never
+    /// stronger than the requested posture.
     pub(crate) fn new(layers: ProcessPosture, choice: PostureChoice) -> Self {
-        let reached = ShellPosture::ALL.into_iter().rev().find(|level| holds(&layers, *level));
+        let reached = ShellPosture::ALL.into_iter().rev().find(|level| has_layers(&layers, *level));
         let level = match choice {
             PostureChoice::AtLeast(_) => reached.unwrap_or(ShellPosture::None),
             PostureChoice::Exactly(level) => reached.map_or(ShellPosture::None, |reached| reached.min(level)),
@@ -26,13 +26,13 @@ impl SessionPosture {
         Self { level, layers }
     }
 
-    /// The word for this posture.
+    /// The level of this posture.
     #[must_use]
     pub fn level(&self) -> ShellPosture {
         self.level
     }
 
-    /// Every layer that was tried, with its evidence; for a missing one the reason and the remedy. Empty for
+    /// Every layer that was tried, with its evidence. A missing layer has the reason and the remedy. Empty for
     /// [`ShellPosture::None`].
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
@@ -55,7 +55,7 @@ impl SessionPosture {
     }
 
     /// The layers of `level` that are missing or waived, with the reason.
-    pub(crate) fn lacks(&self, level: ShellPosture) -> Vec<(Layer, String)> {
+    pub(crate) fn missing_layers(&self, level: ShellPosture) -> Vec<(Layer, String)> {
         let lacking = required(level).iter().filter(|layer| !is_on(&self.layers, **layer));
         lacking
             .map(|layer| {
@@ -76,7 +76,7 @@ impl fmt::Display for SessionPosture {
     }
 }
 
-/// The layers that a posture requires. None requires control groups: few users may make them.
+/// The layers that a posture requires. No posture requires control groups, because few users may make them.
 pub(crate) fn required(level: ShellPosture) -> &'static [Layer] {
     match level {
         ShellPosture::None => &[],
@@ -98,7 +98,7 @@ const STRONG: [Layer; 9] = [
     Layer::MountNamespace,
 ];
 
-fn holds(layers: &ProcessPosture, level: ShellPosture) -> bool {
+fn has_layers(layers: &ProcessPosture, level: ShellPosture) -> bool {
     required(level).iter().all(|layer| is_on(layers, *layer))
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let posture = SessionPosture::new(layers(status), choice);
         assert_eq!(posture.level(), expected, "{missing:?}");
         let lacks: Vec<Layer> =
-            posture.lacks(ShellPosture::Strong).into_iter().map(|(layer, _)| layer).collect();
+            posture.missing_layers(ShellPosture::Strong).into_iter().map(|(layer, _)| layer).collect();
         assert_eq!(lacks, missing);
     }
 
@@ -153,8 +153,8 @@ mod tests {
             PostureChoice::AtLeast(ShellPosture::Strong),
         );
         assert!(posture.summary().starts_with("strong(limits=enforced,privileges=enforced,"), "{posture}");
-        let none =
+        let unconfined =
             SessionPosture::new(ProcessPosture::new(Vec::new()), PostureChoice::Exactly(ShellPosture::None));
-        assert_eq!(none.summary(), "none");
+        assert_eq!(unconfined.summary(), "none");
     }
 }

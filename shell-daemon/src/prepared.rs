@@ -1,8 +1,8 @@
-//! A shell that waits for its command: started after the end of the last command, while the session is idle.
+//! A shell that waits for its command. It is started after the end of the last command, while the session is idle.
 //!
-//! Starting bash and loading the last state takes longer than most commands. The shell therefore gets all it
-//! needs, standard streams included, before the command arrives; then come only the command's text, in a
-//! memory file that both sides hold, and a line in a pipe.
+//! Starting bash and loading the last state takes longer than most commands. The shell therefore gets everything that
+//! it needs, including standard streams, before the command arrives. The command then brings only its text, in a memory
+//! file that both sides hold, and a line in a pipe.
 
 use std::{
     io::{self, ErrorKind},
@@ -38,12 +38,12 @@ pub(crate) struct DaemonEnds {
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) report: OwnedFd,
-    /// Its file offset is shared with the shell.
+    /// The memory file with the command's text. Its file offset is shared with the shell.
     pub(crate) text: OwnedFd,
-    go: OwnedFd,
+    start_signal: OwnedFd,
 }
 
-/// A shell that was asked for.
+/// A shell that the session was asked to start.
 #[derive(Debug)]
 pub(crate) struct PreparedShell {
     pub(crate) ends: DaemonEnds,
@@ -57,40 +57,47 @@ impl ShellStreams {
     }
 
     fn open(user: Option<ProcessUser>) -> io::Result<Self> {
-        let (report, their_report) = wire::pair()?;
-        let (their_stdin, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let (stdout, their_stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, their_stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        let (their_go, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (report, shell_report) = wire::socket_pair()?;
+        let (shell_stdin, stdin) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (stdout, shell_stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, shell_stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let (shell_start_signal, start_signal) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         for daemon_ends in [&stdin, &stdout, &stderr] {
-            // Only our ends are non-blocking: each end of a pipe has separate flags.
+            // Only the daemon's ends are non-blocking: each end of a pipe has its own flags.
             rustix::fs::fcntl_setfl(daemon_ends, OFlags::NONBLOCK)?;
         }
         if let Some(user) = user {
-            // Programs open `/dev/stdout` by its name, which checks the pipe's owner.
-            for shell_ends in [&their_stdin, &their_stdout, &their_stderr] {
+            // Programs open `/dev/stdout` by its name, and the kernel then checks the pipe's owner.
+            for shell_ends in [&shell_stdin, &shell_stdout, &shell_stderr] {
                 let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
                 rustix::fs::fchown(shell_ends, Some(uid), Some(gid))?;
             }
         }
-        // Larger pipes mean more per read. Failure is ignored: where the user's share of pipe memory is used
-        // up, the usual size has to do. A session has at most two such pairs, and errors are usually few, so
-        // their pipe is smaller.
+        // A larger pipe gives more bytes per read. Ignore a failure: if the user's share of pipe memory is used up,
+        // the usual size stays. A session has at most two such pairs. Errors are usually few, so their pipe is smaller.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&stderr, PIPE_BYTES / 4);
-        // A memory file, because arguments are limited to 128 KiB and visible to other processes.
+        // The text is in a memory file, because arguments are limited to 128 KiB and visible to other processes.
         let text = memory_file("command", TEXT_BYTES)?;
-        let their_text = text.try_clone()?;
-        // Made here, since no process of a session may make a memory file.
+        let shell_text = text.try_clone()?;
+        // Make the file for the state here, because no process of a session may make a memory file.
         let state = memory_file("state", SNAPSHOT_BYTES)?;
         Ok(Self {
-            daemon_ends: DaemonEnds { stdin, stdout, stderr, report, text, go },
-            shell_ends: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go, state],
+            daemon_ends: DaemonEnds { stdin, stdout, stderr, report, text, start_signal },
+            shell_ends: [
+                shell_text,
+                shell_stdin,
+                shell_stdout,
+                shell_stderr,
+                shell_report,
+                shell_start_signal,
+                state,
+            ],
         })
     }
 
-    /// Asks a session for the shell. The last command must have ended: the shell starts with the state that
-    /// it left.
+    /// Asks a session for the shell. The last command must have ended, because the shell starts with the state that the
+    /// command left.
     pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<PreparedShell, ShellError> {
         let handles: Vec<BorrowedFd<'_>> = self.shell_ends.iter().map(|handle| handle.as_fd()).collect();
         wire::send(control, &ToSession::Prepare, &handles).map_err(send_error)?;
@@ -99,36 +106,35 @@ impl ShellStreams {
 }
 
 impl PreparedShell {
-    /// Whether the shell runs or is about to. If it was killed while it waited, or could not be started, it
-    /// has run nothing, so another can replace it.
+    /// Whether the shell runs or will run. If it was killed while it waited, or could not be started, it has run
+    /// nothing, so another shell can replace it.
     pub(crate) fn is_usable(&mut self, session_init: Process) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
-            match poll(&mut [PollFd::new(&self.ends.report, PollFlags::IN)], Some(&now)) {
+            match poll(&mut [PollFd::new(&self.ends.report, PollFlags::IN)], Some(&no_wait)) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(_) => return false,
             }
             let Ok(Some(received)) = wire::receive_from(self.ends.report.as_fd()) else { return false };
             match received.message {
-                FromCommand::Started => self.init = init_of(session_init, received.sender),
+                FromCommand::Started => self.init = command_init(session_init, received.sender),
                 FromCommand::Failed { .. } | FromCommand::Ended(_) => return false,
             }
         }
     }
 
-    /// Lets the command begin, in `workdir` unless that is empty. Neither holds a NUL.
+    /// Lets the command begin, in `workdir` unless that is empty. Neither text may hold a NUL.
     pub(crate) fn begin(&self, workdir: &str, command: &str) -> Result<(), ShellError> {
         let text = format!("{workdir}\0{command}\0");
         let mut written = 0;
         while written < text.len() {
-            // `pwrite` leaves the file offset alone: it is shared with the shell, which reads from the
-            // beginning.
-            let more = &text.as_bytes()[written..];
-            written +=
-                rustix::io::pwrite(&self.ends.text, more, written as u64).map_err(ShellError::channel)?;
+            // `pwrite` does not move the file offset, which is shared with the shell: the shell reads from the start.
+            let remaining = &text.as_bytes()[written..];
+            written += rustix::io::pwrite(&self.ends.text, remaining, written as u64)
+                .map_err(ShellError::channel)?;
         }
-        match rustix::io::write(&self.ends.go, b"\n") {
+        match rustix::io::write(&self.ends.start_signal, b"\n") {
             // A shell that is gone reports that itself.
             Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
             Err(errno) => Err(ShellError::channel(errno)),
@@ -136,7 +142,7 @@ impl PreparedShell {
     }
 }
 
-/// A memory file of zeros with a fixed size, sealed because sessions write to it.
+/// A memory file of zeros with a fixed size. The size is sealed, because sessions write to the file.
 pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, bytes)?;
@@ -149,11 +155,11 @@ const TEXT_BYTES: u64 = 2 * (COMMAND_BYTES as u64 + 1);
 
 /// Whether the shell has not begun to read the command's text.
 pub(crate) fn is_unread(text: &OwnedFd) -> bool {
-    rustix::fs::tell(text).is_ok_and(|place| place == 0)
+    rustix::fs::tell(text).is_ok_and(|position| position == 0)
 }
 
-/// The command's init, which is the sender by the kernel's word if it is a child of the session's init.
-pub(crate) fn init_of(session_init: Process, sender: Option<Pid>) -> Option<Process> {
+/// The command's init: the sender that the kernel names, if it is a child of the session's init.
+pub(crate) fn command_init(session_init: Process, sender: Option<Pid>) -> Option<Process> {
     sender.and_then(|process| Process::child_of(session_init.pid, process))
 }
 

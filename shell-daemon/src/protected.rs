@@ -1,27 +1,30 @@
-//! Protected paths below a session's mounts: finds them, and those that a command has made or changed.
+//! Finds the protected paths below a session's mounts, and the protected paths that a command has made or changed.
 //!
-//! Folders are remembered with their last change, so that the scan after a command reads only those that have
-//! changed. All paths are resolved below the mount's handle, and no link is followed: a command may swap one
-//! in at any time (TOCTOU race).
+//! Folders are remembered with their last change, so that the scan after a command reads only folders that have
+//! changed. A command may put a link into a path at any time (TOCTOU race), so folders and files are opened below the
+//! mount's handle, without following links. Only a `stat` can pass a link in the middle of a path. At worst its result
+//! is a wrong report.
 //!
-//! Git accepts a repository not only in a folder named `.git`: a file of that name can point to one, and a
-//! bare repository can have any name. So such a file is protected, and a folder that Git would take for a
-//! repository is protected like `.git`.
+//! Git accepts a repository not only in a folder named `.git`: a file of that name can point to a repository, and a
+//! bare repository can have any name. Such a file is therefore protected, and a folder that Git accepts as a repository
+//! is protected like `.git`.
 //!
-//! File systems take their times from a slow clock, and two changes within one tick have the same time. A
-//! folder that changed so recently is read again after the next command. Reading a file cannot reveal such a
-//! change, so a scan that found a fresh file waits for the next tick.
+//! File systems take their times from a slow clock, so two changes within one tick have the same time. A folder that
+//! changed so recently is read again after the next command. After finding a file that changed so recently, a scan
+//! waits for the next tick, so that any later change gets another time.
 //!
-//! Not seen: a change after the scan (by a background job; the next command's scan reports it); a path that
-//! is made and removed between two scans; a second change where times are whole seconds (FAT, ext3) or come
-//! from another machine; and the contents of folders that this process may not read or that are too many. The
-//! report says when such folders exist.
+//! A scan does not see:
 //!
-//! A scan is bounded. The command must not choose what falls outside the bounds: folders that are part of a
-//! protected path are read first and have a reserved share, then come the others by depth. In a folder that
-//! is too large, and in the mount itself, the protected names are looked up one by one. A path that the
-//! session's first scan left out and a later scan finds is reported if it or its folder has changed since the
-//! session began.
+//! - a change after the scan, by a background job (the next command's scan reports it),
+//! - a path that is made and removed between two scans,
+//! - a second change where times are whole seconds (FAT, ext3) or come from another machine,
+//! - the contents of folders that this process may not read, or that are too many. The report says when such folders
+//!   exist.
+//!
+//! A scan has limits, and a command must not be able to choose which paths the limits exclude. Folders that are part of
+//! a protected path are read first and have a reserved share. The other folders follow by depth. In a folder that is
+//! too large, and in the mount itself, the protected names are looked up one by one. A path that the session's first
+//! scan left out and a later scan finds is reported if the path or its folder has changed since the session began.
 
 mod budget;
 mod mount;
@@ -38,8 +41,9 @@ use portcullis_confine::PathAccess;
 use portcullis_policy::ProtectedPaths;
 use rustix::fs::FileType;
 
+pub(crate) use self::mount::open_below;
 use self::{
-    budget::{Budget, ScanBounds},
+    budget::{ScanBounds, ScanBudget},
     mount::ScannedMount,
     seen::{TICK, file_time},
 };
@@ -52,10 +56,10 @@ use crate::{
 /// The result of one scan of the mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtectedFound {
-    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100; those of repositories
-    /// first.
+    /// Protected paths that the command made or changed, as `/MOUNT/PATH`. There are at most 100, and paths of
+    /// repositories come first.
     pub created: Vec<String>,
-    /// Whether the scan read everything and reports everything: nothing was unreadable or too much.
+    /// Whether the scan read and reports everything: nothing was unreadable, and no limit was reached.
     pub complete: bool,
 }
 
@@ -69,92 +73,93 @@ pub(crate) struct ProtectedScanner {
 
 /// The protected paths for a session's own file tree, as that tree names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProtectedPlaces {
+pub(crate) struct SessionProtectedPaths {
     /// The outermost protected files and folders. They become read-only.
     pub(crate) read_only: Vec<PathBuf>,
-    /// Folders whose names are part of a protected path, such as `.git`. They must keep their places.
+    /// Folders whose names are part of a protected path, such as `.git`. Commands cannot rename or replace them.
     pub(crate) fixed: Vec<PathBuf>,
 }
 
 impl ProtectedScanner {
     /// Scans for existing paths. Without patterns nothing is ever scanned.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
-        Self::within(spec, USUAL_BOUNDS)
+        Self::with_bounds(spec, USUAL_BOUNDS)
     }
 
-    fn within(spec: &SessionSpec, bounds: ScanBounds) -> Result<Self, ShellError> {
-        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
+    fn with_bounds(spec: &SessionSpec, bounds: ScanBounds) -> Result<Self, ShellError> {
+        let mut scanner = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
         if spec.protect.patterns().next().is_none() {
-            return Ok(this);
+            return Ok(scanner);
         }
         for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
-            this.mounts.push(ScannedMount::new(mount.name.clone(), open_mount(&mount.path)?));
+            scanner.mounts.push(ScannedMount::new(mount.name.clone(), open_mount(&mount.path)?));
         }
-        this.scan();
-        Ok(this)
+        scanner.scan();
+        Ok(scanner)
     }
 
-    /// The existing paths, outermost first, as many as one message takes.
-    pub(crate) fn places(&self) -> ProtectedPlaces {
-        let mut places = ProtectedPlaces::default();
+    /// The existing paths, the outermost first, as many as fit into one message.
+    pub(crate) fn session_paths(&self) -> SessionProtectedPaths {
+        let mut paths = SessionProtectedPaths::default();
         let mut bytes = 0;
         for mount in &self.mounts {
-            let inside = |path: &Path| Path::new("/").join(&mount.name).join(path);
+            let session_path = |path: &Path| Path::new("/").join(&mount.name).join(path);
             let mut fixed = BTreeSet::new();
-            let mut last: Option<&Path> = None;
+            let mut last_path: Option<&Path> = None;
             for (path, found) in &mount.found {
                 if !matches!(found.kind, FileType::Directory | FileType::RegularFile)
-                    || last.is_some_and(|last| path.starts_with(last))
+                    || last_path.is_some_and(|last_path| path.starts_with(last_path))
                 {
                     continue;
                 }
-                last = Some(path);
-                let place = inside(path);
+                last_path = Some(path);
+                let path_in_session = session_path(path);
                 // A path that is not UTF-8 cannot be sent.
-                if place.to_str().is_none() {
+                if path_in_session.to_str().is_none() {
                     continue;
                 }
-                let above = mount.named_folders(&self.patterns, path);
-                let new = || above.iter().filter(|folder| !fixed.contains(*folder));
+                let fixed_folders = mount.named_folders(&self.patterns, path);
+                let new_folders = || fixed_folders.iter().filter(|folder| !fixed.contains(*folder));
                 let size = |path: &Path| path.as_os_str().len() + 8;
-                bytes += size(&place) + new().map(|folder| size(&inside(folder))).sum::<usize>();
+                bytes += size(&path_in_session)
+                    + new_folders().map(|folder| size(&session_path(folder))).sum::<usize>();
                 if bytes > PROTECTED_BYTES {
                     break;
                 }
-                places.read_only.push(place);
-                fixed.extend(above);
+                paths.read_only.push(path_in_session);
+                fixed.extend(fixed_folders);
             }
-            places.fixed.extend(fixed.iter().map(|folder| inside(folder)));
+            paths.fixed.extend(fixed.iter().map(|folder| session_path(folder)));
         }
-        places
+        paths
     }
 
     /// Scans for changes since the last scan.
     pub(crate) fn scan(&mut self) -> ProtectedFound {
-        let mut budget = Budget::of(self.bounds);
+        let mut budget = ScanBudget::new(self.bounds);
         let mut created = Vec::new();
         for mount in &mut self.mounts {
             created.extend(mount.scan(&self.patterns, &mut budget));
         }
-        // Repositories first, since Git runs programs from them: other paths cannot push them out of the
+        // Repositories come first, because Git runs programs from them: other paths must not push them out of the
         // report.
         created
             .sort_by_key(|path: &String| !path.split('/').any(|name| self.patterns.names_repository(name)));
         budget.complete &= created.len() <= PROTECTED_REPORTED;
         created.truncate(PROTECTED_REPORTED);
-        self.wait_for_another_time();
+        self.wait_for_next_timestamp();
         ProtectedFound { created, complete: budget.complete }
     }
 
-    /// Waits until a further change of a found file would get another time than its last one.
-    fn wait_for_another_time(&self) {
+    /// Waits until a further change of a found file would get a new time.
+    fn wait_for_next_timestamp(&self) {
         let identities =
             self.mounts.iter().flat_map(|mount| mount.found.values()).filter_map(|found| found.identity);
-        let Some(last) = identities.map(|identity| identity.changed).max() else { return };
+        let Some(latest_change) = identities.map(|identity| identity.changed).max() else { return };
         let begun = Instant::now();
         let tick = Duration::from_nanos(TICK.unsigned_abs());
-        // At most one tick: a time far in the future is from before the clock was set back.
-        while file_time() <= last && begun.elapsed() < tick {
+        // Wait at most one tick: a time far in the future is from before the clock was set back.
+        while file_time() <= latest_change && begun.elapsed() < tick {
             std::thread::sleep(PAUSE);
         }
     }
@@ -163,7 +168,7 @@ impl ProtectedScanner {
 const USUAL_BOUNDS: ScanBounds =
     ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
 
-/// Between two reads of that clock, which ticks every 1 to 10 ms.
+/// The pause between two reads of the file systems' clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

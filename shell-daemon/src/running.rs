@@ -16,16 +16,16 @@ use crate::{
     input::Feed,
     kill_stall::{StallDetector, Survivors},
     limits::{LONGEST_KILL, PIPE_BYTES},
-    prepared::{PreparedShell, init_of, is_unread},
+    prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
     wire::{self, FromCommand, ShellEnd},
 };
 
-/// A piece of output, in the order of arrival.
+/// A piece of a command's output. The caller gets the pieces in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputChunk<'a> {
-    /// The stream that it was written to.
+    /// The stream that the command wrote the bytes to.
     pub stream: OutputStream,
     /// The bytes, which need not be text.
     pub bytes: &'a [u8],
@@ -40,59 +40,59 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// How a command ended.
+/// The result of a command that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// How its shell ended: signal 9 after an interruption.
+    /// How the command's shell ended. After an interruption: by signal 9.
     pub ending: Ending,
-    /// Whether it ran to its end.
+    /// Whether the command ran to its end.
     pub completion: Completion,
-    /// From its start to its end.
+    /// The time from the command's start to its end.
     pub duration: Duration,
     /// Processor time of the shell and of the children that it waited for.
     pub cpu: Duration,
-    /// The largest memory of any one of these processes. For a command that was killed for its memory, at
-    /// least the memory that it and its jobs had then.
+    /// The largest memory of any single one of these processes. For a command that was killed for its memory, at
+    /// least the memory of the command and its jobs at the breach.
     pub peak_memory_bytes: u64,
-    /// How many bytes it wrote, of which at most [`CommandRequest::max_output_bytes`] were handed on.
+    /// The number of output bytes. At most [`CommandRequest::max_output_bytes`] of them were passed to the caller.
     pub output_bytes: u64,
-    /// The state that the next command begins with.
+    /// The shell state that the next command starts with.
     pub state: StateAfter,
-    /// Whether it left background jobs behind.
+    /// Whether the command left background jobs behind.
     pub jobs_left: bool,
-    /// Protected paths that it made or changed.
+    /// Protected paths that the command made or changed.
     pub protected: ProtectedFound,
 }
 
 /// Whether a command ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It ended by itself.
+    /// The command ended by itself.
     Whole,
-    /// It was killed, with all processes that it had started.
+    /// The command was killed, with all processes that it had started.
     Interrupted(Interruption),
 }
 
 /// The reason why a command was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// Its deadline passed.
+    /// The command's deadline passed.
     Timeout,
-    /// Its caller cancelled it.
+    /// The caller cancelled the command.
     Cancelled,
-    /// It had more than [`CommandRequest::max_processes`] or four times as many threads, or its session had
-    /// too many.
+    /// The command had more than [`CommandRequest::max_processes`] or four times as many threads, or its session
+    /// had too many.
     Processes,
-    /// It and its jobs had more memory than [`crate::SessionSpec::limits`] allows, or its session had too
+    /// The command and its jobs had more memory than [`crate::SessionSpec::limits`] allows, or the session had too
     /// much.
     Memory,
-    /// Its memory cannot be counted: a process hides its memory, or there are too many mappings.
+    /// The command's memory cannot be counted: a process hides its memory, or there are too many mappings.
     Hidden,
 }
 
 impl Interruption {
-    /// The reason for a watch's kill; `None` if the watch could not look.
-    pub(crate) fn of(breach: Breach) -> Option<Self> {
+    /// The reason for a kill by the watch. `None` if the watch could not list the processes.
+    pub(crate) fn from_breach(breach: Breach) -> Option<Self> {
         match breach {
             Breach::Processes => Some(Self::Processes),
             Breach::Memory => Some(Self::Memory),
@@ -102,18 +102,17 @@ impl Interruption {
     }
 }
 
-/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) enum CommandOutcome {
     Ended(CommandEnd),
-    /// Its shell was killed while it waited for the command. It has run nothing.
+    /// The shell was killed while it waited for the command. Nothing was run.
     NotBegun,
 }
 
 /// A command that has been started.
 #[derive(Debug)]
 pub(crate) struct RunningCommand {
-    /// Set once the command's init has reported itself.
+    /// Set after the command's init has reported itself.
     watch: Option<CommandWatch>,
     session_init: Process,
     max_processes: usize,
@@ -126,7 +125,7 @@ pub(crate) struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Lets the command begin in a prepared shell.
+    /// Starts the command in a prepared shell.
     pub(crate) fn start(
         prepared: PreparedShell,
         session_init: Process,
@@ -160,7 +159,7 @@ impl RunningCommand {
         let mut buffer = vec![0; PIPE_BYTES];
         let (end, completion) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
         if completion == Completion::Whole && is_unread(&self.text) {
-            // Retry only without streamed input: bytes that were taken from it cannot be given again.
+            // Retry only without streamed input: bytes read from the stream cannot be read again.
             return if request.input.is_none() {
                 Ok(CommandOutcome::NotBegun)
             } else {
@@ -171,10 +170,11 @@ impl RunningCommand {
         self.stdin.close();
         self.read_rest(request, &mut buffer, on_output);
         let output_bytes = self.output_bytes;
-        let of_breach = self.watch.as_ref().and_then(CommandWatch::memory_of_breach).unwrap_or_default();
+        let breach_bytes =
+            self.watch.as_ref().and_then(CommandWatch::breach_memory_bytes).unwrap_or_default();
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
-            // A breach that ended the command is reported with the command, and not as a kill of its jobs.
+            // The command's result already has a breach that ended the command. The jobs must not report it again.
             let is_whole = completion == Completion::Whole;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
@@ -183,16 +183,16 @@ impl RunningCommand {
             completion,
             duration,
             cpu: end.cpu,
-            peak_memory_bytes: end.peak_memory_bytes.max(of_breach),
+            peak_memory_bytes: end.peak_memory_bytes.max(breach_bytes),
             output_bytes,
             state: end.state,
             jobs_left: end.jobs_left,
-            // Filled in by the session, which knows the mounts.
+            // The session fills this in, because it knows the mounts.
             protected: ProtectedFound::default(),
         }))
     }
 
-    /// Serves the command until its shell ends. Kills it at its deadline, when cancelled, and on a breach.
+    /// Serves the command until its shell ends. Kills the command at its deadline, on cancellation and on a breach.
     fn run_to_end(
         &mut self,
         request: &CommandRequest,
@@ -201,7 +201,7 @@ impl RunningCommand {
         on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<(ShellEnd, Completion), ShellError> {
         let mut completion = Completion::Whole;
-        let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
+        let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + UNLIMITED_TIME);
         let mut killing: Option<StallDetector> = None;
         let end = loop {
             let ready = self.wait(deadline, (completion == Completion::Whole).then_some(request))?;
@@ -220,7 +220,7 @@ impl RunningCommand {
             }
             if completion != Completion::Whole {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
-                if killing.as_mut().is_some_and(|detector| detector.is_over(1, Survivors::Blocked)) {
+                if killing.as_mut().is_some_and(|detector| detector.record_sample(1, Survivors::Blocked)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Kill again: the init may have started the shell after the last look.
@@ -241,20 +241,20 @@ impl RunningCommand {
             self.stdin.close();
             self.kill()?;
         };
-        // The watch records a breach before it kills, so the shell's end can arrive here before the breach
-        // was seen.
+        // The watch kills after it has recorded a breach. The shell's end can arrive before this loop sees the
+        // breach, so look once more.
         if completion == Completion::Whole
             && let Some(interruption) = self.breach()?
         {
             completion = Completion::Interrupted(interruption);
-            // The watch's kill may still be under way: the shell need not be the last process that dies.
+            // The watch may still be killing: the shell is not always the last process that dies.
             self.kill()?;
         }
         Ok((end, completion))
     }
 
-    /// Reads the pipes empty, up to a bound: bytes from before the end are the command's, later ones the
-    /// jobs'.
+    /// Reads each pipe empty, at most [`PIPE_BYTES`]. Bytes written before the shell's end belong to the command,
+    /// later bytes to its jobs.
     fn read_rest(
         &mut self,
         request: &CommandRequest,
@@ -262,54 +262,55 @@ impl RunningCommand {
         on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) {
         for index in 0..self.streams.len() {
-            let mut left = PIPE_BYTES;
-            while left > 0 {
-                match self.read(index, request, &mut buffer[..left], on_output) {
+            let mut remaining_bytes = PIPE_BYTES;
+            while remaining_bytes > 0 {
+                match self.read(index, request, &mut buffer[..remaining_bytes], on_output) {
                     0 => break,
-                    read => left -= read,
+                    read => remaining_bytes -= read,
                 }
             }
         }
     }
 
-    /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed:
-    /// a cancellation is not awaited then, and each wait is at most [`PAUSE`].
+    /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed. The
+    /// wait then ignores cancellation and lasts at most [`PAUSE`].
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<ReadyStreams, ShellError> {
-        let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
+        let mut poll_fds = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
-            watched.push(PollFd::new(stream, PollFlags::IN));
+            poll_fds.push(PollFd::new(stream, PollFlags::IN));
         }
-        let before = watched.len();
-        watched.extend(self.stdin.watched());
-        let of_stdin = watched.len() - before;
-        watched.extend(
+        let before = poll_fds.len();
+        poll_fds.extend(self.stdin.poll_fds());
+        let stdin_fds = poll_fds.len() - before;
+        poll_fds.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
-        // While the command is being killed, its watch's eventfd stays readable and would end every wait at
-        // once.
+        // While the command is being killed, the watch's eventfd stays readable and would end every wait
+        // immediately.
         let watch = request.and(self.watch.as_ref());
-        watched.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
-        let mut left = PAUSE;
+        poll_fds.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
+        let mut remaining_time = PAUSE;
         if request.is_some() {
-            left = deadline.saturating_duration_since(Instant::now());
+            remaining_time = deadline.saturating_duration_since(Instant::now());
         }
-        // Without a timeout if the kernel cannot express this one.
-        let time = Timespec::try_from(left).ok();
-        match poll(&mut watched, time.as_ref()) {
+        // If the kernel cannot express the timeout, wait without one.
+        let time = Timespec::try_from(remaining_time).ok();
+        match poll(&mut poll_fds, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(ShellError::channel(errno)),
         }
-        let mut ready = watched.iter().map(|one| !one.revents().is_empty());
-        let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or_default();
+        let mut ready = poll_fds.iter().map(|poll_fd| !poll_fd.revents().is_empty());
+        let mut next_ready = |is_watched: bool| is_watched && ready.next().unwrap_or_default();
         Ok(ReadyStreams {
-            report: next(true),
-            streams: [next(self.streams[0].is_some()), next(self.streams[1].is_some())],
-            stdin: (0..of_stdin).fold(false, |any, _| next(true) || any),
-            cancelled: next(request.is_some()),
+            report: next_ready(true),
+            streams: [next_ready(self.streams[0].is_some()), next_ready(self.streams[1].is_some())],
+            stdin: (0..stdin_fds).fold(false, |any, _| next_ready(true) || any),
+            cancelled: next_ready(request.is_some()),
         })
     }
 
-    /// Reads once from a stream and hands on the bytes within the limit; 0 if there is nothing now.
+    /// Reads once from a stream, and passes the bytes within the output limit to the caller. Returns the number of
+    /// bytes read, 0 if there are none now.
     fn read(
         &mut self,
         index: usize,
@@ -328,20 +329,20 @@ impl RunningCommand {
         };
         let room = request.max_output_bytes.saturating_sub(self.output_bytes);
         self.output_bytes = self.output_bytes.saturating_add(read as u64);
-        let handed_on = usize::try_from(room).map_or(read, |room| room.min(read));
-        if handed_on > 0 {
+        let forwarded = usize::try_from(room).map_or(read, |room| room.min(read));
+        if forwarded > 0 {
             let stream = if index == 0 { OutputStream::Stdout } else { OutputStream::Stderr };
-            on_output(OutputChunk { stream, bytes: &buffer[..handed_on] });
+            on_output(OutputChunk { stream, bytes: &buffer[..forwarded] });
         }
         read
     }
 
-    /// Receives one report; returns the shell's end if it is that.
+    /// Receives one report. Returns the shell's end if the report is one.
     fn receive_report(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
             Some((FromCommand::Started, sender)) => {
-                let init = init_of(self.session_init, sender);
+                let init = command_init(self.session_init, sender);
                 self.watch = init.map(|init| watcher.watch(init, self.max_processes)).transpose()?;
                 Ok(None)
             }
@@ -358,10 +359,10 @@ impl RunningCommand {
         self.watch.as_ref().map_or(Ok(()), CommandWatch::kill)
     }
 
-    /// The breach for which the watch has killed the command, or is about to.
+    /// The breach for which the watch has killed the command or is about to kill it.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
         let breach = self.watch.as_ref().and_then(CommandWatch::breach);
-        breach.map(|breach| Interruption::of(breach).ok_or(ShellError::Unwatched)).transpose()
+        breach.map(|breach| Interruption::from_breach(breach).ok_or(ShellError::Unwatched)).transpose()
     }
 }
 
@@ -376,4 +377,4 @@ struct ReadyStreams {
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Stands in for a deadline that the clock cannot express.
-const WITHOUT_END: Duration = Duration::from_secs(1 << 31);
+const UNLIMITED_TIME: Duration = Duration::from_secs(1 << 31);

@@ -1,4 +1,6 @@
-//! A session on the daemon's side: started, used for one command at a time, ended with all its processes.
+//! The daemon's side of a session: starts it, runs one command at a time in it, and ends it with all its processes.
+
+mod shell_proof;
 
 use std::{
     io,
@@ -10,18 +12,21 @@ use std::{
 
 use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessPosture, ProcessUser};
 use portcullis_types::ShellPosture;
+use portcullis_undo::ChangeRecorder;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::Pid,
 };
 
 use crate::{
-    BackgroundOutput, Cancellation, CommandEnd, CommandRequest, Completion, Ending, Interruption,
-    OutputChunk, OutputStream, PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter,
+    BackgroundOutput, CommandEnd, CommandRequest, OutputChunk, PostureChoice, SessionPosture, SessionSpec,
+    ShellError,
     background::Background,
+    changes::ChangeWatch,
+    hidden,
     inside::ENTRY,
     kill_stall::{StallDetector, Survivors},
-    limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
+    limits::{KILL_TIME, LONGEST_KILL, START_TIME},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
@@ -32,40 +37,65 @@ use crate::{
     wire::{self, FromSession, LayerPlan, SessionReady, SessionSetup, ToSession},
 };
 
-/// A confined shell that keeps its state. Dropping it ends all its processes.
+/// A confined shell that keeps its state. Dropping it ends all processes of the session.
 #[derive(Debug)]
 pub struct ShellSession {
     guard: Child,
-    /// `None` once the session has ended.
+    /// `None` after the session has ended.
     control: Option<OwnedFd>,
     session_init: Process,
     posture: SessionPosture,
     has_tree: bool,
     read_only: usize,
     protected: ProtectedScanner,
-    /// Removed by its drop, after all its processes have ended.
+    /// Its drop removes the group, after all the group's processes have ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     watcher: Watcher,
     background: Background,
-    /// The shell for the next command; `None` if it could not be started ahead.
+    /// The shell for the next command. `None` if it could not be started in advance.
     prepared: Option<PreparedShell>,
     listener: Option<OwnedFd>,
     network_absence: Option<String>,
+    cache_copies: TreeRequest,
+    hiding: TreeRequest,
+    /// Keeps changes of commands. `None` if the specification does not ask for it.
+    changes: Option<ChangeWatch>,
+}
+
+/// Whether a session meets a request of its specification that needs the session's own file tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeRequest {
+    /// The specification does not make the request.
+    NotMade,
+    /// The session has its own file tree, which meets the request.
+    Met,
+    /// The session has no file tree of its own.
+    Unmet,
+}
+
+impl TreeRequest {
+    fn new(is_made: bool, has_tree: bool) -> Self {
+        match (is_made, has_tree) {
+            (false, _) => Self::NotMade,
+            (true, true) => Self::Met,
+            (true, false) => Self::Unmet,
+        }
+    }
 }
 
 impl ShellSession {
-    /// Starts a session and waits until it has confined itself and each layer was seen to refuse something.
+    /// Starts a session. Waits until the session has confined itself and each layer was seen to refuse something.
     ///
-    /// Each start tries which layers work here. Where namespaces can be entered but not used, a second
-    /// process is started without them. If the posture is too weak then, the session is ended.
+    /// Each start tries which layers work on this machine. If namespaces can be entered but not used, a second process
+    /// is started without them. If the posture is then too weak, the session is ended.
     ///
     /// # Errors
-    /// If the specification cannot be met, the process cannot be started, or a layer does not hold;
-    /// [`ShellError::PostureUnavailable`] if the posture reached is weaker than the required one. No process
-    /// is left then.
+    /// An error if the specification cannot be met, the process cannot be started, or a layer does not hold.
+    /// [`ShellError::PostureUnavailable`] if the posture reached is weaker than the required posture. After an error no
+    /// process is left.
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
-        require_limits(spec)?;
+        spec.require_limits()?;
         let (least, plan) = plan(spec);
         let session = match Self::begin(spec, plan) {
             Err(ShellError::NamespacesUnusable { reason }) => {
@@ -77,7 +107,7 @@ impl ShellSession {
             result => result?,
         };
         if session.posture.level() < least {
-            let (reached, lacking) = (session.posture.level(), session.posture.lacks(least));
+            let (reached, lacking) = (session.posture.level(), session.posture.missing_layers(least));
             session.end()?;
             return Err(ShellError::PostureUnavailable { least, reached, lacking });
         }
@@ -87,31 +117,34 @@ impl ShellSession {
     fn begin(spec: &SessionSpec, plan: LayerPlan) -> Result<Self, ShellError> {
         let protected = ProtectedScanner::new(spec)?;
         let group = group(spec, &plan);
-        let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
-            group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
+        let proof_material = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
+            group.proof_material().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
         });
-        let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
-        let (control, guard_end) = wire::pair().map_err(|source| ShellError::Start { source })?;
+        let (setup, handles) =
+            setup(spec, plan, protected.session_paths(), hidden::find(spec)?, proof_material)?;
+        let (control, guard_end) = wire::socket_pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, guard_end).map_err(|source| ShellError::Start { source })?;
-        let guard_pid = number_of(&guard);
+        let guard_pid = pid_of(&guard);
         if let (Ok(group), Some(guard)) = (&group, guard_pid) {
-            // Added before the setup is sent, so that everything it starts is in the group. An error is
-            // ignored: the session finds out by itself that it is not in the group.
+            // Add the process before the setup is sent, so that all its children are in the group. An error is
+            // ignored: the session itself detects that it is not in the group.
             let _ = group.add(guard);
         }
-        let result = introduce(&control, &setup, &handles).and_then(|(process, ready, listener)| {
+        let result = send_setup(&control, &setup, &handles).and_then(|(process, ready, listeners)| {
             let session_init = guard_pid
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
-            Ok((session_init, ready, listener))
+            Ok((session_init, ready, listeners))
         });
-        let result = result.and_then(|(process, ready, listener)| {
-            let watcher =
-                watcher(spec, &ready.posture, ready.user).map_err(|source| ShellError::Start { source })?;
-            Ok((process, ready, watcher, listener))
+        let result = result.and_then(|(process, ready, listeners)| {
+            let watcher = start_watcher(spec, &ready.posture, ready.user)
+                .map_err(|source| ShellError::Start { source })?;
+            let changes = ChangeWatch::of_session(spec, &ready, listeners.changes)?;
+            Ok((process, ready, watcher, listeners.network, changes))
         });
         match result {
-            Ok((session_init, ready, watcher, listener)) => Ok(Self {
+            Ok((session_init, ready, watcher, listener, changes)) => Ok(Self {
+                changes,
                 prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
@@ -119,6 +152,8 @@ impl ShellSession {
                 posture: SessionPosture::new(ready.posture, spec.posture),
                 user: ready.user,
                 has_tree: ready.has_tree,
+                cache_copies: TreeRequest::new(!spec.toolchain.caches.is_empty(), ready.has_tree),
+                hiding: TreeRequest::new(!spec.hide.is_empty(), ready.has_tree),
                 read_only: ready.protected,
                 protected,
                 _group: group.ok(),
@@ -135,27 +170,48 @@ impl ShellSession {
         }
     }
 
-    /// Whether the session has its own file tree, with the mounts at `/NAME`. Otherwise they are at their
-    /// real paths.
+    /// Whether the session has its own file tree, with the mounts at `/NAME`. Otherwise the mounts are at their real
+    /// paths.
     #[must_use]
     pub fn has_own_tree(&self) -> bool {
         self.has_tree
     }
 
-    /// How many protected paths that existed at the start are read-only for the session; 0 without its own
-    /// file tree.
+    /// Keeps the changes that commands make with this recorder from now on, or keeps none. Without
+    /// [`SessionSpec::watch_changes`] nothing is kept.
+    pub fn keep_changes(&mut self, recorder: Option<ChangeRecorder>) {
+        if let Some(changes) = &self.changes {
+            changes.record(recorder);
+        }
+    }
+
+    /// The number of protected paths that existed at the start and are read-only for the session. 0 for a session
+    /// without its own file tree.
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
         self.read_only
     }
 
-    /// The listener by which the session's programs ask for tunnels, once; `None` for a session without a network.
-    /// Other processes of the machine cannot connect to it.
+    /// Whether commands have copies of the caches, which they may write. If the request is not met, commands read the
+    /// caches themselves.
+    #[must_use]
+    pub fn cache_copies(&self) -> TreeRequest {
+        self.cache_copies
+    }
+
+    /// Whether the names to hide are covered. If the request is not met, commands can read them.
+    #[must_use]
+    pub fn hiding(&self) -> TreeRequest {
+        self.hiding
+    }
+
+    /// Takes the listener on which the session's programs ask for tunnels. `None` for a session without a network, and
+    /// after the first call. Other processes of the machine cannot connect to the listener.
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
         self.listener.take()
     }
 
-    /// The reason why the session has no network, if it was to get one.
+    /// The reason why the session has no network although its specification has one.
     #[must_use]
     pub fn network_absence(&self) -> Option<&str> {
         self.network_absence.as_deref()
@@ -167,97 +223,42 @@ impl ShellSession {
         &self.posture
     }
 
-    /// The owner of the session's processes, if it is not this process's user. Where a daemon is root and the
-    /// session has its own file tree, it is a user that no other process has, and to whom the files below the
-    /// mounts appear to belong; otherwise it is the owner of the session's home.
+    /// The owner of the session's processes, if that is not this process's user. If the daemon is root and the session
+    /// has its own file tree, the owner is a user that no other process has, and the files below the mounts appear to
+    /// belong to that user. Otherwise the owner is the owner of the session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
     }
 
-    /// Output of background jobs after their commands had ended, from position `from` on: 0, or `end` of the
-    /// last answer. At most 64 KiB are kept.
+    /// Output that background jobs wrote after their commands had ended. `start` is the position to start at: 0 at
+    /// first, then `end` of the last answer. At most 64 KiB are kept.
     #[must_use]
-    pub fn background_output(&self, from: u64) -> BackgroundOutput {
-        self.background.since(from)
+    pub fn background_output(&self, start: u64) -> BackgroundOutput {
+        self.background.output_since(start)
     }
 
-    /// Runs a test command to prove that the program called bash is bash: it starts, does what only bash
-    /// does, and writes its state. The command leaves the session's state unchanged. Warnings are ignored.
-    ///
-    /// # Errors
-    /// [`ShellError::ShellUnusable`], and those of [`Self::run`].
-    pub fn prove_shell(&mut self) -> Result<(), ShellError> {
-        let unusable = |reason: String| ShellError::ShellUnusable { reason };
-        let (cancellation, _canceller) = Cancellation::new().map_err(ShellError::channel)?;
-        let request = CommandRequest {
-            command: PROOF.to_owned(),
-            workdir: None,
-            stdin: Vec::new(),
-            input: None,
-            timeout: PROOF_TIME,
-            max_processes: usize::MAX,
-            max_output_bytes: PROOF_BYTES,
-            cancellation,
-        };
-        let (mut output, mut warnings) = (Vec::new(), Vec::new());
-        // Warnings are collected apart: bash may complain before it does anything, such as of a locale that
-        // is not installed.
-        let mut take = |chunk: OutputChunk<'_>| match chunk.stream {
-            OutputStream::Stdout => output.extend_from_slice(chunk.bytes),
-            OutputStream::Stderr => warnings.extend_from_slice(chunk.bytes),
-        };
-        let end = self.run(&request, &mut take).map_err(|error| match error {
-            ShellError::NotStarted { reason } => unusable(reason),
-            error => error,
-        })?;
-        match end.completion {
-            Completion::Whole => {}
-            Completion::Interrupted(Interruption::Timeout) => {
-                return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
-            }
-            Completion::Interrupted(interruption) => {
-                return Err(unusable(format!("it was killed: {interruption:?}")));
-            }
-        }
-        if end.ending != Ending::Code(0) || output != PROVEN {
-            let printed = [output, warnings].concat();
-            let quoted = String::from_utf8_lossy(&printed[..printed.len().min(QUOTED_PROOF_BYTES)])
-                .escape_debug()
-                .to_string();
-            return Err(unusable(format!(
-                "it is not bash of version 4.4 or later: {:?}, it printed \"{quoted}\"",
-                end.ending
-            )));
-        }
-        if end.state != StateAfter::Saved {
-            return Err(unusable("it did not write down its state".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Runs a command in the state that the last one left, and hands on its output as it comes. The command
-    /// is never run twice.
+    /// Runs a command in the state that the last command left, and passes its output to `on_output` as it arrives.
+    /// The command is run at most once.
     ///
     /// # Cancellation
-    /// Cancel with [`CommandRequest::cancellation`] from another thread: the command is killed and this
-    /// returns when all its processes are gone, usually within a second. The session lives on.
+    /// Cancel with [`CommandRequest::cancellation`] from another thread. The command is then killed, and this function
+    /// returns when all its processes are gone, usually within a second. The session continues.
     ///
     /// # Errors
-    /// Only if the shell could not run or the session could not tell how it ended. After
+    /// An error only if the shell could not run or the session could not report how the shell ended. After
     /// [`ShellError::SessionEnded`] the session is unusable.
     pub fn run(
         &mut self,
         request: &CommandRequest,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<CommandEnd, ShellError> {
-        require_command(&request.command)?;
-        require_command(request.workdir.as_deref().unwrap_or_default())?;
+        request.require_usable()?;
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
         if let Ok(CommandOutcome::NotBegun) = result {
-            // Retry once. Only a shell that has waited for long is killed by others before its command
-            // begins; this one is new.
+            // Retry once, with a new shell. Only a shell that has waited for a long time may have been killed before
+            // its command started.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
@@ -267,7 +268,7 @@ impl ShellSession {
             }
         });
         if let Err(error) = &result
-            && !leaves_session(error)
+            && !session_survives(error)
         {
             self.end_all()?;
         }
@@ -287,7 +288,7 @@ impl ShellSession {
         }
         let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
         let running = RunningCommand::start(prepared, self.session_init, &self.watcher, request)?;
-        // Make the next shell's pipes while the command runs; the shell itself starts once the command's
+        // Make the pipes of the next shell while the command runs. The shell itself starts only when the command's
         // state is known.
         let streams = ShellStreams::new(self.user);
         let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
@@ -295,7 +296,7 @@ impl ShellSession {
         Ok(finished)
     }
 
-    /// Ends the session and all its processes, background jobs included.
+    /// Ends the session and all its processes, including background jobs.
     ///
     /// # Errors
     /// [`ShellError::NotKilled`] if processes survive.
@@ -307,11 +308,11 @@ impl ShellSession {
         if self.control.take().is_none() {
             return Ok(());
         }
-        // Closing the control socket makes the guard kill everything, just as when this process is killed.
+        // Closing the control socket makes the guard kill everything. The same happens when this process is killed.
         let reaped = reap_guard(&mut self.guard);
         if self.session_init.is_alive() {
-            // The guard died too early. Kill everything below the session's first process from here.
-            let _ = tree::kill_below(self.session_init, KILL_TIME);
+            // The guard died too early. Kill everything below the session's first process here instead.
+            let _ = tree::kill_descendants(self.session_init, KILL_TIME);
             self.session_init.kill();
         }
         reaped
@@ -320,14 +321,18 @@ impl ShellSession {
 
 impl Drop for ShellSession {
     fn drop(&mut self) {
-        // `drop` cannot report an error; `end` does.
+        // `drop` cannot report an error. A caller that needs the error calls `end`.
         let _ = self.end_all();
     }
 }
 
-/// Starts the watcher of a session's commands. Under a seccomp filter, which refuses to make memory files,
-/// descriptors need not be searched for them.
-fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
+/// Starts the watcher of a session's commands. If a seccomp filter refuses to make memory files, the watcher need not
+/// search descriptors for them.
+fn start_watcher(
+    spec: &SessionSpec,
+    posture: &ProcessPosture,
+    user: Option<ProcessUser>,
+) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
     let meter =
         MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
@@ -338,12 +343,12 @@ fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUse
     Watcher::start(spec.limits.memory_bytes, session, user, meter)
 }
 
-/// Asks for a shell. An error at its start comes with its report.
+/// Asks the session for a shell. The shell's own report has an error at its start.
 fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<PreparedShell, ShellError> {
     ShellStreams::new(user).and_then(|streams| streams.send(control))
 }
 
-fn leaves_session(error: &ShellError) -> bool {
+fn session_survives(error: &ShellError) -> bool {
     matches!(error, ShellError::NotStarted { .. })
 }
 
@@ -380,12 +385,19 @@ fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStat
     }
 }
 
-/// Sends the setup, and receives the session's answer, its process number, and the listener of its network.
-fn introduce(
+/// The listeners of a session, as far as it has them.
+#[derive(Debug)]
+struct SessionListeners {
+    network: Option<OwnedFd>,
+    changes: Option<OwnedFd>,
+}
+
+/// Sends the setup. Receives the session's answer, its process number, and its listeners.
+fn send_setup(
     control: &OwnedFd,
     setup: &SessionSetup,
     handles: &[OwnedFd],
-) -> Result<(Pid, SessionReady, Option<OwnedFd>), ShellError> {
+) -> Result<(Pid, SessionReady, SessionListeners), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
     wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
         .map_err(ShellError::channel)?;
@@ -398,8 +410,9 @@ fn introduce(
     let received = wire::receive_from(control.as_fd()).map_err(ShellError::channel)?;
     match received.map(|received| (received.message, received.sender, received.handles)) {
         Some((FromSession::Ready(ready), sender, mut handles)) => {
-            let listener = handles.pop().filter(|_| matches!(ready.network, Some(Ok(()))));
-            Ok((sender.ok_or(ShellError::SessionEnded)?, ready, listener))
+            let changes = if ready.watches_changes { handles.pop() } else { None };
+            let network = handles.pop().filter(|_| matches!(ready.network, Some(Ok(()))));
+            Ok((sender.ok_or(ShellError::SessionEnded)?, ready, SessionListeners { network, changes }))
         }
         Some((FromSession::Refused { reason, by_namespaces: true }, _, _)) => {
             Err(ShellError::NamespacesUnusable { reason })
@@ -411,73 +424,36 @@ fn introduce(
     }
 }
 
-/// Waits for a guard whose control socket is closed, as long as the number of its survivors falls.
+/// Waits for the end of a guard whose control socket is closed, for at most [`LONGEST_KILL`].
 fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
-    let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
+    let process = pid_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
     let mut detector = StallDetector::new(LONGEST_KILL);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            // The guard could not list processes, or was killed.
+            // The guard could not list the processes or was killed.
             Ok(Some(_)) => return Err(ShellError::NotKilled { left: 1 }),
             Ok(None) => {}
             Err(source) => return Err(ShellError::Processes { source }),
         }
         waits += 1;
         if waits.is_multiple_of(WAITS_PER_SAMPLE) {
-            let (left, survivors) = process.map_or(Ok((0, Survivors::Blocked)), tree::left_below)?;
-            if detector.is_over(left, survivors) {
-                // The guard goes on killing. It must not be killed: no other process would do its work.
-                return Err(ShellError::NotKilled { left: left + 1 });
+            let (survivor_count, survivors) =
+                process.map_or(Ok((0, Survivors::Blocked)), tree::count_surviving_descendants)?;
+            if detector.record_sample(survivor_count, survivors) {
+                // The guard continues to kill. Do not kill the guard: no other process would do its work.
+                return Err(ShellError::NotKilled { left: survivor_count + 1 });
             }
         }
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn number_of(child: &Child) -> Option<Pid> {
+fn pid_of(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-fn require_limits(spec: &SessionSpec) -> Result<(), ShellError> {
-    for (limit, value, least) in [
-        ("the limit of descriptors", spec.limits.descriptors, LEAST_DESCRIPTORS),
-        // The snapshot is a file.
-        ("the limit of file sizes", spec.limits.file_bytes, SNAPSHOT_BYTES),
-    ] {
-        if value < least {
-            return Err(ShellError::LimitTooLow { limit, least });
-        }
-    }
-    Ok(())
-}
-
-fn require_command(command: &str) -> Result<(), ShellError> {
-    if command.len() > COMMAND_BYTES {
-        return Err(ShellError::CommandUnusable { problem: "is longer than 1 MiB" });
-    }
-    if command.contains('\0') {
-        return Err(ShellError::CommandUnusable { problem: "holds a NUL, which no shell can read" });
-    }
-    Ok(())
-}
-
-/// Waits between two samples of all processes. A sample takes longer than asking after one child, and most guards
-/// end at once.
+/// The waits between two samples of all processes. A sample takes longer than a check of one child, and most guards
+/// end immediately.
 const WAITS_PER_SAMPLE: u32 = 20;
-
-/// Runs in a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
-const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] && printf '%s' "${proof[@]@Q}" "${proof[1]^^}" )"#;
-
-/// The output of [`PROOF`].
-const PROVEN: &[u8] = b"'a''shell b'SHELL B";
-
-/// Output that is read of the proof, warnings included.
-const PROOF_BYTES: u64 = 64 << 10;
-
-/// Bytes of that output that an error quotes.
-const QUOTED_PROOF_BYTES: usize = 256;
-
-/// Bash answers within milliseconds; on a busy machine it takes longer.
-const PROOF_TIME: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The setup message of a session, and the handles that go with it.
+//! Makes a session's setup message and the handles that are sent with it.
 
 use std::{
     fs::File,
@@ -16,18 +16,21 @@ use rustix::{
 
 use crate::{
     SessionMount, SessionSpec, ShellError,
+    caches::{self, SessionCache},
     network::CERTIFICATES_BYTES,
     prepared::memory_file,
-    protected::ProtectedPlaces,
+    protected::SessionProtectedPaths,
+    toolchain::{self, beyond_the_system},
     wire::{LayerPlan, SessionSetup, SetupPath},
 };
 
-/// Makes the setup message and its handles, in this order: the canary; each path; the certificates, if the session has a
-/// network; the control group, if there is one.
+/// Makes the setup message and its handles, in this order: the canary; each path; the certificates, if the session has
+/// a network; the control group, if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: LayerPlan,
-    protected: ProtectedPlaces,
+    protected: SessionProtectedPaths,
+    hidden: Vec<PathBuf>,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(SessionSetup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
@@ -37,29 +40,48 @@ pub(crate) fn setup(
     for mount in &spec.mounts {
         require_name(mount)?;
         let handle = open_mount(&mount.path)?;
-        let real = real_path(&handle)
+        let resolved_path = real_path(&handle)
             .map_err(|source| ShellError::MountOpen { path: mount.path.clone(), source })?;
-        // Checked here and not left to the canary: a session of another user may be shut out of the state
-        // folder anyway, so that the canary would not notice it.
-        if state.starts_with(&real) || real.starts_with(&state) {
+        // The canary cannot reveal a mount that holds the state folder if the session's user may not enter that
+        // folder anyway, so compare the paths.
+        if state.starts_with(&resolved_path) || resolved_path.starts_with(&state) {
             return Err(ShellError::MountTooWide { path: mount.path.clone() });
         }
         handles.push(handle);
-        let place = Path::new("/").join(&mount.name);
-        paths.push(SetupPath { path: mount.path.clone(), place, access: mount.access });
+        let target = Path::new("/").join(&mount.name);
+        paths.push(SetupPath { path: mount.path.clone(), target, access: mount.access });
     }
     let system = SYSTEM.iter().map(|path| (path, PathAccess::Read));
     let devices = DEVICES.iter().map(|path| (path, PathAccess::Device));
     for (path, access) in system.chain(devices) {
-        // Not every machine has all of them; a missing one is left out.
-        if let Ok(handle) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        // Leave out missing paths: not every machine has all of them.
+        if let Ok(handle) = toolchain::open(Path::new(path)) {
             handles.push(handle);
-            paths.push(SetupPath { path: path.into(), place: path.into(), access });
+            paths.push(SetupPath { path: path.into(), target: path.into(), access });
         }
     }
+    // Only a file tree can show a copy in the place of a cache. Without one, a cache is one more path to read.
+    let may_have_tree = plan.may_have_tree();
+    let read_caches = spec.toolchain.caches.iter().map(PathBuf::as_path).filter(|_| !may_have_tree);
+    let before_toolchain = paths.len();
+    for path in beyond_the_system(&spec.toolchain).chain(read_caches) {
+        let handle = toolchain::open(path)
+            .map_err(|source| ShellError::MountOpen { path: path.to_owned(), source })?;
+        handles.push(handle);
+        paths.push(SetupPath { path: path.into(), target: path.into(), access: PathAccess::Read });
+    }
+    let toolchain = paths.len() - before_toolchain;
     let home = spec.mounts.iter().position(|mount| mount.name == spec.home);
     let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?;
-    let (user, apart) = users(&spec.mounts[home].path)?;
+    let (user, separate_user) = users(&spec.mounts[home].path)?;
+    let owner = separate_user.map(|user| user.owner).or(user);
+    let caches = if may_have_tree { caches::refresh(&spec.toolchain, owner)? } else { Vec::new() };
+    let cache_count = caches.len();
+    for SessionCache { path, original, copy, copy_path } in caches {
+        handles.extend([copy, original]);
+        paths.push(SetupPath { path: copy_path, target: path.clone(), access: PathAccess::Write });
+        paths.push(SetupPath { path: path.clone(), target: path, access: PathAccess::Read });
+    }
     if let Some(network) = &spec.network {
         let certificates = certificates(&network.certificates);
         handles.push(certificates.map_err(|source| ShellError::Start { source })?);
@@ -70,22 +92,27 @@ pub(crate) fn setup(
     });
     let setup = SessionSetup {
         user,
-        apart,
+        apart: separate_user,
         group,
         mounts: spec.mounts.iter().map(|mount| mount.name.clone()).collect(),
         home,
         paths,
+        toolchain,
+        caches: cache_count,
         limits: spec.limits,
+        search_path: spec.toolchain.path.clone(),
         environment: spec.environment.clone(),
         plan,
         protected: protected.read_only,
         fixed: protected.fixed,
+        hidden,
         network: spec.network.is_some(),
+        watch_changes: spec.watch_changes,
     };
     Ok((setup, handles))
 }
 
-/// A memory file with the certificates, too long for the message.
+/// A memory file with the certificates, which are too long for the message.
 fn certificates(text: &str) -> io::Result<OwnedFd> {
     let bytes = text.len() as u64;
     if bytes > CERTIFICATES_BYTES {
@@ -99,21 +126,23 @@ fn certificates(text: &str) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Checks a mount's name, which names a folder in the session's root folder and a part of a variable.
+/// Checks a mount's name. The name becomes a folder in the session's root folder, and a part of a variable's name.
 fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
-    let is_plain =
+    let is_allowed_byte =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     let is_usable = !mount.name.is_empty()
         && mount.name.len() <= 64
-        && mount.name.bytes().all(is_plain)
+        && mount.name.bytes().all(is_allowed_byte)
         && !RESERVED_NAMES.contains(&mount.name.as_str());
     if is_usable { Ok(()) } else { Err(ShellError::MountName { name: mount.name.clone() }) }
 }
 
-/// The users of a session whose daemon is root: the owner of the home, and a user that no other process has,
-/// for a file tree that shows the files as that user's. Root itself is no choice: without capabilities it is
-/// a stranger in another user's workspace, and its new files would be root's. `None` where this process is
-/// not root, or lacks the capabilities to change its user and kill it afterwards.
+/// The users of a session whose daemon is root: the owner of the home, and a user that no other process has. The second
+/// is for a file tree that shows the files as that user's.
+///
+/// The session cannot run as root: without capabilities, root has no special access to another user's workspace, and
+/// new files would belong to root. `None` if this process is not root, or lacks the capabilities to change a process's
+/// user and to kill that process.
 fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<SeparateUser>), ShellError> {
     let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
     let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
@@ -124,21 +153,22 @@ fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<SeparateUser>), She
     if !rustix::process::geteuid().is_root() || !has_all {
         return Ok((None, None));
     }
-    let other = next_user();
-    let apart = SeparateUser { owner, other: ProcessUser { uid: other, gid: other } };
-    let is_higher = owner.uid < other && owner.gid < other;
-    Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(apart)))
+    let session_uid = next_user();
+    let separate_user = SeparateUser { owner, other: ProcessUser { uid: session_uid, gid: session_uid } };
+    let is_higher = owner.uid < session_uid && owner.gid < session_uid;
+    Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(separate_user)))
 }
 
-/// A user number that no other session of this machine has. The numbers come from a range that nothing else
-/// uses, split into parts by daemon.
+/// A user number that no other session of this machine has. The numbers come from a range that nothing else uses. Each
+/// daemon uses its own part of the range.
 fn next_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let process = rustix::process::getpid().as_raw_pid().unsigned_abs() % USERS_PARTS;
     USERS + process * USERS_PART + NEXT.fetch_add(1, Ordering::Relaxed) % USERS_PART
 }
 
-/// From here to the largest signed number, nothing assigns users (systemd, "Users, Groups, UIDs and GIDs").
+/// The first user number of the range. From here to the largest signed number, nothing assigns users (systemd, "Users,
+/// Groups, UIDs and GIDs").
 const USERS: u32 = 0x7000_0000;
 const USERS_PARTS: u32 = 1 << 17;
 const USERS_PART: u32 = 1 << 10;
@@ -159,8 +189,10 @@ pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     };
     let file = File::from(handle);
     let mount = identity(&file).map_err(open_error)?;
-    for wide in TOO_WIDE {
-        let Ok(folder) = rustix::fs::open(wide, flags - OFlags::NOFOLLOW, Mode::empty()) else { continue };
+    for forbidden in TOO_WIDE {
+        let Ok(folder) = rustix::fs::open(forbidden, flags - OFlags::NOFOLLOW, Mode::empty()) else {
+            continue;
+        };
         if identity(&File::from(folder)).is_ok_and(|folder| folder == mount) {
             return Err(ShellError::MountTooWide { path: path.to_owned() });
         }
@@ -168,8 +200,9 @@ pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     Ok(file.into())
 }
 
-/// Paths that are readable and executable, never writable. Of `/etc` only public files that programs look up.
-const SYSTEM: [&str; 22] = [
+/// System paths that sessions can read and execute but never write. Of `/etc` they are only public files that programs
+/// look up.
+const SYSTEM: [&str; 23] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -192,11 +225,18 @@ const SYSTEM: [&str; 22] = [
     "/etc/os-release",
     "/etc/passwd",
     "/etc/ssl/certs",
+    // Node ends at once if this file is there and cannot be read.
+    "/etc/ssl/openssl.cnf",
 ];
+
+/// Whether sessions see a path as a part of the system.
+pub(crate) fn is_of_the_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
+}
 
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Folders that hold more than any workspace.
+/// Folders that are too wide for a mount: they hold more than a workspace.
 const TOO_WIDE: [&str; 9] = ["/", "/home", "/run", "/proc", "/sys", "/dev", "/etc", "/root", "/var"];
 
 /// Names that the session's root folder uses for system folders.

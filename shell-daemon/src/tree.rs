@@ -1,11 +1,10 @@
-//! All processes below one process, and how to end them.
+//! Finds, stops and kills all processes below one process.
 //!
-//! They are found by the kernel's list of processes, since a command may leave its process group and its
-//! session. The command's init or the session's guard adopts every orphan, so a process stays below the
-//! process that it came from as long as that one lives. Signals are sent by pidfd, since a process number may
-//! have been reused.
+//! The processes are found in the kernel's list of processes, because a command may leave its process group and its
+//! session. The command's init or the session's guard adopts every orphan. A process therefore stays below that init or
+//! guard as long as the init or guard lives. Signals are sent by pidfd, because a process number may have been reused.
 //!
-//! A process whose first thread has ended looks like a zombie, but it lives as long as it has another thread.
+//! A process whose first thread has ended looks like a zombie, but lives as long as it has another thread.
 
 mod table;
 
@@ -17,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::table::{ProcessEntry, ProcessTable, near_below, thread_number, threads};
+pub(crate) use self::table::{ProcessEntry, ProcessTable, nearby_descendants, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,
@@ -25,11 +24,11 @@ use crate::{
     limits::LONGEST_KILL,
 };
 
-/// A process, identified so that a reused number cannot be mistaken for it.
+/// A process, identified by its number and start time: another process with a reused number is not equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) pid: Pid,
-    /// Its start time in the kernel's ticks. Number and time together identify a process.
+    /// The process's start time in the kernel's ticks.
     started: u64,
 }
 
@@ -59,15 +58,15 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Gives the process the lowest priority. If that is not permitted, the priority stays.
+    /// Gives the process the lowest priority, if permitted.
     pub(crate) fn yield_to_others(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), LOWEST_PRIORITY);
         }
     }
 
-    /// Restores the usual priority, if permitted: a killed process needs a processor to end.
-    fn hurry(self) {
+    /// Restores the default priority, if permitted: a killed process needs processor time to end.
+    fn restore_priority(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), USUAL_PRIORITY);
         }
@@ -75,50 +74,47 @@ impl Process {
 
     fn signal(self, signal: Signal) {
         let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
-        // The check comes after the open: the pidfd belongs to the process that had the number at that time,
-        // which is known only now.
+        // Check the identity after the open: the pidfd belongs to the process that had the number when it was opened.
         if entry(self.pid).is_some_and(|entry| entry.process == self) {
-            // An error means that the process has ended meanwhile.
+            // Ignore an error: it means that the process has ended.
             let _ = rustix::process::pidfd_send_signal(&handle, signal);
         }
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two samples find nothing. It continues
-/// while the number of survivors falls.
+/// Stops and kills everything below `root`, but not `root` itself, until two samples find nothing. Continues as long as
+/// the number of survivors falls.
 ///
-/// A missing `root` is a success, since a command's init ends after the last process below it. If the init
-/// was killed, its processes belong to the guard, which kills them at the session's end.
+/// A missing `root` is a success, because a command's init ends after the last process below it. If the init was
+/// killed, its processes belong to the guard, which kills them at the session's end.
 ///
 /// # Errors
-/// [`ShellError::NotKilled`] if the number of survivors has not fallen for `time`, or the kill takes longer
-/// than any may, see [`StallDetector`]; [`ShellError::Processes`] without `/proc`.
-pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    // Process groups are stopped first: processes that multiply faster than they are listed cannot be killed
-    // one by one.
-    let known = match near_below(root, FIRST_STOPPED) {
-        Some(known) => known,
-        None => ProcessTable::read()?.below(root),
+/// [`ShellError::NotKilled`] if the number of survivors has not fallen for `time`, or the kill exceeds the total time
+/// of [`StallDetector`]. [`ShellError::Processes`] without `/proc`.
+pub(crate) fn kill_descendants(root: Process, time: Duration) -> Result<(), ShellError> {
+    // Stop process groups first: processes that multiply faster than they are listed cannot be killed one by one.
+    let listed = match nearby_descendants(root, FIRST_STOPPED) {
+        Some(listed) => listed,
+        None => ProcessTable::read()?.descendants_of(root),
     };
-    let stopped = StoppedProcesses::at_once(root, &known.living, Instant::now() + time);
+    let stopped = StoppedProcesses::stop_tree(root, &listed.living, Instant::now() + time);
     let sample = || {
-        let living = ProcessTable::read()?.below(root).living;
-        Ok(living.iter().map(KillTarget::of).collect())
+        let living = ProcessTable::read()?.descendants_of(root).living;
+        Ok(living.iter().map(KillTarget::from_entry).collect())
     };
     let killed = kill_all(time, sample, |process: Process, signal| {
         if signal == Signal::KILL {
-            process.hurry();
+            process.restore_priority();
         }
         process.signal(signal);
     });
-    // The groups are continued, since they may have members that are not below `root`.
+    // Continue the groups: they may have members that are not below `root`.
     for group in stopped.groups {
         let _ = rustix::process::kill_process_group(group, Signal::CONT);
     }
     killed
 }
 
-/// A process to kill.
 #[derive(Clone, Copy, Debug)]
 struct KillTarget<P> {
     process: P,
@@ -128,7 +124,7 @@ struct KillTarget<P> {
 }
 
 impl KillTarget<Process> {
-    fn of(entry: &ProcessEntry) -> Self {
+    fn from_entry(entry: &ProcessEntry) -> Self {
         Self { process: entry.process, is_stopped: entry.is_stopped, is_running: entry.is_running }
     }
 }
@@ -142,77 +138,81 @@ fn kill_all<P: Copy + Eq + Hash>(
     let stopping = StallDetector::new(time);
     // Half of the total time is reserved for the kill.
     let last_stop = Instant::now() + LONGEST_KILL / 2;
-    // Only survivors of a kill count. Before the first kill, growth of a bomb is no reason to give up.
+    // Only survivors of a kill count. Before the first kill, a growing fork bomb is no reason to give up.
     let mut killing: Option<StallDetector> = None;
-    let mut empty_looks = 0;
+    let mut empty_samples = 0;
     loop {
-        let mut found = sample()?;
-        if found.is_empty() {
-            empty_looks += 1;
-            if empty_looks == 2 {
+        let mut targets = sample()?;
+        if targets.is_empty() {
+            empty_samples += 1;
+            if empty_samples == 2 {
                 return Ok(());
             }
             continue;
         }
-        empty_looks = 0;
-        if killing.as_mut().is_some_and(|detector| detector.is_over(found.len(), survivors(&found))) {
-            return Err(ShellError::NotKilled { left: found.len() });
+        empty_samples = 0;
+        if killing.as_mut().is_some_and(|detector| detector.record_sample(targets.len(), survivors(&targets)))
+        {
+            return Err(ShellError::NotKilled { left: targets.len() });
         }
-        // A stopped process starts no others, so the kill waits until a sample finds no new one. Otherwise a
-        // bomb could grow as fast as it is killed. A process that runs although it was stopped is killed at
-        // once: something continues it, and a kill cannot be undone.
-        let mut detector = stopping.anew();
+        // A stopped process starts no others, so the kill waits until a sample finds no new process. Otherwise a fork
+        // bomb could grow as fast as it is killed. A process that runs although it was stopped is killed immediately:
+        // something continues it, and a kill cannot be undone.
+        let mut detector = stopping.next_phase();
         let mut stopped = HashSet::new();
         loop {
-            for target in &found {
+            for target in &targets {
                 if stopped.insert(target.process) {
                     signal(target.process, Signal::STOP);
                 } else if !target.is_stopped {
                     signal(target.process, Signal::KILL);
                 }
             }
-            found = sample()?;
-            let has_all = found.iter().all(|target| stopped.contains(&target.process));
-            if has_all || detector.is_over(found.len(), Survivors::Blocked) || Instant::now() >= last_stop {
+            targets = sample()?;
+            let has_all = targets.iter().all(|target| stopped.contains(&target.process));
+            if has_all
+                || detector.record_sample(targets.len(), Survivors::Blocked)
+                || Instant::now() >= last_stop
+            {
                 break;
             }
         }
         for process in stopped {
             signal(process, Signal::KILL);
         }
-        killing.get_or_insert_with(|| stopping.anew());
+        killing.get_or_insert_with(|| stopping.next_phase());
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Whether the survivors only wait for a processor.
-fn survivors<P>(found: &[KillTarget<P>]) -> Survivors {
-    if found.iter().any(|target| target.is_running) { Survivors::Runnable } else { Survivors::Blocked }
+/// Whether any of the survivors runs or waits for a processor.
+fn survivors<P>(targets: &[KillTarget<P>]) -> Survivors {
+    if targets.iter().any(|target| target.is_running) { Survivors::Runnable } else { Survivors::Blocked }
 }
 
-/// The number of living processes below `root`, and whether they only wait for a processor.
+/// The number of living processes below `root`, and whether any of them runs or waits for a processor.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
-pub(crate) fn left_below(root: Process) -> Result<(usize, Survivors), ShellError> {
-    let below = ProcessTable::read()?.below(root);
-    let targets: Vec<KillTarget<Process>> = below.living.iter().map(KillTarget::of).collect();
+pub(crate) fn count_surviving_descendants(root: Process) -> Result<(usize, Survivors), ShellError> {
+    let descendants = ProcessTable::read()?.descendants_of(root);
+    let targets: Vec<KillTarget<Process>> = descendants.living.iter().map(KillTarget::from_entry).collect();
     Ok((targets.len(), survivors(&targets)))
 }
 
 /// The processes below one process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProcessesBelow {
+pub(crate) struct Descendants {
     /// The living processes, each after its parent.
     pub(crate) living: Vec<ProcessEntry>,
     /// The number of zombies. Each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
-    /// New processes appeared during all attempts to list them, so there may be others. A process that ends
-    /// hands its children to a process whose list was read before.
+    /// Each attempt to list the processes found new ones, so some may be missing. A process that ends hands its
+    /// children to a process whose list may already have been read.
     pub(crate) has_gap: bool,
 }
 
-impl ProcessesBelow {
+impl Descendants {
     /// The number of processes, zombies included.
     pub(crate) fn count(&self) -> usize {
         self.living.len() + self.ended
@@ -232,8 +232,8 @@ impl ProcessesBelow {
 #[derive(Debug)]
 pub(crate) struct FrozenTree {
     /// The processes that the last sample found.
-    pub(crate) below: ProcessesBelow,
-    /// A process continued although it was stopped, so `below` is not a count of stopped processes.
+    pub(crate) descendants: Descendants,
+    /// A process continued although it was stopped. `descendants` is then not a count of stopped processes.
     pub(crate) continues: bool,
     stopped: StoppedProcesses,
 }
@@ -241,39 +241,38 @@ pub(crate) struct FrozenTree {
 /// The processes that were stopped.
 #[derive(Debug, Default)]
 struct StoppedProcesses {
-    /// Whether each process was running before. A process that the command itself had stopped is not
-    /// continued.
+    /// Whether each process was running before. A process that the command itself had stopped is not continued.
     was_running: HashMap<Process, bool>,
     groups: HashSet<Pid>,
-    /// Processes that were seen in the stopped state.
+    /// The processes that were seen in the stopped state.
     confirmed_stopped: HashSet<Process>,
 }
 
-/// Stops everything below `root`. It ends when a sample finds no new process, finds more than `most`
-/// processes, or `time` is over. `known` are processes that were listed before.
+/// Stops everything below `root`. Ends when a sample finds no new process, when a sample finds more than
+/// `max_processes` processes, or when `time` is over. `known` are processes that were listed before.
 ///
-/// A bomb starts new processes faster than they can be listed. So the kernel first stops the known process
-/// groups, each at once. Then each process is stopped before its children are listed, since a stopped process
-/// starts no more.
+/// A fork bomb starts new processes faster than they can be listed. The kernel therefore first stops the known process
+/// groups, each with one signal. Then each process is stopped before its children are listed, because a stopped process
+/// starts no others.
 ///
-/// A process's own timer (`timer_create` with `SIGCONT`), or a process outside the command, can continue a
-/// stopped process. It is then stopped once more. If it continues again, waiting is useless.
+/// A process's own timer (`timer_create` with `SIGCONT`), or a process outside the command, can continue a stopped
+/// process. Such a process is stopped once more. If it continues again, further attempts are useless.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
 pub(crate) fn freeze(
     root: Process,
     known: &[ProcessEntry],
-    most: usize,
+    max_processes: usize,
     time: Duration,
 ) -> Result<FrozenTree, ShellError> {
     let deadline = Instant::now() + time;
-    let mut stopped = StoppedProcesses::at_once(root, known, deadline);
+    let mut stopped = StoppedProcesses::stop_tree(root, known, deadline);
     let mut continued = HashSet::new();
     loop {
-        let below = ProcessTable::read()?.below(root);
+        let descendants = ProcessTable::read()?.descendants_of(root);
         let (mut is_new, mut continues) = (false, false);
-        for entry in &below.living {
+        for entry in &descendants.living {
             if stopped.stop_once(entry) {
                 is_new = true;
             } else if entry.is_stopped {
@@ -284,21 +283,23 @@ pub(crate) fn freeze(
                 entry.process.signal(Signal::STOP);
             }
         }
-        if !is_new || continues || below.count() > most || Instant::now() >= deadline {
-            return Ok(FrozenTree { below, continues, stopped });
+        if !is_new || continues || descendants.count() > max_processes || Instant::now() >= deadline {
+            return Ok(FrozenTree { descendants, continues, stopped });
         }
         stopped.stop_all_descendants(root, deadline);
     }
 }
 
 impl StoppedProcesses {
-    /// Stops the known processes below `root`, and those that they have started meanwhile.
-    fn at_once(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
+    /// Stops the known processes below `root`, and the processes that they have started since.
+    fn stop_tree(root: Process, known: &[ProcessEntry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
-        let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
+        let Some(root_entry) = entry(root.pid).filter(|root_entry| root_entry.process == root) else {
+            return stopped;
+        };
         for entry in known {
-            // The group of the session's own processes is never stopped, even if a command has joined it.
-            if entry.group != above.group
+            // Never stop the group of the session's own processes, even if a command has joined it.
+            if entry.group != root_entry.group
                 && let Some(group) = Pid::from_raw(entry.group)
                 && stopped.groups.insert(group)
             {
@@ -315,13 +316,13 @@ impl StoppedProcesses {
     }
 
     fn stop_all_descendants(&mut self, root: Process, deadline: Instant) {
-        while let Some(above) = entry(root.pid).filter(|above| above.process == root)
-            && self.stop_descendants(above)
+        while let Some(root_entry) = entry(root.pid).filter(|root_entry| root_entry.process == root)
+            && self.stop_descendants(root_entry)
             && Instant::now() < deadline
         {}
     }
 
-    /// Stops a process unless it was stopped before. Returns whether it is new.
+    /// Stops a process that was not stopped before. Returns whether the process is new.
     fn stop_once(&mut self, entry: &ProcessEntry) -> bool {
         if self.was_running.contains_key(&entry.process) {
             return false;
@@ -333,15 +334,15 @@ impl StoppedProcesses {
         true
     }
 
-    /// Walks down from `above` and stops each process. Returns whether there was a new one. Where the kernel
-    /// keeps no lists of children, it finds none.
-    fn stop_descendants(&mut self, above: ProcessEntry) -> bool {
+    /// Walks down from `root_entry` and stops each process. Returns whether any process was new. If the kernel keeps no
+    /// lists of children, the walk finds no process.
+    fn stop_descendants(&mut self, root_entry: ProcessEntry) -> bool {
         let mut is_new = false;
-        let mut seen = HashSet::new();
-        let mut parents = vec![above];
+        let mut visited = HashSet::new();
+        let mut parents = vec![root_entry];
         while let Some(parent) = parents.pop() {
             for pid in children(&parent).unwrap_or_default() {
-                if seen.insert(pid)
+                if visited.insert(pid)
                     && let Some(child) = entry(pid)
                 {
                     is_new |= !child.ended && self.stop_once(&child);
@@ -354,19 +355,20 @@ impl StoppedProcesses {
 }
 
 impl FrozenTree {
-    /// Continues the processes that were running before.
+    /// Continues the processes that were running before the freeze.
     pub(crate) fn thaw(self) {
         let StoppedProcesses { was_running, groups, confirmed_stopped: _ } = self.stopped;
-        // Children before parents. Otherwise a running parent would see its children stopped, and a shell
-        // with job control would continue its script.
-        let listed = self.below.living.iter().rev().map(|entry| entry.process);
-        let seen: HashSet<Process> = self.below.living.iter().map(|entry| entry.process).collect();
-        let others = was_running.keys().copied().filter(|process| !seen.contains(process));
+        // Continue children before parents. A running parent would otherwise see stopped children, and a shell with
+        // job control would then continue its script.
+        let listed = self.descendants.living.iter().rev().map(|entry| entry.process);
+        let listed_processes: HashSet<Process> =
+            self.descendants.living.iter().map(|entry| entry.process).collect();
+        let others = was_running.keys().copied().filter(|process| !listed_processes.contains(process));
         for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
-        // Whole groups are continued only if no process was stopped before. They may have members that are
-        // not below the root.
+        // Groups may have members that are not below the root. They cannot be told apart from processes that the
+        // command itself had stopped, so continue whole groups only if it had stopped none.
         if was_running.values().all(|running| *running) {
             for group in groups {
                 let _ = rustix::process::kill_process_group(group, Signal::CONT);
@@ -375,7 +377,8 @@ impl FrozenTree {
     }
 }
 
-/// The number of processes that usually names all process groups of a bomb that is too large to list.
+/// The number of processes to list first. Even of a fork bomb that is too large to list, these processes usually belong
+/// to all its process groups.
 const FIRST_STOPPED: usize = 32;
 
 /// The lowest priority of ordinary scheduling.
@@ -384,7 +387,7 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The default priority.
 const USUAL_PRIORITY: i32 = 0;
 
-/// The pause between two samples, in which killed processes can end.
+/// The pause between two samples. Killed processes can end meanwhile.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -403,27 +406,29 @@ mod tests {
     #[test]
     fn only_the_process_that_was_meant_is_killed() {
         let (mut child, pid) = sleeper();
-        let this = rustix::process::getpid();
+        let parent = rustix::process::getpid();
         assert_eq!(Process::child_of(pid, pid), None, "another parent");
-        let process = Process::child_of(this, pid).unwrap();
+        let process = Process::child_of(parent, pid).unwrap();
         assert!(process.is_alive());
-        // The same number with another start time looks like a reused number.
-        let other = Process { started: process.started + 1, ..process };
-        assert!(!other.is_alive());
-        other.kill();
-        kill_below(other, Duration::from_secs(1)).unwrap();
+        // A number with another start time looks like a reused number.
+        let reused_pid = Process { started: process.started + 1, ..process };
+        assert!(!reused_pid.is_alive());
+        reused_pid.kill();
+        kill_descendants(reused_pid, Duration::from_secs(1)).unwrap();
         assert!(process.is_alive() && child.try_wait().unwrap().is_none());
         process.kill();
         child.wait().unwrap();
         assert!(!process.is_alive());
     }
 
-    /// Kills in a world where each sample finds so many processes.
-    fn killed(left: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
-        let mut left = left.into_iter();
+    /// Kills, with one number of found processes for each sample.
+    fn kill_with_samples(samples: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
+        let mut samples = samples.into_iter();
         let sample = || {
-            let left = left.next().expect("samples no more");
-            Ok((0..left).map(|process| KillTarget { process, is_stopped: true, is_running: false }).collect())
+            let count = samples.next().expect("samples no more");
+            Ok((0..count)
+                .map(|process| KillTarget { process, is_stopped: true, is_running: false })
+                .collect())
         };
         kill_all(Duration::ZERO, sample, |_: usize, _| {})
     }
@@ -431,18 +436,18 @@ mod tests {
     #[test]
     fn a_growing_tree_is_killed_while_its_survivors_become_fewer() {
         let grows = (2..80).step_by(2);
-        // Two samples each: one finds the survivors, the other finds that none was started since.
-        let becomes_less = (1..80).rev().flat_map(|left| [left, left]);
-        assert!(killed(grows.chain(becomes_less).chain([0, 0])).is_ok());
+        // Each number appears in two samples: one finds the survivors, the other finds no new process.
+        let becomes_less = (1..80).rev().flat_map(|count| [count, count]);
+        assert!(kill_with_samples(grows.chain(becomes_less).chain([0, 0])).is_ok());
     }
 
     #[test]
     fn kill_gives_up_on_unkillable_processes() {
-        let result = killed(std::iter::repeat(3));
+        let result = kill_with_samples(std::iter::repeat(3));
         assert!(matches!(result, Err(ShellError::NotKilled { left: 3 })), "{result:?}");
-        // The same if the number goes up and down, or grows for ever.
-        assert!(killed([7, 9, 8].into_iter().cycle()).is_err());
-        assert!(killed(1..).is_err());
+        // The kill also fails if the number goes up and down, or never stops growing.
+        assert!(kill_with_samples([7, 9, 8].into_iter().cycle()).is_err());
+        assert!(kill_with_samples(1..).is_err());
     }
 
     /// A process that continues is killed before the rest is found.
@@ -452,11 +457,11 @@ mod tests {
         let mut samples = 0;
         let sample = || {
             samples += 1;
-            let is_left = |process: &usize| !killed.borrow().contains(process);
+            let is_alive = |process: &usize| !killed.borrow().contains(process);
             // A new process at each sample, as long as the first one runs.
-            let all = if is_left(&0) { 0..samples } else { 0..0 };
-            Ok(all
-                .filter(is_left)
+            let processes = if is_alive(&0) { 0..samples } else { 0..0 };
+            Ok(processes
+                .filter(is_alive)
                 .map(|process| KillTarget { process, is_stopped: false, is_running: true })
                 .collect())
         };
@@ -471,14 +476,14 @@ mod tests {
 
     #[test]
     fn descendants_die_and_siblings_live() {
-        let (mut beside, _) = sleeper();
+        let (mut sibling, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
-        assert_eq!(left_below(process).unwrap(), (0, Survivors::Blocked));
-        kill_below(process, Duration::from_secs(1)).unwrap();
+        assert_eq!(count_surviving_descendants(process).unwrap(), (0, Survivors::Blocked));
+        kill_descendants(process, Duration::from_secs(1)).unwrap();
         assert!(process.is_alive(), "the root itself is not killed");
-        assert!(beside.try_wait().unwrap().is_none());
-        for child in [&mut root, &mut beside] {
+        assert!(sibling.try_wait().unwrap().is_none());
+        for child in [&mut root, &mut sibling] {
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -1,12 +1,11 @@
-//! The watch of a session's commands: counts their processes, threads and memory while they and their jobs
-//! run.
+//! Watches a session's commands: counts their processes, threads and memory while they and their jobs run.
 //!
-//! The kernel's limits bound one process, or all processes of a user. This watch bounds a command and a
-//! session, with or without a control group. It has its own thread, so a client that reads output slowly does
-//! not delay the samples.
+//! The kernel's limits bound one process, or all processes of a user. This watch bounds a command and a session, with
+//! or without a control group. The watch has its own thread, so a client that reads output slowly does not delay the
+//! samples.
 //!
-//! A bomb grows while it is counted. So samples come faster the closer a command is to its limits. From a
-//! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before a
+//! A fork bomb grows while it is counted. The closer a command is to its limits, the more frequent are the samples.
+//! Above three eighths of its process limit, a command gets the lowest priority. At half of the limit, and before a
 //! kill, the whole command is stopped and counted, then killed or continued.
 
 mod shell_start;
@@ -60,14 +59,14 @@ pub(crate) enum Breach {
     Unlisted,
 }
 
-/// The thread that watches the commands of one session. It ends when this is dropped.
+/// The thread that watches the commands of one session. Dropping this ends the thread.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     shared: Arc<SharedWatch>,
     memory_bytes: u64,
 }
 
-/// The watch of one command, until this is dropped.
+/// The watch of one command. Dropping this ends the watch.
 #[derive(Debug)]
 pub(crate) struct CommandWatch {
     root: Process,
@@ -98,16 +97,16 @@ struct KillReason {
 #[derive(Debug)]
 struct BreachSignal {
     breach: OnceLock<KillReason>,
-    /// Readable once there is a breach.
+    /// An eventfd that becomes readable at a breach.
     wake: OwnedFd,
     is_forgotten: AtomicBool,
 }
 
 impl Watcher {
-    /// Starts the thread. It sleeps until there is a command.
+    /// Starts the thread. The thread sleeps until there is a command.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// The I/O error if the thread cannot be started.
     pub(crate) fn start(
         memory_bytes: u64,
         session: Option<SessionBounds>,
@@ -117,11 +116,11 @@ impl Watcher {
         let shared = Arc::new(SharedWatch::default());
         let thread_shared = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
-            // Realtime priority, where permitted. A bomb would otherwise leave the watch too little processor
-            // time.
+            // A fork bomb could leave the watch too little processor time. Ignore an error: realtime priority is
+            // not permitted everywhere.
             let _ = portcullis_confine::process::set_realtime_priority();
             if let Some(user) = user {
-                // An error is ignored, since unreadable memory is counted by its addresses.
+                // Ignore an error: memory that cannot be read is counted by its addresses.
                 let _ = portcullis_confine::process::set_thread_user(user);
             }
             thread_shared.serve(session, &meter);
@@ -132,7 +131,7 @@ impl Watcher {
     /// Watches everything below `root` from now on.
     ///
     /// # Errors
-    /// If no descriptor is left.
+    /// [`ShellError::Channel`] if no descriptor is left.
     pub(crate) fn watch(&self, root: Process, processes: usize) -> Result<CommandWatch, ShellError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(ShellError::channel)?;
@@ -159,19 +158,19 @@ impl CommandWatch {
     }
 
     /// The memory of the command and its jobs when it was killed for a breach.
-    pub(crate) fn memory_of_breach(&self) -> Option<u64> {
+    pub(crate) fn breach_memory_bytes(&self) -> Option<u64> {
         let reason = self.signal.breach.get().filter(|reason| reason.breach == Breach::Memory)?;
         Some(reason.memory_bytes)
     }
 
     /// Kills everything below the command's init.
     pub(crate) fn kill(&self) -> Result<(), ShellError> {
-        tree::kill_below(self.root, KILL_TIME)
+        tree::kill_descendants(self.root, KILL_TIME)
     }
 }
 
 impl AsFd for CommandWatch {
-    /// Readable once there is a breach.
+    /// The descriptor becomes readable at a breach.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signal.wake.as_fd()
     }
@@ -190,15 +189,15 @@ impl SharedWatch {
     }
 
     fn serve(&self, session: Option<SessionBounds>, meter: &MemoryMeter) {
-        while let Some(due) = self.due() {
+        while let Some(due) = self.wait_for_due() {
             for mut watched in due {
-                // The lock is not held here: a sample takes time, and a kill can take seconds.
+                // Do not hold the lock here: a sample takes time, and a kill can take seconds.
                 watched.sample(meter);
                 let mut state = self.lock();
-                if let Some(known) =
-                    state.commands.iter_mut().find(|known| Arc::ptr_eq(&known.signal, &watched.signal))
+                if let Some(current) =
+                    state.commands.iter_mut().find(|current| Arc::ptr_eq(&current.signal, &watched.signal))
                 {
-                    *known = watched;
+                    *current = watched;
                 }
             }
             if let Some(bounds) = session {
@@ -207,8 +206,8 @@ impl SharedWatch {
         }
     }
 
-    /// Waits until samples are due; `None` at the end.
-    fn due(&self) -> Option<Vec<WatchedCommand>> {
+    /// Waits until samples are due, and returns the commands to sample. `None` at the end of the watch.
+    fn wait_for_due(&self) -> Option<Vec<WatchedCommand>> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -216,22 +215,22 @@ impl SharedWatch {
             }
             let now = Instant::now();
             let due: Vec<WatchedCommand> =
-                state.commands.iter().filter(|watched| watched.next <= now).cloned().collect();
+                state.commands.iter().filter(|watched| watched.next_sample <= now).cloned().collect();
             if !due.is_empty() {
                 return Some(due);
             }
-            let next = state.commands.iter().map(|watched| watched.next).min();
+            let next = state.commands.iter().map(|watched| watched.next_sample).min();
             state = match next {
                 Some(next) => {
-                    let rest = next.saturating_duration_since(now);
-                    self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
+                    let timeout = next.saturating_duration_since(now);
+                    self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
 
-    /// Compares all commands together with the session's limits. If they exceed one, the largest command is
+    /// Compares the sum of all commands with the session's limits. If the sum exceeds a limit, the largest command is
     /// killed.
     fn judge_session(&self, bounds: SessionBounds) {
         let state = self.lock();
@@ -245,9 +244,10 @@ impl SharedWatch {
             return;
         };
         let largest = largest.cloned();
+        // Release the lock: the kill can take seconds.
         drop(state);
         if let Some(largest) = largest {
-            largest.end(breach);
+            largest.kill_for(breach);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The messages between the daemon and a session: one message is one packet, with descriptors.
+//! The messages between the daemon and a session. Each message is one packet, with descriptors.
 //!
-//! Both ends are ours. A shell never holds one of these sockets: all are closed when it is started.
+//! Both ends run this program's code. A shell never holds one of these sockets: all are closed at the shell's `exec`.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -24,52 +24,63 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// A message of the daemon to a session. The first is [`ToSession::Setup`], all others ask for shells.
+/// A message from the daemon to a session. The first message is [`ToSession::Setup`], and all others ask for shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
-    /// How the session confines itself. Descriptors: the state folder of the canary, then one for each path,
-    /// then a memory file of certificates for a session with a network, then that of the control group if there is one.
+    /// The setup by which the session confines itself. Descriptors, in this order: the state folder of the canary, one
+    /// for each path, a memory file of certificates for a session with a network, and the control group if there is
+    /// one.
     Setup(Box<SessionSetup>),
-    /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input,
-    /// output and error, the report socket, a pipe that gets a line when the command begins, and a memory
-    /// file for the state that the command leaves.
+    /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input, output
+    /// and error, the report socket, a pipe that gets a line when the command starts, and a memory file for the state
+    /// that the command leaves.
     Prepare,
 }
 
-/// The setup of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionSetup {
-    /// The mounts first, then the system's folders and devices.
+    /// The mounts first, then the system's folders and devices, then the operator's toolchain. Last, for each cache, its
+    /// copy, which a session with its own file tree gets, and the cache itself, which another session reads.
     pub(crate) paths: Vec<SetupPath>,
+    /// The number of the toolchain's paths.
+    pub(crate) toolchain: usize,
+    /// The number of caches that have copies.
+    pub(crate) caches: usize,
     /// The names of the mounts.
     pub(crate) mounts: Vec<String>,
     /// The index of the mount that is `HOME`.
     pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
-    /// The session's control group, or the reason why it has none. A group comes with a further descriptor,
-    /// the last one.
+    /// The session's control group, or the reason why it has none. The last descriptor of the message belongs to the
+    /// group.
     pub(crate) group: Result<GroupProof, LayerStatus>,
     /// The separate user of a session with its own file tree.
     pub(crate) apart: Option<SeparateUser>,
-    /// Variables besides those that every session has.
+    /// Folders that are searched for programs before the system's.
+    pub(crate) search_path: Vec<PathBuf>,
+    /// Variables in addition to those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: LayerPlan,
     /// Paths to make read-only, as the session's own file tree names them. Unused without such a tree.
     pub(crate) protected: Vec<PathBuf>,
-    /// Folders that must stay where they are, likewise.
+    /// Paths to cover, as the session's own file tree names them. Unused without such a tree.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Folders that must stay in place, as the session's own file tree names them. Unused without such a tree.
     pub(crate) fixed: Vec<PathBuf>,
     /// Whether a session of the posture `strong` gets a network.
     pub(crate) network: bool,
+    /// Whether changes of files wait for the daemon.
+    pub(crate) watch_changes: bool,
 }
 
 /// A path that a session may reach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SetupPath {
-    /// Its real path.
+    /// The real path.
     pub(crate) path: PathBuf,
-    /// Its path in the session's own file tree.
-    pub(crate) place: PathBuf,
+    /// The path in the session's own file tree.
+    pub(crate) target: PathBuf,
     pub(crate) access: PathAccess,
 }
 
@@ -78,24 +89,32 @@ pub(crate) struct SetupPath {
 pub(crate) enum LayerPlan {
     /// No layer.
     Nothing,
-    /// All layers that work here.
+    /// All layers that work on this machine.
     Layers {
-        /// Except these.
+        /// The layers to leave out.
         waived: Vec<Layer>,
-        /// Set if namespaces are not to be tried: the reason to report.
+        /// The status to report for namespaces. Set if they must not be tried.
         without_namespaces: Option<LayerStatus>,
     },
 }
 
-/// The session's answer to its setup. The kernel tells which process sent it, see [`receive_from`].
+impl LayerPlan {
+    /// Whether a session of this plan tries to get its own file tree.
+    pub(crate) fn may_have_tree(&self) -> bool {
+        matches!(self, Self::Layers { without_namespaces: None, .. })
+    }
+}
+
+/// The session's answer to its setup. The kernel reports which process sent it, see [`receive_from`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
-    /// The session is confined and has proved it. Descriptor: the listener of a session with a network.
+    /// The session is confined and has proved its confinement. Descriptors: the listener of a session with a network,
+    /// and the listener for changes if the daemon watches them.
     Ready(SessionReady),
     /// The session could not confine itself, and ends.
     Refused {
         reason: String,
-        /// Namespaces were the cause; a session without them may work.
+        /// Whether namespaces were the cause. A session without them may work.
         by_namespaces: bool,
     },
 }
@@ -104,17 +123,19 @@ pub(crate) enum FromSession {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SessionReady {
     pub(crate) posture: ProcessPosture,
-    /// Whether it has its own file tree, with the mounts at `/NAME`.
+    /// Whether the session has its own file tree, with the mounts at `/NAME`.
     pub(crate) has_tree: bool,
-    /// How many of the protected paths became read-only.
+    /// The number of protected paths that became read-only.
     pub(crate) protected: usize,
-    /// The owner of its processes, where that is another user than the daemon's.
+    /// The owner of the session's processes, if that is not the daemon's user.
     pub(crate) user: Option<ProcessUser>,
-    /// Whether it has the network that it was to get, or the reason why not; `None` if it was to get none.
+    /// Whether the session has the network of its setup, or the reason why not. `None` if the setup has no network.
     pub(crate) network: Option<Result<(), String>>,
+    /// Whether changes of files wait for the daemon.
+    pub(crate) watches_changes: bool,
 }
 
-/// A report of a command's init. Its socket ends with the last process of the command.
+/// A report of a command's init. The report socket is closed when the last process of the command has ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCommand {
     /// The sender is the command's init: all processes of the command will be below it.
@@ -138,13 +159,13 @@ pub(crate) struct ShellEnd {
 /// How a shell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// By itself, with this code.
+    /// The shell exited with this code.
     Code(i32),
-    /// By this signal.
+    /// This signal ended the shell.
     Signal(i32),
 }
 
-/// The state that the next command begins with.
+/// The shell state that the next command starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StateAfter {
     /// The state that this command left.
@@ -157,9 +178,9 @@ pub enum StateAfter {
     KeptNotWritten,
 }
 
-/// A connected pair of sockets, the daemon's end first. On the daemon's end the kernel adds the sender of
-/// each message. Both ends are closed on `exec`.
-pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+/// A connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender to each
+/// message. Both ends are closed on `exec`.
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (daemon_end, session_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::sockopt::set_socket_passcred(&daemon_end, true)?;
@@ -197,17 +218,17 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
 pub(crate) struct ReceivedMessage<T> {
     pub(crate) message: T,
     pub(crate) handles: Vec<OwnedFd>,
-    /// The sender's process number in the receiver's process namespace; in its own namespace it has another
-    /// one. Known on the daemon's end only.
+    /// The sender's process number in the receiver's process namespace. The number in the sender's own namespace may be
+    /// different. Known on the daemon's end only.
     pub(crate) sender: Option<Pid>,
 }
 
-/// Like [`receive`], with the sender.
+/// Receives the next message with its sender, or `None` when the peer is gone.
 pub(crate) fn receive_from<T: DeserializeOwned>(
     socket: BorrowedFd<'_>,
 ) -> io::Result<Option<ReceivedMessage<T>>> {
-    // Allocate for this message, not for the largest one: a process that has just been forked would pay for
-    // each page.
+    // Allocate for this message instead of the largest possible: each page costs time in a process that has just been
+    // forked.
     let peeked = rustix::io::retry_on_intr(|| {
         rustix::net::recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)
     });
@@ -225,7 +246,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
     });
     let received = match received {
         Ok(received) => received,
-        // The kernel reports a peer that died with unread messages like this.
+        // The kernel reports this if the peer died with unread messages.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
@@ -238,7 +259,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
             _ => {}
         }
     }
-    // An empty read is the end of the stream: no message of ours is empty.
+    // An empty read is the end of the stream: no message of this protocol is empty.
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -257,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_message_brings_its_descriptors_closed_on_exec() {
-        let (ours, theirs) = pair().unwrap();
-        send(ours.as_fd(), &ToSession::Prepare, &[ours.as_fd(), theirs.as_fd()]).unwrap();
-        let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();
+        let (daemon_end, session_end) = socket_pair().unwrap();
+        send(daemon_end.as_fd(), &ToSession::Prepare, &[daemon_end.as_fd(), session_end.as_fd()]).unwrap();
+        let (message, handles) = receive::<ToSession>(session_end.as_fd()).unwrap().unwrap();
         assert!(matches!(message, ToSession::Prepare));
         assert_eq!(handles.len(), 2);
         for handle in handles {
@@ -269,25 +290,28 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error_and_an_end_is_none() {
-        let (ours, theirs) = pair().unwrap();
+        let (daemon_end, session_end) = socket_pair().unwrap();
         for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Prepare\" \"Prepare\""] {
-            rustix::io::write(&ours, garbage).unwrap();
-            assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "{garbage:?}");
+            rustix::io::write(&daemon_end, garbage).unwrap();
+            assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "{garbage:?}");
         }
-        rustix::io::write(&ours, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
-        assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "cut");
-        drop(ours);
-        assert!(receive::<ToSession>(theirs.as_fd()).unwrap().is_none());
+        rustix::io::write(&daemon_end, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
+        assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "cut");
+        drop(daemon_end);
+        assert!(receive::<ToSession>(session_end.as_fd()).unwrap().is_none());
     }
 
     #[test]
     fn oversized_message_is_not_sent() {
-        let (ours, theirs) = pair().unwrap();
+        let (daemon_end, session_end) = socket_pair().unwrap();
         let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
-        assert!(send(ours.as_fd(), &refused, &[]).is_err());
-        assert!(send(ours.as_fd(), &ToSession::Prepare, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
-        drop(theirs);
-        let gone = send(ours.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
+        assert!(send(daemon_end.as_fd(), &refused, &[]).is_err());
+        assert!(
+            send(daemon_end.as_fd(), &ToSession::Prepare, &[session_end.as_fd(); MESSAGE_HANDLES + 1])
+                .is_err()
+        );
+        drop(session_end);
+        let gone = send(daemon_end.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

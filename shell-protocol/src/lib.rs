@@ -1,8 +1,10 @@
-//! The protocol of the shell sidecar: its messages, the server's trait and the client. Nothing here connects.
+//! The protocol of the shell sidecar: its messages, the server's trait and the client. This crate opens no connection.
 //!
-//! `proto/portcullis/shell/v1/shell.proto` documents the calls and messages. `src/generated/` is made from it;
-//! `tests/generated.rs` compares them, and writes it anew.
+//! `proto/portcullis/shell/v1/shell.proto` documents the calls and messages. `src/generated/` is made from that file.
+//! `tests/generated.rs` compares the two, and can generate the code again.
 #![forbid(unsafe_code)]
+
+mod refusal;
 
 #[expect(
     missing_docs,
@@ -17,12 +19,10 @@ mod generated {
 }
 
 pub use generated::*;
+pub use refusal::{CODE_KEY, RefusalCode};
 
-/// Metadata key of the client's version.
+/// The metadata key of the client's version.
 pub const VERSION_KEY: &str = "portcullis-version";
 
-/// Metadata key of an error's stable code.
-pub const CODE_KEY: &str = "portcullis-code";
-
-/// Version of the protocol. Client and server must have the same one.
+/// The version of the protocol. Client and server must have the same version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,17 +2,21 @@
 //!
 //! | file | feature | content |
 //! |---|---|---|
-//! | `stock_container.rs`, `outer.rs` | – | seccomp filters around a process: those of a container, and those that a test chooses |
+//! | `stock_container.rs`, `outer.rs` | – | seccomp filters around a process: those of a container, or a test's own |
+//! | `kernel.rs` | – | whether a missing kernel feature fails a test |
 //! | `pdf_file.rs` | – | PDF files, written object by object |
-//! | `oracles/` | `registries` | properties of any arguments and any guest output |
+//! | `oracles/` | `registries` | properties that hold for any arguments and any guest output |
 //! | `registries.rs` | `registries` | registries of native tools under a policy |
-//! | `world.rs`, `modules.rs` | `worlds` | a workspace, a state folder and a registry for one test |
-//! | `guests.rs` | `worlds` | the hostile guests |
+//! | `fixture.rs`, `modules.rs` | `fixtures` | a workspace, a state folder and a registry for one test |
+//! | `guests.rs` | `fixtures` | the hostile guests and the example `weather` |
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "worlds")]
+#[cfg(feature = "fixtures")]
+mod fixture;
+#[cfg(feature = "fixtures")]
 mod guests;
-#[cfg(feature = "worlds")]
+mod kernel;
+#[cfg(feature = "fixtures")]
 mod modules;
 #[cfg(feature = "registries")]
 pub mod oracles;
@@ -21,11 +25,10 @@ pub mod pdf_file;
 #[cfg(feature = "registries")]
 pub mod registries;
 mod stock_container;
-#[cfg(feature = "worlds")]
-mod world;
 
-#[cfg(feature = "worlds")]
+#[cfg(feature = "fixtures")]
+pub use fixture::{CallOutcome, Fixture, LATE_TIMEOUT, approving_caller, binary};
+#[cfg(feature = "fixtures")]
 pub use guests::guest;
+pub use kernel::{kernel_is_required, kernel_or_skip};
 pub use stock_container::enter_stock_container;
-#[cfg(feature = "worlds")]
-pub use world::{CallOutcome, World, approving, binary, kernel_or_skip};

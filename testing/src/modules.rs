@@ -1,5 +1,5 @@
-//! Shares compiled modules between worlds: compiling the core tools in every test would take most of the
-//! tests' time. The cache still makes all its checks.
+//! Shares compiled modules between fixtures, because compiling the core tools in every test would take most of the
+//! tests' time. The cache still makes all its checks on the copies.
 
 use std::{
     fs,
@@ -10,71 +10,71 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Copy of the cache that the first world filled.
-static KEPT: Mutex<Option<TempDir>> = Mutex::new(None);
+/// A copy of the cache that the first fixture filled.
+static CORE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// Modules that later worlds have compiled, under the same key: modules that are compiled at their first
-/// call. They are large, so only worlds that ask for them get copies.
-static COMPILED_LATER: Mutex<Option<TempDir>> = Mutex::new(None);
+/// Modules that later fixtures have compiled under the same key, at the modules' first call. They are large, so only
+/// fixtures that ask for them get copies.
+static LATE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// The part of a state folder with the compiled modules and their key.
 const FOLDER: &str = "modules";
 
-/// Copies the compiled modules into a state folder that does not exist yet; returns whether it did.
-pub(crate) fn lend(state: &Path) -> bool {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*kept {
-        Some(kept) if !state.exists() => {
-            copy(kept.path(), &state.join(FOLDER));
+/// Copies the compiled modules into a state folder that does not exist yet. Returns whether it did.
+pub(crate) fn copy_compiled_modules(state: &Path) -> bool {
+    let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*core_folder {
+        Some(core_folder) if !state.exists() => {
+            copy_files(core_folder.path(), &state.join(FOLDER));
             true
         }
         _ => false,
     }
 }
 
-/// Keeps a copy of a state folder's compiled modules for later worlds.
-pub(crate) fn keep(state: &Path) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.is_none() {
+/// Keeps a copy of a state folder's compiled modules for later fixtures.
+pub(crate) fn save_modules(state: &Path) {
+    let mut core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if core_folder.is_none() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        copy(&state.join(FOLDER), folder.path());
-        *kept = Some(folder);
+        copy_files(&state.join(FOLDER), folder.path());
+        *core_folder = Some(folder);
     }
 }
 
-/// Adds what other worlds have compiled later to a state folder that has the kept modules.
-pub(crate) fn lend_later(state: &Path) {
-    let later = COMPILED_LATER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(later) = &*later {
-        copy(later.path(), &state.join(FOLDER));
+/// Adds the modules of [`LATE_MODULES`] to a state folder that has the kept modules.
+pub(crate) fn copy_late_modules(state: &Path) {
+    let late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(late_folder) = &*late_folder {
+        copy_files(late_folder.path(), &state.join(FOLDER));
     }
 }
 
-/// Keeps what a world has compiled beyond the kept modules.
-pub(crate) fn keep_later(state: &Path) {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(kept) = &*kept else { return };
-    let mut later = COMPILED_LATER.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = match &mut *later {
+/// Keeps the modules that a fixture has compiled beyond the kept ones.
+pub(crate) fn save_late_modules(state: &Path) {
+    let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(core_folder) = &*core_folder else { return };
+    let mut late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = match &mut *late_folder {
         Some(folder) => folder,
-        None => later.insert(tempfile::tempdir().expect("a temporary folder")),
+        None => late_folder.insert(tempfile::tempdir().expect("a temporary folder")),
     };
-    let found = fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten();
-    let names: Vec<_> = found.map(|entry| entry.file_name()).collect();
-    // Another key: nothing that its holder compiled is valid elsewhere. A test of its own made it.
-    let is_ours = names.iter().all(|name| {
-        let (one, other) = (kept.path().join(name), state.join(FOLDER).join(name));
-        !one.exists() || fs::read(one).ok() == fs::read(other).ok()
+    let entries = fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten();
+    let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    // Skip a fixture whose test made another key: modules compiled under that key are invalid elsewhere.
+    let has_same_key = names.iter().all(|name| {
+        let (core_module, own_module) = (core_folder.path().join(name), state.join(FOLDER).join(name));
+        !core_module.exists() || fs::read(core_module).ok() == fs::read(own_module).ok()
     });
-    for name in names.iter().filter(|_| is_ours) {
-        let place = folder.path().join(name);
-        if !kept.path().join(name).exists() && !place.exists() {
-            fs::copy(state.join(FOLDER).join(name), place).expect("copied");
+    for name in names.iter().filter(|_| has_same_key) {
+        let destination = folder.path().join(name);
+        if !core_folder.path().join(name).exists() && !destination.exists() {
+            fs::copy(state.join(FOLDER).join(name), destination).expect("copied");
         }
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+fn copy_files(from: &Path, to: &Path) {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(to).expect("a folder");
     for entry in fs::read_dir(from).expect("readable") {
         let entry = entry.expect("readable");

@@ -1,5 +1,5 @@
-//! The environment around a daemon: filters that deny, or only pretend to grant, the calls by which it
-//! confines.
+//! The environment around a daemon: filters that deny the system calls of confinement, or only pretend to grant
+//! them.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use seccompiler::{
 
 use crate::enter_stock_container;
 
-/// A system call, or the uses of it with certain arguments.
+/// A system call, or its uses with certain arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum SyscallUse {
     /// All uses.
@@ -20,18 +20,18 @@ pub enum SyscallUse {
     WithFlag(libc::c_long, libc::c_int),
     /// Uses whose first argument has this value.
     WithFirst(libc::c_long, libc::c_int),
-    /// Uses whose argument of this index is not null.
+    /// Uses whose argument at this index is not null.
     WithPointer(libc::c_long, u8),
 }
 
 /// The environment around a daemon.
 #[derive(Clone, Copy, Debug)]
 pub enum KernelEnvironment {
-    /// Nothing.
+    /// No filter.
     Nothing,
     /// The filter of a stock container engine.
     StockContainer,
-    /// These calls return an error. 0 pretends success: the call returns without effect.
+    /// These calls return an error. The error 0 pretends success: the call returns without effect.
     Errno(&'static [(SyscallUse, libc::c_int)]),
 }
 
@@ -46,36 +46,36 @@ impl KernelEnvironment {
     ///
     /// # Panics
     /// If the kernel accepts no filter, or the function panics.
-    pub fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
-        // A filter cannot be removed, so it is put on a thread that ends.
+    pub fn start<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
+        // A filter cannot be removed, so it is applied to a thread that ends.
         std::thread::scope(|scope| {
             let started = scope.spawn(|| {
                 match self {
                     Self::Nothing => {}
                     Self::StockContainer => enter_stock_container(),
-                    Self::Errno(answers) => answer(answers),
+                    Self::Errno(answers) => install_errno_filters(answers),
                 }
-                start()
+                body()
             });
             started.join().unwrap()
         })
     }
 }
 
-fn answer(answers: &[(SyscallUse, libc::c_int)]) {
+fn install_errno_filters(answers: &[(SyscallUse, libc::c_int)]) {
     // A filter has only one errno, so there is one filter for each.
-    let mut by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
+    let mut rules_by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
     for (call, errno) in answers {
-        let (number, rule) = rule(*call);
-        by_errno.entry(*errno).or_default().entry(number).or_default().extend(rule);
+        let (number, rule) = seccomp_rule(*call);
+        rules_by_errno.entry(*errno).or_default().entry(number).or_default().extend(rule);
     }
-    // Compile all filters before the first is applied: it may deny what making the next one needs.
-    let programs: Vec<BpfProgram> = by_errno
+    // Compile all filters before the first is applied, because that one may deny calls that compiling needs.
+    let programs: Vec<BpfProgram> = rules_by_errno
         .into_iter()
         .map(|(errno, rules)| {
-            let answer = SeccompAction::Errno(errno.cast_unsigned());
+            let action = SeccompAction::Errno(errno.cast_unsigned());
             let architecture = std::env::consts::ARCH.try_into().unwrap();
-            let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture);
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture);
             filter.unwrap().try_into().unwrap()
         })
         .collect();
@@ -84,7 +84,7 @@ fn answer(answers: &[(SyscallUse, libc::c_int)]) {
     }
 }
 
-fn rule(call: SyscallUse) -> (i64, Option<SeccompRule>) {
+fn seccomp_rule(call: SyscallUse) -> (i64, Option<SeccompRule>) {
     let (number, index, length, operator, value) = match call {
         SyscallUse::Any(number) => return (number, None),
         SyscallUse::WithFlag(number, flag) => {

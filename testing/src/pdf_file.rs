@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A file. Object 1 is the catalog and object 2 the tree of pages; the others have the numbers that adding them returns.
+/// A file. Object 1 is the catalog and object 2 the tree of pages. Adding another object returns its number.
 #[derive(Clone, Debug)]
 pub struct PdfFile {
     /// The objects from the third on.
@@ -13,7 +13,7 @@ pub struct PdfFile {
     trailer: String,
 }
 
-/// A font that no file has to carry.
+/// A font that every reader knows, so no file has to contain it.
 pub const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
 
 impl PdfFile {
@@ -25,7 +25,7 @@ impl PdfFile {
 
     /// A file with a page for each of these contents, which use the font `/F`.
     #[must_use]
-    pub fn of_pages<T: AsRef<[u8]>>(font: &str, contents: impl IntoIterator<Item = T>) -> Self {
+    pub fn with_pages<T: AsRef<[u8]>>(font: &str, contents: impl IntoIterator<Item = T>) -> Self {
         let mut file = Self::new();
         let font = file.object(font);
         for content in contents {
@@ -41,9 +41,9 @@ impl PdfFile {
         self.objects.len() + 2
     }
 
-    /// The number that the next object will have, for those that name each other.
+    /// The number that the next object will have, for objects that refer to each other.
     #[must_use]
-    pub const fn next(&self) -> usize {
+    pub const fn next_number(&self) -> usize {
         self.objects.len() + 3
     }
 
@@ -69,12 +69,12 @@ impl PdfFile {
         self.trailer.push_str(entry);
     }
 
-    /// The file with a table of its objects.
+    /// The file as bytes, with a table of its objects.
     #[must_use]
     pub fn finish(&self) -> Vec<u8> {
         let mut file = b"%PDF-1.4\n".to_vec();
         let mut table = String::from("0000000000 65535 f \n");
-        let objects = self.heads().into_iter().chain(self.objects.iter().cloned());
+        let objects = self.catalog_and_page_tree().into_iter().chain(self.objects.iter().cloned());
         for (index, object) in objects.enumerate() {
             writeln!(table, "{:010} 00000 n ", file.len()).expect("a text");
             file.extend(format!("{} 0 obj\n", index + 1).bytes());
@@ -90,17 +90,19 @@ impl PdfFile {
         file
     }
 
-    /// The file as of PDF 1.5: objects in a stream, which `pack` may compress, and their table in another.
+    /// The file as bytes in the form of PDF 1.5: a stream with the objects, which `pack` may compress, and a stream
+    /// with their table.
     ///
     /// # Panics
     /// If the file has more than 255 objects, or 4 GiB.
     #[must_use]
     pub fn finish_packed(&self, filter: &str, pack: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
         let mut file = b"%PDF-1.5\n".to_vec();
-        let objects: Vec<Vec<u8>> = self.heads().into_iter().chain(self.objects.iter().cloned()).collect();
+        let objects: Vec<Vec<u8>> =
+            self.catalog_and_page_tree().into_iter().chain(self.objects.iter().cloned()).collect();
         let packed_number = objects.len() + 1;
         let (mut index, mut packed) = (String::new(), Vec::new());
-        // A row for each object: its kind, its place or the stream that it is in, and its place there.
+        // A row for each object: its kind, its place in the file or the stream that it is in, and its index there.
         let mut rows: Vec<(u8, usize, u8)> = vec![(0, 0, 0)];
         let mut count = 0_u8;
         for (number, object) in (1..).zip(&objects) {
@@ -123,9 +125,9 @@ impl PdfFile {
         let start = file.len();
         rows.push((1, start, 0));
         let rows: Vec<u8> = (rows.iter())
-            .flat_map(|(kind, place, index)| {
-                let place = u32::try_from(*place).expect("a small file").to_be_bytes();
-                [&[*kind][..], &place, &[*index]].concat()
+            .flat_map(|(kind, offset, index)| {
+                let offset = u32::try_from(*offset).expect("a small file").to_be_bytes();
+                [&[*kind][..], &offset, &[*index]].concat()
             })
             .collect();
         let (number, size) = (packed_number + 1, packed_number + 2);
@@ -140,8 +142,7 @@ impl PdfFile {
         file
     }
 
-    /// The catalog and the tree of pages.
-    fn heads(&self) -> [Vec<u8>; 2] {
+    fn catalog_and_page_tree(&self) -> [Vec<u8>; 2] {
         let kids: Vec<String> = self.pages.iter().map(|page| format!("{page} 0 R")).collect();
         let tree = format!("<< /Type /Pages /Count {} /Kids [{}] >>", self.pages.len(), kids.join(" "));
         [b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(), tree.into_bytes()]

@@ -1,4 +1,4 @@
-//! Registries of native tools, which need no compilation of guests.
+//! Registries of native tools, which need no compiled guests.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use tempfile::TempDir;
 
-/// A builder with the native tools under a policy, and the state folder, which must live as long.
+/// A builder with the native tools under a policy, and the state folder, which must live as long as the registry.
 ///
 /// # Panics
 /// If the policy does not load.
@@ -28,7 +28,7 @@ pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
     (state, builder)
 }
 
-/// A registry of the native tools under the shipped policy with an addition.
+/// A registry with the native tools, under the shipped policy with an addition.
 ///
 /// # Panics
 /// If the policy does not load.
@@ -41,20 +41,20 @@ pub fn registry(addition: &str) -> (TempDir, ToolRegistry) {
 /// The approval request for a call of `echo`.
 ///
 /// # Panics
-/// If the approver is not asked.
+/// If the approver receives no request.
 #[must_use]
 pub fn approval_request() -> ApprovalRequest {
     let (_state, registry) = registry("[tools.echo]\napproval = \"ask\"\nprofile = \"WorkspaceRead\"\n");
-    let keeps = Arc::new(RecordingApprover::default());
+    let recording_approver = Arc::new(RecordingApprover::default());
     let mut caller = Caller::new("tester", "run");
-    caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
+    caller.approver = Some(Arc::clone(&recording_approver) as Arc<dyn Approver>);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let call = new_call("echo", r#"{"message": "a"}"#);
     runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
-    keeps.0.lock().expect("not poisoned").take().expect("asked")
+    recording_approver.0.lock().expect("not poisoned").take().expect("asked")
 }
 
-/// An approver that keeps the request and denies.
+/// An approver that keeps the request and denies the call.
 #[derive(Default)]
 struct RecordingApprover(Mutex<Option<ApprovalRequest>>);
 

@@ -1,4 +1,4 @@
-//! The seccomp filter of a stock container; the tests of confinement also run inside it.
+//! The seccomp filter of a stock container. The tests of confinement also run inside it.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use seccompiler::{
     apply_filter,
 };
 
-/// Filters the calling thread as Docker's default profile does for a container that is not privileged: no
+/// Filters the calling thread like Docker's default profile for a container that is not privileged: no
 /// namespaces, no mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
 ///
 /// # Panics
 /// If the kernel accepts no filter.
 pub fn enter_stock_container() {
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
+    let mut denied_rules: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.into_iter().map(|number| (number, Vec::new())).collect();
     let vsock = u64::from(libc::AF_VSOCK.cast_unsigned());
-    let to_the_host = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, vsock).unwrap();
-    refused.insert(libc::SYS_socket, vec![SeccompRule::new(vec![to_the_host]).unwrap()]);
+    let is_vsock = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, vsock).unwrap();
+    denied_rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![is_vsock]).unwrap()]);
     let namespaces = [
         libc::CLONE_NEWNS,
         libc::CLONE_NEWCGROUP,
@@ -28,15 +28,15 @@ pub fn enter_stock_container() {
         libc::CLONE_NEWPID,
         libc::CLONE_NEWNET,
     ];
-    let with_flag = |flag: libc::c_int| {
+    let rule_for_flag = |flag: libc::c_int| {
         let flag = u64::from(flag.cast_unsigned());
-        let set = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag);
-        SeccompRule::new(vec![set.unwrap()]).unwrap()
+        let has_flag = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag);
+        SeccompRule::new(vec![has_flag.unwrap()]).unwrap()
     };
-    refused.insert(libc::SYS_clone, namespaces.map(with_flag).into());
+    denied_rules.insert(libc::SYS_clone, namespaces.map(rule_for_flag).into());
     rustix::thread::set_no_new_privs(true).unwrap();
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    for (calls, errno) in [(refused, libc::EPERM), (unknown, libc::ENOSYS)] {
+    let unknown_rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    for (calls, errno) in [(denied_rules, libc::EPERM), (unknown_rules, libc::ENOSYS)] {
         let filter = SeccompFilter::new(
             calls,
             SeccompAction::Allow,
@@ -48,7 +48,7 @@ pub fn enter_stock_container() {
     }
 }
 
-/// Calls that the profile denies, or allows only with further capabilities.
+/// Calls that the profile denies, or allows only with more capabilities.
 const FORBIDDEN: [libc::c_long; 31] = [
     libc::SYS_acct,
     libc::SYS_add_key,

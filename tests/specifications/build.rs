@@ -9,7 +9,9 @@ use std::{
 #[path = "src/extract.rs"]
 mod extract;
 
-use extract::{block_after, block_with, fill, mend, paragraphs, restore, until, whole};
+use extract::{
+    block_after, block_with, decode_mojibake, fill_gap, paragraphs, require_undamaged, restore, text_before,
+};
 
 /// Beside the repository, three levels above this folder.
 const FOLDER: &str = "../../../shared/specs";
@@ -45,8 +47,8 @@ fn main() {
 /// Every example, with the name of its file.
 fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let everruns = read(folder, "000_")?;
-    let yoagent = mend(&read(folder, "002_")?)?;
-    let own = read(folder, "004_")?;
+    let yoagent = decode_mojibake(&read(folder, "002_")?)?;
+    let portcullis = read(folder, "004_")?;
 
     let registry = paragraphs(block_with(&everruns, "ToolRegistry::with_defaults()")?);
     let [defaults, custom, agent_loop] = registry.as_slice() else {
@@ -54,13 +56,16 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     };
     let parameters = "config: Config, emitter: Emitter, store: Store, llm: Llm";
     let data_processor =
-        fill(block_with(&yoagent, "struct DataProcessorTool")?, "// ...", "supplied_methods!();")?;
-    let file_read =
-        fill(block_with(&own, "async fn file_read")?, "// implementation", "supplied_body(path).await")?;
+        fill_gap(block_with(&yoagent, "struct DataProcessorTool")?, "// ...", "supplied_methods!();")?;
+    let file_read = fill_gap(
+        block_with(&portcullis, "async fn file_read")?,
+        "// implementation",
+        "supplied_body(path).await",
+    )?;
     // The sign before a failure lost a byte: U+274C has the byte 0x9d, which Windows-1252 does not define.
     let deploy = restore(block_with(&yoagent, "struct DeployTool")?, "\u{fffd} {} failed", "❌ {} failed")?;
-    let agent = |lines: &str, provider: &str, made: &str| {
-        format!("pub(super) fn {made}(provider: {provider}) -> Agent {{\n{lines}\nagent\n}}\n")
+    let agent = |lines: &str, provider: &str, function_name: &str| {
+        format!("pub(super) fn {function_name}(provider: {provider}) -> Agent {{\n{lines}\nagent\n}}\n")
     };
     let examples = vec![
         ("000_trait.rs", block_with(&everruns, "pub trait Tool: Send + Sync")?.to_owned()),
@@ -78,7 +83,7 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("002_update.rs", block_with(&yoagent, "pub type ToolUpdateFn")?.to_owned()),
         ("002_weather.rs", block_with(&yoagent, "pub struct WeatherTool")?.to_owned()),
         ("002_data_processor.rs", data_processor),
-        ("002_deploy.rs", until(&deploy, "#[tokio::main]")?.to_owned()),
+        ("002_deploy.rs", text_before(&deploy, "#[tokio::main]")?.to_owned()),
         ("002_program.rs", deploy),
         ("002_transcript.txt", block_after(&yoagent, "Running this produces:")?.to_owned()),
         (
@@ -93,22 +98,22 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
                 "strategies",
             ),
         ),
-        ("004_trait.rs", block_with(&own, "pub trait Tool: Send + Sync")?.to_owned()),
-        ("004_tier.rs", block_with(&own, "pub enum SafetyTier")?.to_owned()),
-        ("004_schema.rs", block_with(&own, "pub struct FunctionDecl")?.to_owned()),
+        ("004_trait.rs", block_with(&portcullis, "pub trait Tool: Send + Sync")?.to_owned()),
+        ("004_tier.rs", block_with(&portcullis, "pub enum SafetyTier")?.to_owned()),
+        ("004_schema.rs", block_with(&portcullis, "pub struct FunctionDecl")?.to_owned()),
         ("004_file_read.rs", file_read),
     ];
-    examples.into_iter().map(|(name, code)| Ok((name, whole(code)?))).collect()
+    examples.into_iter().map(|(name, code)| Ok((name, require_undamaged(code)?))).collect()
 }
 
 /// The text of the only file whose name begins like this.
 fn read(folder: &Path, beginning: &str) -> Result<String, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("cannot list the specifications: {error}"))?;
-    let mut found = entries.filter_map(|entry| {
+    let mut matching_files = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.starts_with(beginning).then(|| entry.path())
     });
-    let path = found.next().ok_or_else(|| format!("there is no specification `{beginning}…`"))?;
+    let path = matching_files.next().ok_or_else(|| format!("there is no specification `{beginning}…`"))?;
     println!("cargo::rerun-if-changed={}", path.display());
     fs::read_to_string(&path).map_err(|error| format!("cannot read specification `{beginning}…`: {error}"))
 }

@@ -1,4 +1,5 @@
-//! The keys of `#[tool(…)]` and `#[arg(…)]`: syntax only. [`crate::validate`] checks their meaning.
+//! The keys of `#[tool(…)]` and `#[arg(…)]`. This module reads their syntax, and [`crate::validate`] checks their
+//! meaning.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -28,7 +29,7 @@ pub(crate) struct ToolKeys {
     pub(crate) output_cap: Option<LitStr>,
     pub(crate) aliases: Option<Vec<LitStr>>,
     pub(crate) hosts: Option<Vec<LitStr>>,
-    /// The path of the facade, if the author gives one.
+    /// The author's path of the facade, if given.
     pub(crate) facade: Option<LitStr>,
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn metas(tokens: TokenStream, errors: &mut Errors) -> Vec<Meta> {
     errors.ok(parsed).map(|metas| metas.into_iter().collect()).unwrap_or_default()
 }
 
-/// A key's name.
+/// The name of a key.
 pub(crate) fn key(meta: &Meta) -> String {
     meta.path().get_ident().map_or_else(|| meta.path().to_token_stream().to_string(), Ident::to_string)
 }
@@ -144,19 +145,22 @@ pub(crate) fn set<T>(
     errors: &mut Errors,
 ) {
     if slot.is_some() {
-        errors.at(meta, format!("`{}` is given twice: write it once", key(meta)));
+        errors.add_at(meta, format!("`{}` is given twice: write it once", key(meta)));
     } else if let Some(value) = errors.ok(read(meta)) {
         *slot = Some(value);
     }
 }
 
-pub(crate) fn unknown(attribute: &str, key: &str, meta: &Meta, known: &[&str], errors: &mut Errors) {
-    let near = did_you_mean(key, known);
-    let known = list(known);
-    errors.at(meta.path(), format!("unknown key `{key}` of `{attribute}`{near} (the keys are {known})"));
+pub(crate) fn unknown(attribute: &str, key: &str, meta: &Meta, known_keys: &[&str], errors: &mut Errors) {
+    let suggestion = did_you_mean(key, known_keys);
+    let key_list = list(known_keys);
+    errors.add_at(
+        meta.path(),
+        format!("unknown key `{key}` of `{attribute}`{suggestion} (the keys are {key_list})"),
+    );
 }
 
-/// `key = value`.
+/// The value of `key = value`.
 fn value<'m>(meta: &'m Meta, example: &str) -> syn::Result<&'m MetaNameValue> {
     match meta {
         Meta::NameValue(pair) => Ok(pair),
@@ -184,13 +188,13 @@ fn word(meta: &Meta) -> syn::Result<Ident> {
     {
         return Ok(word.clone());
     }
-    let written = match &pair.value {
+    let bare_word = match &pair.value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
         _ => "Word".to_owned(),
     };
     Err(syn::Error::new_spanned(
         &pair.value,
-        format!("`{0}` takes a bare word: write `{0} = {written}`, without quotes or path", key(meta)),
+        format!("`{0}` takes a bare word: write `{0} = {bare_word}`, without quotes or path", key(meta)),
     ))
 }
 
@@ -229,14 +233,14 @@ fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
     }
 }
 
-/// An array of strings, as `key = ["…"]`.
+/// An array of strings, such as `key = ["…"]`.
 fn array(meta: &Meta) -> syn::Result<Vec<LitStr>> {
-    let given = &value(meta, "[\"…\"]")?.value;
+    let expression = &value(meta, "[\"…\"]")?.value;
     let hint = || {
         let text = format!("`{0}` takes strings: write `{0} = [\"…\"]`, with at least one", key(meta));
-        syn::Error::new_spanned(given, text)
+        syn::Error::new_spanned(expression, text)
     };
-    let Expr::Array(array) = given else { return Err(hint()) };
+    let Expr::Array(array) = expression else { return Err(hint()) };
     let strings = array.elems.iter().map(|element| match element {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.clone()),
         _ => Err(hint()),
@@ -251,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// The words in backticks at the beginning of a table's rows, up to the first sign.
+    /// The words in backticks at the start of a table's rows, up to the first other character.
     fn keys(document: &str, heading: &str) -> BTreeSet<String> {
         let document = format!("{}/../{document}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(document).expect("readable");

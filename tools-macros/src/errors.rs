@@ -1,21 +1,21 @@
-//! Collects all mistakes of one function, so that one compilation reports them.
+//! Collects all mistakes of one function, so that one compilation reports all of them.
 
 use std::fmt::Display;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-/// The mistakes found so far. Steps continue after a mistake as long as the rest does not depend on it.
+/// The mistakes found so far. A step continues after a mistake if the rest does not depend on it.
 #[derive(Default)]
 pub(crate) struct Errors(Vec<syn::Error>);
 
 impl Errors {
-    /// Reports a mistake; underlines all of these tokens.
-    pub(crate) fn at(&mut self, tokens: &impl ToTokens, message: impl Display) {
+    /// Reports a mistake, which underlines all of these tokens.
+    pub(crate) fn add_at(&mut self, tokens: &impl ToTokens, message: impl Display) {
         self.0.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// Reports a mistake found by the parser.
+    /// Reports a mistake that the parser found.
     pub(crate) fn push(&mut self, error: syn::Error) {
         self.0.push(error);
     }

@@ -1,7 +1,7 @@
 //! Writes out a tool without mistakes.
 //!
-//! All paths are absolute, so that the author's definitions cannot change their meaning. As much as possible
-//! is data: the facade derives the schema, the declaration and the decoding from one `static` description.
+//! All paths are absolute, so that the author's definitions cannot change their meaning. The expansion is data as
+//! far as possible: the facade derives the schema, the declaration and the decoding from one `static` description.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -18,14 +18,14 @@ use crate::{
 /// The function and its companions.
 pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> TokenStream {
     let Parsed { mut item, .. } = parsed;
-    let names = CompanionNames::of(&item.sig);
+    let names = CompanionNames::new(&item.sig);
     let spec = spec::spec(facade, &names, &item.sig.output, model);
     let defaults = defaults(facade, &names, &item.attrs, model);
     let warning = undocumented::warning(&mut item, model);
     let body = body(facade, &names, &item.sig.output, model);
-    let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
+    let companions = companions(facade, &names, &item.vis, &item.attrs, &model.states(), &spec, &body);
     if needs_errors_section(&item.sig.output, model) {
-        // Lints ignore documentation from a macro's span, so it gets the function name's span.
+        // Lints ignore documentation with a macro's span, so this text gets the span of the function's name.
         item.attrs.push(parse_quote_spanned! {item.sig.ident.span()=>
             #[doc = "\n# Errors\nWhat the tool reports to its caller."]
         });
@@ -38,7 +38,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     }
 }
 
-/// The defaults that are expressions, each compiled once: schema and decoding call the same function.
+/// The defaults that are expressions. Each is compiled once, because schema and decoding call the same function.
 fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], model: &Model) -> TokenStream {
     let functions: Vec<TokenStream> = model
         .arguments()
@@ -46,7 +46,7 @@ fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], m
         .filter_map(|(index, argument)| {
             let value = match argument.default.as_ref()? {
                 ArgumentDefault::Literal(_) => return None,
-                ArgumentDefault::Own => {
+                ArgumentDefault::DefaultTrait => {
                     quote_spanned! {shown_at(argument.span)=> ::core::default::Default::default()}
                 }
                 ArgumentDefault::Expr(expr) => quote!(#expr),
@@ -69,12 +69,12 @@ fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], m
     }
 }
 
-/// Whether readers of rustdoc, and clippy, expect a section on errors that is missing. The section is not
-/// part of the description: a model does not need it.
+/// Whether the documentation lacks the section `# Errors`, which rustdoc readers and clippy expect. A model does not
+/// need the section, so it is no part of the description.
 fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     let fails = match output {
         ReturnType::Type(_, ty) => match &**ty {
-            Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Result"),
+            Type::Path(path) => path.path.segments.last().is_some_and(|segment| segment.ident == "Result"),
             _ => false,
         },
         ReturnType::Default => false,
@@ -82,19 +82,29 @@ fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     fails && model.description.as_ref().is_some_and(|text| !text.contains("# Errors"))
 }
 
-/// The companions of the function: structure, constructor, hidden functions, trait implementations. The
-/// facade's `forward_to_declared!` writes those that are the same for every tool.
+/// The companions of the function: structure, constructor, hidden functions and trait implementations. The
+/// facade's `forward_to_declared!` writes the companions that are equal for every tool.
 pub(crate) fn companions(
     facade: &TokenStream,
     names: &CompanionNames,
     vis: &syn::Visibility,
     attrs: &[Attribute],
+    states: &[&Type],
     spec: &TokenStream,
     body: &TokenStream,
 ) -> TokenStream {
     let CompanionNames { function, structure, constructor, function_decl, declaration, meta } = names;
     let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
     let docs = format!("The tool made of the function `{function}`.");
+    // A tool with states cannot be exported from a module.
+    let stateful = (!states.is_empty()).then(|| quote!(, stateful));
+    let states = (!states.is_empty()).then(|| {
+        quote! {
+            fn states(&self) -> ::std::vec::Vec<#facade::StateType> {
+                ::std::vec![#(#facade::StateType::of::<#states>()),*]
+            }
+        }
+    });
     quote! {
         #(#cfgs)*
         #[doc = #docs]
@@ -122,33 +132,43 @@ pub(crate) fn companions(
             ) -> #facade::ToolFuture<'__portcullis, #facade::ToolOutput> {
                 #body
             }
+
+            #states
         }
 
         #(#cfgs)*
         #facade::forward_to_declared! {
-            #vis #structure, #constructor, #function_decl, #declaration, #meta
+            #vis #structure, #constructor, #function_decl, #declaration, #meta #stateful
         }
     }
 }
 
-/// Decodes the arguments, calls the function, converts its result.
+/// Decodes the arguments, calls the function, and converts its result.
 fn body(facade: &TokenStream, names: &CompanionNames, output: &ReturnType, model: &Model) -> TokenStream {
     let function = &names.function;
     let mut arguments = Vec::new();
-    let mut passed = Vec::new();
+    let mut call_arguments = Vec::new();
+    let mut states = Vec::new();
     for param in &model.params {
         match param {
-            Param::Context => passed.push(quote!(__portcullis_ctx)),
+            Param::Context => call_arguments.push(quote!(__portcullis_ctx)),
+            Param::State(ty) => {
+                let name = format_ident!("__portcullis_state_{}", states.len(), span = shown_at(ty.span()));
+                call_arguments.push(quote!(#name));
+                states.push(state(facade, &name, ty));
+            }
             Param::Argument(argument) => {
                 let mut name = format_ident!("__portcullis_{}", arguments.len());
                 arguments.push((name.clone(), decode(facade, names, arguments.len(), argument)));
-                // A type that only looks like a supported one is a type mismatch here, reported at the type.
+                // If a type only has the name of a supported one, the compiler reports a mismatch at this span, the
+                // type's.
                 name.set_span(shown_at(argument.span));
-                passed.push(pass(&name, &argument.shape));
+                call_arguments.push(argument_expression(&name, &argument.shape));
             }
         }
     }
     let (names, decoded): (Vec<Ident>, Vec<TokenStream>) = arguments.into_iter().unzip();
+    // All arguments are decoded before the check, so one error names all mistakes of a call.
     let fields = quote! {
         #[allow(unused_imports)]
         use #facade::{CannotDecode as _, Decodes as _};
@@ -160,35 +180,57 @@ fn body(facade: &TokenStream, names: &CompanionNames, output: &ReturnType, model
             return ::core::result::Result::Err(__portcullis_fields.into_error());
         };
     };
-    // In a block, so that the decoding's values are dropped before the function runs.
+    // Use a block, so that the decoder's values are dropped before the function runs.
     let fields = match names.len() {
         0 => quote!({ #fields }),
         _ => quote!(let (#(#names,)*) = { #fields (#(#names,)*) };),
     };
-    // The span at which an unsupported return type is reported.
+    // An unsupported return type is reported at this span.
     let output_span = match output {
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),
     };
-    let mut converted = convert(facade, function, &passed, shown_at(output_span));
+    let mut converted = convert(facade, function, &call_arguments, shown_at(output_span));
     if model.local {
         converted = quote!(#facade::run_local(async move { #converted }));
     }
-    // Boxing as `dyn Future + Send` asserts `Send`; a failure is reported at the function's name.
+    // Boxing as `dyn Future + Send` asserts `Send`. A failure is reported at the function's name.
     quote_spanned! {shown_at(function.span())=>
         ::std::boxed::Box::pin(async move {
             #fields
+            #(#states)*
             #converted
         })
     }
 }
 
-/// Calls the function and converts its result by its type; see the facade's `returned`.
-fn convert(facade: &TokenStream, function: &Ident, passed: &[TokenStream], span: Span) -> TokenStream {
+/// Finds a state of the call's context.
+fn state(facade: &TokenStream, name: &Ident, ty: &Type) -> TokenStream {
+    // A type that threads cannot share is reported at this span.
+    let span = shown_at(ty.span());
+    let state = respan(quote!(#facade::State), span);
+    let found = quote_spanned!(span=> #state::<#ty>::of(__portcullis_ctx));
+    quote! {
+        let #name = match #found {
+            ::core::result::Result::Ok(__portcullis_state) => __portcullis_state,
+            ::core::result::Result::Err(__portcullis_error) => {
+                return ::core::result::Result::Err(__portcullis_error);
+            }
+        };
+    }
+}
+
+/// Calls the function and converts its result according to the result's type; see the facade's `returned`.
+fn convert(
+    facade: &TokenStream,
+    function: &Ident,
+    call_arguments: &[TokenStream],
+    span: Span,
+) -> TokenStream {
     let mut called = function.clone();
     called.set_span(span);
     let ask = respan(quote!(#facade::returned::TypeQuestion::about), span);
-    let call = quote_spanned!(span=> #called(#(#passed),*).await);
+    let call = quote_spanned!(span=> #called(#(#call_arguments),*).await);
     let split = quote_spanned!(span=> (&&#ask(&__portcullis_returned)).split().split(__portcullis_returned));
     let output = quote_spanned!(span=> (&&&&#ask(&__portcullis_value)).output().output(__portcullis_value));
     let error = quote_spanned!(span=> (&&&#ask(&__portcullis_error)).error().error(__portcullis_error));
@@ -251,7 +293,7 @@ fn decode(
     }
 }
 
-fn pass(name: &Ident, shape: &Shape) -> TokenStream {
+fn argument_expression(name: &Ident, shape: &Shape) -> TokenStream {
     match (shape.borrowed, shape.optional) {
         (true, true) => quote!(#name.as_deref()),
         (true, false) => quote!(#name.as_str()),
@@ -261,14 +303,14 @@ fn pass(name: &Ident, shape: &Shape) -> TokenStream {
 
 /// The same tokens with another span.
 pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
-    let at = |mut token: TokenTree| {
+    let set_span = |mut token: TokenTree| {
         token.set_span(span);
         token
     };
-    tokens.into_iter().map(at).collect()
+    tokens.into_iter().map(set_span).collect()
 }
 
-/// A span at which errors are shown, while lints treat the code as generated.
+/// A span that shows errors at the author's code, while lints treat the code as generated.
 pub(crate) fn shown_at(span: Span) -> Span {
     span.resolved_at(Span::call_site())
 }

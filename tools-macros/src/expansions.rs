@@ -1,6 +1,6 @@
-//! Reviewed expansions: `tests/expansions/NAME.rs` expands to `NAME.expanded.rs` beside it.
+//! Checks reviewed expansions: `tests/expansions/NAME.rs` expands to `NAME.expanded.rs` beside it.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p portcullis-tools-macros` rewrites them; review the difference.
+//! `UPDATE_GOLDEN=1 cargo test -p portcullis-tools-macros` rewrites the expansions; review the difference.
 
 use std::{fs, path::Path};
 
@@ -47,12 +47,12 @@ fn expand_item(mut item: Item) -> TokenStream {
         Item::Enum(item) => &mut item.attrs,
         other => return other.to_token_stream(),
     };
-    let Some(place) =
+    let Some(position) =
         attrs.iter().position(|attr| attr.path().is_ident("tool") || attr.path().is_ident("args"))
     else {
         return item.to_token_stream();
     };
-    let attr = attrs.remove(place);
+    let attr = attrs.remove(position);
     let macro_name = attr.path().get_ident().map(ToString::to_string).unwrap_or_default();
     let item = item.to_token_stream();
     match macro_name.as_str() {

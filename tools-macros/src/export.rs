@@ -1,14 +1,16 @@
-//! `export_tools![…]`: the `fn main` of a module.
+//! `export_tools![…]`: makes the `fn main` of a module.
 
 use std::collections::BTreeSet;
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
-use syn::{Path, PathArguments, Token, ext::IdentExt, parse::Parser, punctuated::Punctuated};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{
+    Path, PathArguments, Token, ext::IdentExt, parse::Parser, punctuated::Punctuated, spanned::Spanned,
+};
 
-use crate::{errors::Errors, facade};
+use crate::{errors::Errors, expand::shown_at, facade};
 
-/// Expands `export_tools![a, path::b]` to a `fn main` that serves the tools of these functions.
+/// Expands `export_tools![a, path::b]` to a `fn main` that serves the tools made from these functions.
 pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let facade = facade::path(None, &mut errors);
@@ -18,30 +20,31 @@ pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
         let hint = "name the functions to export: write `export_tools![file_read]`, for example";
         errors.push(syn::Error::new(proc_macro2::Span::call_site(), hint));
     }
-    let mut seen = BTreeSet::new();
+    let mut seen_paths = BTreeSet::new();
     let mut constructors = Vec::new();
     for mut path in paths {
-        let written = path.to_token_stream().to_string();
-        if !seen.insert(written) {
-            errors.at(&path, "this tool is exported twice: name it once");
+        let path_text = path.to_token_stream().to_string();
+        if !seen_paths.insert(path_text) {
+            errors.add_at(&path, "this tool is exported twice: name it once");
         }
-        let Some(last) = path.segments.last_mut() else {
+        let Some(segment) = path.segments.last_mut() else {
             continue;
         };
-        if !matches!(last.arguments, PathArguments::None) {
-            errors.at(&last.arguments, "a tool has no generics: name the function alone");
-            // The mistake is reported already; the compiler would report it again.
-            last.arguments = PathArguments::None;
+        if !matches!(segment.arguments, PathArguments::None) {
+            errors.add_at(&segment.arguments, "a tool has no generics: name the function alone");
+            // Remove the arguments: the mistake is reported already, and the compiler would report it again.
+            segment.arguments = PathArguments::None;
         }
-        last.ident = syn::Ident::new(&format!("{}_tool", last.ident.unraw()), last.ident.span());
-        constructors.push(path);
+        segment.ident = syn::Ident::new(&format!("{}_tool", segment.ident.unraw()), segment.ident.span());
+        // A tool that cannot be exported is reported at its name.
+        constructors.push(quote_spanned!(shown_at(path.span())=> #facade::module_tool(&#path())));
     }
     let errors = errors.into_tokens();
     quote! {
         #errors
 
         fn main() -> ::std::process::ExitCode {
-            #facade::main(&[#(&#constructors() as &dyn #facade::DeclaredTool),*])
+            #facade::main(&[#(#constructors),*])
         }
     }
 }

@@ -7,21 +7,21 @@ use syn::{Ident, LitStr, Path};
 
 use crate::errors::Errors;
 
-/// The package through which authors use the macros.
+/// The package that re-exports the macros for authors.
 const FACADE: &str = "portcullis-sdk";
 
-/// The path of the facade's hidden module: the author's path if given, else an absolute one, by the name
-/// under which the author's crate depends on the facade.
-pub(crate) fn path(given: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
-    if let Some(given) = given {
-        return match given.parse_with(Path::parse_mod_style) {
+/// The path of the facade's hidden module: the author's path if given, otherwise an absolute path with the name
+/// that the author's crate gives to the facade in its dependencies.
+pub(crate) fn path(override_path: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
+    if let Some(override_path) = override_path {
+        return match override_path.parse_with(Path::parse_mod_style) {
             Ok(path) => quote!(#path::__private),
             Err(_) => {
-                errors.at(
-                    given,
+                errors.add_at(
+                    override_path,
                     format!(
                         "`{}` is not a path: write `crate = \"my_crate::sdk\"`, for example",
-                        given.value()
+                        override_path.value()
                     ),
                 );
                 path(None, errors)
@@ -30,7 +30,7 @@ pub(crate) fn path(given: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
     }
     let name = match crate_name(FACADE) {
         Ok(FoundCrate::Name(name)) => name,
-        // The facade refers to itself by name (`extern crate self`), so its tests and examples find it too.
+        // The facade refers to itself by name (`extern crate self`), so this path also works in its tests and examples.
         Ok(FoundCrate::Itself) => FACADE.replace('-', "_"),
         Err(error) => {
             errors.push(syn::Error::new(

@@ -1,5 +1,5 @@
 //! Emits a function with mistakes: the mistakes, the function, and stubs of everything that other code may
-//! refer to, so that each mistake is reported once, without follow-up errors.
+//! refer to. The stubs prevent follow-up errors, so each mistake is reported once.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,16 +10,16 @@ use crate::{errors::Errors, expand, kind, model::CompanionNames, parse::Parsed};
 /// The mistakes, the function and its stubs.
 pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> TokenStream {
     let Parsed { mut item, receiver, .. } = parsed;
-    // From the signature as written, since other code refers to the stubs by these names.
-    let names = CompanionNames::of(&item.sig);
-    // These mistakes are reported already; the compiler would report them again.
+    // Take the names from the signature as written, because other code refers to the stubs by them.
+    let names = CompanionNames::new(&item.sig);
+    // Remove the mistakes that are reported already, because the compiler would report them again.
     item.sig.constness = None;
     item.sig.variadic = None;
     item.sig.abi = None;
     item.sig.inputs.iter_mut().for_each(drop_rest);
     complete(&mut item);
     let errors = errors.into_tokens();
-    // A receiver means that the function is in an `impl`, where stubs cannot stand.
+    // With a receiver the function is in an `impl`, where stubs cannot stand.
     if receiver.is_some() {
         return quote!(#errors #item);
     }
@@ -28,11 +28,11 @@ pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> 
         let _ = (__portcullis_ctx, __portcullis_text);
         ::core::unreachable!()
     }};
-    let stubs = expand::companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
+    let stubs = expand::companions(facade, &names, &item.vis, &item.attrs, &[], &spec, &body);
     quote!(#errors #item #stubs)
 }
 
-/// Reduces `name @ ..`, which the compiler refuses too, to `name`.
+/// Reduces `name @ ..` to `name`, because the compiler would refuse the pattern again.
 fn drop_rest(input: &mut FnArg) {
     if let FnArg::Typed(param) = input
         && let Pat::Ident(name) = &mut *param.pat
@@ -43,18 +43,18 @@ fn drop_rest(input: &mut FnArg) {
     }
 }
 
-/// Replaces unfinished types. The body may not fit the new types, so it is removed too.
+/// Replaces unfinished types by `()`. The body may not fit the new types, so it is replaced too.
 fn complete(item: &mut ItemFn) {
-    let mut found = false;
+    let mut has_unfinished = false;
     for input in &mut item.sig.inputs {
         if let FnArg::Typed(param) = input
             && kind::is_unfinished(&param.ty)
         {
             *param.ty = parse_quote!(());
-            found = true;
+            has_unfinished = true;
         }
     }
-    if found {
+    if has_unfinished {
         item.attrs.push(parse_quote!(#[allow(unused_variables)]));
         item.block = parse_quote!({ ::core::unreachable!() });
     }

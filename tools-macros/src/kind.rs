@@ -1,6 +1,6 @@
 //! The types that a parameter may have, recognised by their notation.
 //!
-//! A macro sees tokens, not types. So paths of the standard library are matched by their last segment, with
+//! A macro sees tokens, not types. Paths of the standard library are therefore matched by their last segment, with
 //! or without the library's module before it. If such a name is a type of the author, the compiler reports a
 //! mismatch at the parameter. Any other path is a type with its own schema, which the compiler checks through
 //! the facade's `ToolParam`.
@@ -12,12 +12,13 @@ use syn::{
     TypeTuple,
 };
 
-/// The kind of a parameter.
 pub(crate) enum ParameterKind {
     /// A value from the arguments.
     Value(Shape),
-    /// The call's context; not part of the schema.
+    /// The call's context. It is not part of the schema.
     Context,
+    /// `&State<T>`: a value of the registry, with the type `T`. It is not part of the schema.
+    State(Box<Type>),
 }
 
 /// The shape of an argument.
@@ -41,7 +42,7 @@ pub(crate) enum ValueType {
     /// `[T; N]`.
     Array(Box<ValueType>, Box<Expr>),
     Tuple(Vec<ValueType>),
-    /// `HashMap<String, T>` or `BTreeMap<String, T>`, by the map's name.
+    /// `HashMap<String, T>` or `BTreeMap<String, T>`, with the map's name.
     Map(&'static str, Box<ValueType>),
     /// `Option<T>` within another type.
     Nullable(Box<ValueType>),
@@ -67,10 +68,10 @@ pub(crate) struct Integer {
 }
 
 impl Shape {
-    /// The shape of a value that cannot have bounds.
-    pub(crate) const NO_NUMBER: Self = Self { value: ValueType::Any, optional: false, borrowed: false };
+    /// The shape of a value of any type. It stands for each type that is not a number and therefore cannot have bounds.
+    pub(crate) const ANY_VALUE: Self = Self { value: ValueType::Any, optional: false, borrowed: false };
 
-    fn of(value: ValueType) -> Self {
+    fn from_value(value: ValueType) -> Self {
         Self { value, optional: false, borrowed: false }
     }
 
@@ -84,7 +85,7 @@ impl Shape {
 }
 
 impl ValueType {
-    /// The type by paths that no name in scope can shadow, except for the author's own names.
+    /// The type, written with paths that no name in scope can shadow. The author's own types stay as written.
     pub(crate) fn path(&self, facade: &TokenStream) -> TokenStream {
         match self {
             Self::Primitive(primitive) => primitive.path(),
@@ -98,7 +99,7 @@ impl ValueType {
                 quote!([#items; #length])
             }
             Self::Tuple(places) => {
-                let places = places.iter().map(|place| place.path(facade));
+                let places = places.iter().map(|element| element.path(facade));
                 quote!((#(#places,)*))
             }
             Self::Map(name, values) => {
@@ -116,7 +117,7 @@ impl ValueType {
 }
 
 impl JsonPrimitive {
-    /// The type by a path that no name in scope can shadow.
+    /// The type, written with a path that no name in scope can shadow.
     pub(crate) fn path(self) -> TokenStream {
         match self {
             Self::String => quote!(::std::string::String),
@@ -137,9 +138,9 @@ pub(crate) fn classify(ty: &Type) -> syn::Result<ParameterKind> {
         Type::Reference(reference) => classify_reference(reference),
         Type::Path(_) => match last_segment(ty) {
             Some(segment) if segment.ident == "Option" => classify_option(segment, ty),
-            _ => value(ty).map(Shape::of).map(ParameterKind::Value),
+            _ => value(ty).map(Shape::from_value).map(ParameterKind::Value),
         },
-        _ => value(ty).map(Shape::of).map(ParameterKind::Value),
+        _ => value(ty).map(Shape::from_value).map(ParameterKind::Value),
     }
 }
 
@@ -155,23 +156,30 @@ pub(crate) fn mentions_impl(tokens: &impl ToTokens) -> bool {
     search(tokens.to_token_stream())
 }
 
-/// Whether a type is incomplete, such as `_` and `Vec`: the compiler reports that itself.
+/// Whether a type is incomplete, such as `_` and `Vec`. The compiler reports such a type itself.
 pub(crate) fn is_unfinished(ty: &Type) -> bool {
     match ty {
         Type::Infer(_) => true,
         Type::Group(group) => is_unfinished(&group.elem),
         Type::Paren(paren) => is_unfinished(&paren.elem),
+        // A state without its type. The author's own type `State` is not borrowed.
+        Type::Reference(reference)
+            if last_segment(&reference.elem)
+                .is_some_and(|segment| segment.ident == "State" && arguments(segment).is_empty()) =>
+        {
+            true
+        }
         Type::Reference(reference) => is_unfinished(&reference.elem),
         Type::Array(array) => is_unfinished(&array.elem),
         Type::Tuple(tuple) => tuple.elems.iter().any(is_unfinished),
         Type::Path(_) => last_segment(ty).is_some_and(|segment| {
-            let least = match segment.ident.to_string().as_str() {
+            let min_arguments = match segment.ident.to_string().as_str() {
                 "Option" | "Vec" => 1,
                 "HashMap" | "BTreeMap" => 2,
                 _ => 0,
             };
             let arguments = arguments(segment);
-            arguments.len() < least || arguments.into_iter().any(is_unfinished)
+            arguments.len() < min_arguments || arguments.into_iter().any(is_unfinished)
         }),
         _ => false,
     }
@@ -180,39 +188,64 @@ pub(crate) fn is_unfinished(ty: &Type) -> bool {
 const SUPPORTED: &str = "a parameter is a text, a number, a `bool`, a list, tuple or map of these, a type with `#[portcullis_sdk::args]`, an `Option` of one of them, or `&ToolContext`";
 
 fn classify_reference(reference: &TypeReference) -> syn::Result<ParameterKind> {
-    let written = Type::Reference(reference.clone());
+    let reference_type = Type::Reference(reference.clone());
     let Some(name) = last_segment(&reference.elem).map(|segment| segment.ident.to_string()) else {
         return Err(refusal(
-            &written,
+            &reference_type,
             "an argument is the tool's own, not borrowed",
-            &by_value(&reference.elem),
+            &suggest_by_value(&reference.elem),
         ));
     };
-    let plain = reference.lifetime.is_none() && reference.mutability.is_none();
+    let is_plain_reference = reference.lifetime.is_none() && reference.mutability.is_none();
     match name.as_str() {
-        "str" if plain => Ok(ParameterKind::Value(Shape {
+        "str" if is_plain_reference => Ok(ParameterKind::Value(Shape {
             value: ValueType::Primitive(JsonPrimitive::String),
             optional: false,
             borrowed: true,
         })),
-        "ToolContext" if plain => Ok(ParameterKind::Context),
-        "str" | "String" => Err(refusal(&written, &unsupported(&written), "write `&str` or `String`")),
-        "ToolContext" => Err(refusal(&written, &unsupported(&written), "write `&ToolContext`")),
-        "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(&written)),
+        "ToolContext" if is_plain_reference => Ok(ParameterKind::Context),
+        "State" => classify_state(reference, is_plain_reference),
+        "str" | "String" => {
+            Err(refusal(&reference_type, &unsupported(&reference_type), "write `&str` or `String`"))
+        }
+        "ToolContext" => Err(refusal(&reference_type, &unsupported(&reference_type), "write `&ToolContext`")),
+        "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(&reference_type)),
+        // A number or a `bool` is copied, so a reference to one has no use.
         _ if primitive(&name).is_some() => {
-            Err(refusal(&written, "a number or `bool` is passed by value", &format!("write `{name}`")))
+            Err(refusal(&reference_type, "a number or `bool` is passed by value", &format!("write `{name}`")))
         }
-        _ => {
-            Err(refusal(&written, "an argument is the tool's own, not borrowed", &by_value(&reference.elem)))
-        }
+        _ => Err(refusal(
+            &reference_type,
+            "an argument is the tool's own, not borrowed",
+            &suggest_by_value(&reference.elem),
+        )),
     }
 }
 
-fn by_value(elem: &Type) -> String {
+/// `&State<T>`. A type `State` without a type in brackets is the author's own.
+fn classify_state(reference: &TypeReference, is_plain_reference: bool) -> syn::Result<ParameterKind> {
+    let reference_type = Type::Reference(reference.clone());
+    let state = last_segment(&reference.elem).map(arguments).unwrap_or_default();
+    match state[..] {
+        [ty] if is_plain_reference => Ok(ParameterKind::State(Box::new(ty.clone()))),
+        [ty] => Err(refusal(
+            &reference_type,
+            "calls share a state, which is lent",
+            &format!("write `&State<{}>`, with a lock in the type if it changes", source_text(ty)),
+        )),
+        _ => Err(refusal(
+            &reference_type,
+            "an argument is the tool's own, not borrowed, and a state has a type",
+            "write `State` for an argument, or `&State<Counter>`, for example, for a state",
+        )),
+    }
+}
+
+fn suggest_by_value(elem: &Type) -> String {
     match elem {
-        Type::Slice(slice) => format!("write `Vec<{}>`", written(&slice.elem)),
+        Type::Slice(slice) => format!("write `Vec<{}>`", source_text(&slice.elem)),
         Type::TraitObject(_) => format!("write the type that it is ({SUPPORTED})"),
-        other => format!("write `{}`", written(other)),
+        other => format!("write `{}`", source_text(other)),
     }
 }
 
@@ -226,6 +259,9 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<ParameterKin
         }
         ParameterKind::Value(shape) => Ok(ParameterKind::Value(Shape { optional: true, ..shape })),
         ParameterKind::Context => Err(refusal(ty, "the context is always there", "write `&ToolContext`")),
+        ParameterKind::State(state) => {
+            Err(refusal(ty, "a state is always there", &format!("write `&State<{}>`", source_text(&state))))
+        }
     }
 }
 
@@ -234,7 +270,7 @@ fn value(ty: &Type) -> syn::Result<ValueType> {
     match ty {
         Type::Group(group) => value(&group.elem),
         Type::Paren(paren) => value(&paren.elem),
-        Type::Path(path) => of_path(path, ty),
+        Type::Path(path) => value_of_path(path, ty),
         Type::Array(TypeArray { elem, len, .. }) => {
             Ok(ValueType::Array(Box::new(value(elem)?), Box::new(len.clone())))
         }
@@ -244,16 +280,18 @@ fn value(ty: &Type) -> syn::Result<ValueType> {
         Type::Reference(reference) if matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str")) => {
             Err(refusal(ty, "a text within another type is not borrowed", "write `String`"))
         }
-        Type::Reference(reference) => {
-            Err(refusal(ty, "an argument is the tool's own, not borrowed", &by_value(&reference.elem)))
-        }
+        Type::Reference(reference) => Err(refusal(
+            ty,
+            "an argument is the tool's own, not borrowed",
+            &suggest_by_value(&reference.elem),
+        )),
         Type::ImplTrait(_) => Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED)),
         Type::Infer(_) => Err(refusal(ty, "a schema needs the type", "write it out")),
         _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
     }
 }
 
-fn of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
+fn value_of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
     if mentions_impl(path) {
         return Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED));
     }
@@ -266,7 +304,7 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
     let name = segment.ident.to_string();
     let arguments = arguments(segment);
     match (name.as_str(), &arguments[..]) {
-        ("Option", [inner]) => match value(inner)? {
+        ("Option", [element]) => match value(element)? {
             ValueType::Nullable(_) => Err(refusal(ty, "there is one null", "write one `Option`")),
             inner => Ok(ValueType::Nullable(Box::new(inner))),
         },
@@ -274,7 +312,7 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
         ("HashMap", [keys, values]) => map("HashMap", keys, values),
         ("BTreeMap", [keys, values]) => map("BTreeMap", keys, values),
         ("Box" | "Rc" | "Arc", [inner]) => {
-            Err(refusal(ty, "an argument is given by value", &format!("write `{}`", written(inner))))
+            Err(refusal(ty, "an argument is given by value", &format!("write `{}`", source_text(inner))))
         }
         ("Option" | "Vec", _) => Err(refusal(
             ty,
@@ -287,6 +325,11 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
             &format!("write `{name}<String, u32>`, for example"),
         )),
         ("ToolContext", _) => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
+        ("State", [state]) => Err(refusal(
+            ty,
+            "calls share a state, which is lent",
+            &format!("write `&State<{}>`", source_text(state)),
+        )),
         ("Path" | "PathBuf" | "OsStr" | "OsString", _) => Err(path_refusal(ty)),
         ("Result", _) => {
             Err(refusal(ty, "an argument is there or it is not", "write its type, or an `Option` of it"))
@@ -306,11 +349,11 @@ fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<ValueType>
     }
 }
 
-/// Whether a type is `serde_json::Value`, by any path that names the crate. A bare `Value` may be another
+/// Whether a type is `serde_json::Value`, by any path that names the crate. A `Value` without a path may be another
 /// type.
 fn is_json_value(path: &TypePath) -> bool {
     let segments = &path.path.segments;
-    segments.last().is_some_and(|last| last.ident == "Value" && last.arguments.is_none())
+    segments.last().is_some_and(|segment| segment.ident == "Value" && segment.arguments.is_none())
         && segments.iter().any(|segment| segment.ident == "serde_json")
 }
 
@@ -329,8 +372,8 @@ fn arguments(segment: &PathSegment) -> Vec<&Type> {
     }
 }
 
-/// The last segment of a path, if it can be trusted: a bare name, or one in the standard library. The context
-/// is recognised under any path.
+/// The last segment of a path, if its meaning is certain: a bare name, or a name in the standard library. The context
+/// and a state are recognised under any path.
 fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Group(group) => last_segment(&group.elem),
@@ -339,7 +382,9 @@ fn last_segment(ty: &Type) -> Option<&PathSegment> {
             let segments = &path.path.segments;
             let standard =
                 segments.len() == 1 || ["std", "core", "alloc"].iter().any(|name| segments[0].ident == name);
-            segments.last().filter(|last| standard || last.ident == "ToolContext")
+            segments.last().filter(|segment| {
+                standard || ["ToolContext", "State"].iter().any(|name| segment.ident == name)
+            })
         }
         _ => None,
     }
@@ -363,7 +408,7 @@ fn primitive(name: &str) -> Option<JsonPrimitive> {
         "bool" => Some(JsonPrimitive::Bool),
         "f32" => Some(JsonPrimitive::Float("f32")),
         "f64" => Some(JsonPrimitive::Float("f64")),
-        // A guest's `usize` has 32 bits, its host's 64; a literal must fit both.
+        // In a guest `usize` has 32 bits, natively it has 64, and a literal must fit both.
         "usize" => Some(JsonPrimitive::Integer(Integer { name: "usize", min: 0, max: u32::MAX.into() })),
         "isize" => Some(JsonPrimitive::Integer(Integer {
             name: "isize",
@@ -375,7 +420,7 @@ fn primitive(name: &str) -> Option<JsonPrimitive> {
 }
 
 fn unsupported(ty: &impl ToTokens) -> String {
-    format!("`{}` is not a parameter type", written(ty))
+    format!("`{}` is not a parameter type", source_text(ty))
 }
 
 fn path_refusal(ty: &impl ToTokens) -> syn::Error {
@@ -387,8 +432,8 @@ fn refusal(ty: &impl ToTokens, reason: &str, hint: &str) -> syn::Error {
     syn::Error::new_spanned(ty, format!("{reason}: {hint}"))
 }
 
-/// Tokens in people's notation: `Vec<u8>`, not `Vec < u8 >`.
-fn written(tokens: &impl ToTokens) -> String {
+/// Tokens in the notation of people: `Vec<u8>`, not `Vec < u8 >`.
+fn source_text(tokens: &impl ToTokens) -> String {
     let text = tokens.to_token_stream().to_string();
     [
         (" < ", "<"),

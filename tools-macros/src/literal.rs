@@ -1,4 +1,4 @@
-//! Literals in `#[arg(default = …, min = …, max = …)]`, checked against the parameter's type.
+//! Literals in `#[arg(default = …, min = …, max = …)]`, checked against the type of the parameter.
 
 use syn::{Expr, ExprLit, ExprUnary, Lit, UnOp};
 
@@ -17,8 +17,8 @@ impl Literal {
     /// Whether both are numbers of one type and this one is greater.
     pub(crate) fn is_above(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Integer(this), Self::Integer(other)) => this > other,
-            (Self::Float(this), Self::Float(other)) => this > other,
+            (Self::Integer(left), Self::Integer(right)) => left > right,
+            (Self::Float(left), Self::Float(right)) => left > right,
             _ => false,
         }
     }
@@ -35,11 +35,11 @@ impl std::fmt::Display for Literal {
     }
 }
 
-/// The integers that JSON Schema handles reliably: those that fit `i64` or `u64`.
+/// The integers that JSON Schema handles reliably: those that fit into an `i64` or a `u64`.
 const SCHEMA_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 /// Reads a default or a bound for a parameter of this type.
-pub(crate) fn of_type(expr: &Expr, primitive: JsonPrimitive) -> syn::Result<Literal> {
+pub(crate) fn parse_typed(expr: &Expr, primitive: JsonPrimitive) -> syn::Result<Literal> {
     match primitive {
         JsonPrimitive::String => match literal(expr) {
             Some((Lit::Str(text), false)) => Ok(Literal::String(text.value())),
@@ -54,8 +54,8 @@ pub(crate) fn of_type(expr: &Expr, primitive: JsonPrimitive) -> syn::Result<Lite
     }
 }
 
-/// The type's own default.
-pub(crate) fn own(primitive: JsonPrimitive) -> Literal {
+/// The type's own default, as a literal.
+pub(crate) fn default_literal(primitive: JsonPrimitive) -> Literal {
     match primitive {
         JsonPrimitive::String => Literal::String(String::new()),
         JsonPrimitive::Bool => Literal::Bool(false),
@@ -95,7 +95,7 @@ fn float(expr: &Expr, name: &str) -> syn::Result<f64> {
     }
 }
 
-/// The literal, and whether a minus precedes it.
+/// The literal, and whether a minus stands before it.
 fn literal(expr: &Expr) -> Option<(&Lit, bool)> {
     match expr {
         Expr::Group(group) => literal(&group.expr),

@@ -1,12 +1,11 @@
-//! The model of a tool without mistakes: made by [`crate::validate`], written out by [`crate::expand`].
+//! The model of a tool without mistakes. [`crate::validate`] makes it, and [`crate::expand`] writes it out.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Ident, Signature, ext::IdentExt};
+use syn::{Ident, Signature, Type, ext::IdentExt};
 
 use crate::{kind::Shape, literal::Literal};
 
-/// A tool.
 pub(crate) struct Model {
     pub(crate) name: String,
     pub(crate) label: Option<String>,
@@ -21,17 +20,26 @@ pub(crate) struct Model {
     /// Whether the function's future stays on the thread that made it.
     pub(crate) local: bool,
     pub(crate) hints: ToolHints,
-    /// The function's parameters in order, including the context.
+    /// The function's parameters in order, including context and states.
     pub(crate) params: Vec<Param>,
 }
 
 impl Model {
-    /// The parameters that the caller gives, in order.
+    /// The parameters that the caller provides, in order.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &ToolArgument> {
         self.params.iter().filter_map(|param| match param {
             Param::Argument(argument) => Some(&**argument),
-            Param::Context => None,
+            Param::Context | Param::State(_) => None,
         })
+    }
+
+    /// The types of the states that the function takes, in order.
+    pub(crate) fn states(&self) -> Vec<&Type> {
+        let states = self.params.iter().filter_map(|param| match param {
+            Param::State(ty) => Some(&**ty),
+            Param::Context | Param::Argument(_) => None,
+        });
+        states.collect()
     }
 }
 
@@ -46,10 +54,12 @@ pub(crate) struct ToolHints {
 /// A parameter.
 pub(crate) enum Param {
     Context,
+    /// A state, with the type within `State<…>`.
+    State(Box<Type>),
     Argument(Box<ToolArgument>),
 }
 
-/// A parameter that the caller gives.
+/// A parameter that the caller provides.
 pub(crate) struct ToolArgument {
     /// The property's name in the schema.
     pub(crate) name: String,
@@ -68,10 +78,10 @@ pub(crate) struct ToolArgument {
 
 /// The value of an omitted argument.
 pub(crate) enum ArgumentDefault {
-    /// A primitive's.
+    /// A primitive value.
     Literal(Literal),
     /// `Default::default()`.
-    Own,
+    DefaultTrait,
     /// An expression of the parameter's type.
     Expr(Box<syn::Expr>),
 }
@@ -97,16 +107,16 @@ pub(crate) struct CompanionNames {
 }
 
 impl CompanionNames {
-    pub(crate) fn of(signature: &Signature) -> Self {
+    pub(crate) fn new(signature: &Signature) -> Self {
         let function = &signature.ident;
-        let plain = function.unraw().to_string();
+        let bare_name = function.unraw().to_string();
         let ident = |text: &str| Ident::new(text, function.span());
         Self {
-            structure: ident(&structure(&plain, signature)),
-            constructor: ident(&format!("{plain}_tool")),
-            function_decl: ident(&format!("__tool_function_decl_{plain}")),
-            declaration: ident(&format!("__tool_declaration_{plain}")),
-            meta: ident(&format!("__tool_meta_{plain}")),
+            structure: ident(&structure(&bare_name, signature)),
+            constructor: ident(&format!("{bare_name}_tool")),
+            function_decl: ident(&format!("__tool_function_decl_{bare_name}")),
+            declaration: ident(&format!("__tool_declaration_{bare_name}")),
+            meta: ident(&format!("__tool_meta_{bare_name}")),
             function: function.clone(),
         }
     }
@@ -117,12 +127,13 @@ impl CompanionNames {
     }
 }
 
-/// The structure's name. A tool `filter` that takes a `Filter` must not claim that name.
+/// The structure's name. It must differ from the types in the signature, as for a tool `filter` that takes a
+/// `Filter`.
 fn structure(function: &str, signature: &Signature) -> String {
     let name = pascal_case(function);
-    let taken = mentions(signature.inputs.to_token_stream(), &name)
+    let is_taken = mentions(signature.inputs.to_token_stream(), &name)
         || mentions(signature.output.to_token_stream(), &name);
-    if taken { format!("{name}Tool") } else { name }
+    if is_taken { format!("{name}Tool") } else { name }
 }
 
 fn mentions(tokens: TokenStream, name: &str) -> bool {
@@ -134,7 +145,7 @@ fn mentions(tokens: TokenStream, name: &str) -> bool {
 }
 
 /// Names with a meaning in every module. A tool `copy` must not shadow `Copy` in its author's code.
-const TAKEN: [&str; 44] = [
+const RESERVED_NAMES: [&str; 44] = [
     "AsMut",
     "AsRef",
     "Box",
@@ -181,7 +192,7 @@ const TAKEN: [&str; 44] = [
     "Vec",
 ];
 
-/// Converts `file_read` to `FileRead`. Never yields a keyword, a number, a name of the prelude, or the
+/// Converts `file_read` to `FileRead`. The result is never a keyword, a number, a name of the prelude, or the
 /// function's own name.
 fn pascal_case(name: &str) -> String {
     let mut pascal = String::with_capacity(name.len());
@@ -192,7 +203,7 @@ fn pascal_case(name: &str) -> String {
     let starts_well = pascal.starts_with(|first: char| first.is_alphabetic());
     match () {
         () if !starts_well => format!("Tool{pascal}"),
-        () if pascal == name || TAKEN.contains(&pascal.as_str()) => format!("{pascal}Tool"),
+        () if pascal == name || RESERVED_NAMES.contains(&pascal.as_str()) => format!("{pascal}Tool"),
         () => pascal,
     }
 }

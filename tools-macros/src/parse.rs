@@ -1,4 +1,4 @@
-//! Parses the function into keys, documentation and parameters. Checks syntax only.
+//! Parses the function into keys, documentation and parameters. This module checks only syntax.
 
 use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Pat, Receiver, Type};
@@ -15,7 +15,7 @@ pub(crate) struct Parsed {
     pub(crate) description: Option<String>,
     pub(crate) receiver: Option<Receiver>,
     pub(crate) params: Vec<ParsedParam>,
-    /// The function to emit again, without the attributes of this macro.
+    /// The function that is emitted again, without the attributes of this macro.
     pub(crate) item: ItemFn,
 }
 
@@ -25,16 +25,16 @@ pub(crate) struct ParsedParam {
     pub(crate) ty: Type,
     pub(crate) description: Option<String>,
     pub(crate) keys: ArgKeys,
-    /// Its last `#[arg(…)]`, if any, as a place for errors.
+    /// The parameter's last `#[arg(…)]`, if any, as a place for errors.
     pub(crate) arg: Option<Attribute>,
-    /// Its `#[ctx]`, if any.
+    /// The parameter's `#[ctx]`, if any.
     pub(crate) ctx: Option<Attribute>,
 }
 
-/// Attributes of a parameter that the compiler understands and that do not change the schema.
+/// Attributes of a parameter that the compiler understands. They do not change the schema.
 const LINT_LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
 
-/// Parses a function; none if the item is not a function.
+/// Parses a function; `None` if the item is not a function.
 pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Parsed> {
     let mut item: ItemFn = match syn::parse2(item) {
         Ok(item) => item,
@@ -50,7 +50,7 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
     let mut params = Vec::new();
     for input in &mut item.sig.inputs {
         match input {
-            FnArg::Receiver(found) => receiver = Some(found.clone()),
+            FnArg::Receiver(argument) => receiver = Some(argument.clone()),
             FnArg::Typed(param) => {
                 let attrs = std::mem::take(&mut param.attrs);
                 let mut parsed = ParsedParam {
@@ -69,7 +69,7 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
     Some(Parsed { keys, description, receiver, params, item })
 }
 
-/// Reads one attribute of a parameter; returns whether to emit it again.
+/// Reads one attribute of a parameter. Returns whether to emit the attribute again.
 fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool {
     let name = attr.path().get_ident().map(ToString::to_string).unwrap_or_default();
     match name.as_str() {
@@ -78,7 +78,7 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
             match &attr.meta {
                 Meta::List(list) if !list.tokens.is_empty() => param.keys.add(list.tokens.clone(), errors),
                 _ => {
-                    errors.at(attr, "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example");
+                    errors.add_at(attr, "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example");
                 }
             }
             param.arg = Some(attr.clone());
@@ -86,13 +86,13 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         }
         "ctx" => {
             if !matches!(attr.meta, Meta::Path(_)) {
-                errors.at(attr, "`#[ctx]` takes no keys: write `#[ctx]` alone");
+                errors.add_at(attr, "`#[ctx]` takes no keys: write `#[ctx]` alone");
             }
             param.ctx = Some(attr.clone());
             false
         }
         "cfg" | "cfg_attr" => {
-            errors.at(
+            errors.add_at(
                 attr,
                 "a tool's schema cannot depend on `#[cfg]`: put it on the whole function, or make the parameter an `Option`",
             );
@@ -100,19 +100,19 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         }
         level if LINT_LEVELS.contains(&level) => true,
         _ => {
-            let near = did_you_mean(&name, &["arg", "ctx"]);
-            errors.at(attr, format!("unknown attribute `{name}` on a tool's parameter{near}"));
+            let suggestion = did_you_mean(&name, &["arg", "ctx"]);
+            errors.add_at(attr, format!("unknown attribute `{name}` on a tool's parameter{suggestion}"));
             false
         }
     }
 }
 
-/// The documentation: each line trimmed, joined by newlines, with blank lines kept between others; none if it
-/// is empty.
+/// The documentation: each line trimmed and joined by newlines, with blank lines kept between other lines. `None` if
+/// there is no text.
 pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
-        // `#[doc(hidden)]` and the like have no text.
+        // `#[doc(hidden)]` and similar attributes have no text.
         let Meta::NameValue(pair) = &attr.meta else {
             continue;
         };
@@ -120,10 +120,10 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
                 let text = text.value();
                 let block = text.contains('\n');
-                // Not `lines`, which yields no line for the text of a blank `///`.
+                // `split` instead of `lines`, which yields no line for the text of a blank `///`.
                 lines.extend(text.split('\n').map(|line| trim(line, block).to_owned()));
             }
-            other => errors.at(
+            other => errors.add_at(
                 other,
                 "a macro cannot read this text, and the model would not see it: write the description out",
             ),
@@ -133,7 +133,7 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
     (!text.is_empty()).then_some(text)
 }
 
-/// A line without the leading star of block comments.
+/// A trimmed line, without the leading star that a line of a block comment has.
 fn trim(line: &str, block: bool) -> &str {
     let line = line.trim();
     match line.strip_prefix('*') {

@@ -1,4 +1,4 @@
-//! Writes a tool's description as a constant of the facade's `ToolSpec`.
+//! Writes a tool's declarations as a constant of the facade's `ToolSpec`.
 
 use proc_macro2::{Literal as Token, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::{
     model::{ArgumentDefault, CompanionNames, Model, RoleAttribute, ToolArgument, ToolHints},
 };
 
-/// The expression of the tool's `ToolSpec`, usable in a `static`.
+/// The expression of the tool's `ToolSpec`. It can stand in a `static`.
 pub(crate) fn spec(
     facade: &TokenStream,
     names: &CompanionNames,
@@ -48,7 +48,7 @@ pub(crate) fn spec(
     }
 }
 
-/// Determines the schema by the return type; see the facade's `returned`.
+/// The function that returns the schema of results. The return type decides; see the facade's `returned`.
 fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     let ReturnType::Type(_, ty) = output else {
         return quote!(|| ::core::option::Option::None);
@@ -108,7 +108,7 @@ fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &
             name: #name,
             description: #description,
             kind: #kind,
-            presence: #facade::Presence::#presence,
+            presence: #facade::Requiredness::#presence,
             minimum: #minimum,
             maximum: #maximum,
             one_of: &[#(#one_of),*],
@@ -118,7 +118,7 @@ fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &
 }
 
 fn kind(facade: &TokenStream, value: &ValueType) -> TokenStream {
-    let of = |value| kind(facade, value);
+    let nested_kind = |value| kind(facade, value);
     let kind = match value {
         ValueType::Primitive(JsonPrimitive::String) => quote!(String),
         ValueType::Primitive(JsonPrimitive::Bool) => quote!(Boolean),
@@ -126,26 +126,26 @@ fn kind(facade: &TokenStream, value: &ValueType) -> TokenStream {
         ValueType::Primitive(JsonPrimitive::Float(_)) => quote!(Number),
         ValueType::Any => quote!(Any),
         ValueType::List(items) => {
-            let items = of(items);
+            let items = nested_kind(items);
             quote!(List { items: &#items, length: ::core::option::Option::None })
         }
         ValueType::Array(items, length) => {
-            let items = of(items);
+            let items = nested_kind(items);
             quote!(List { items: &#items, length: ::core::option::Option::Some(#length) })
         }
         ValueType::Tuple(places) => {
-            let places = places.iter().map(of);
+            let places = places.iter().map(nested_kind);
             quote!(Tuple(&[#(#places),*]))
         }
         ValueType::Map(_, values) => {
-            let values = of(values);
+            let values = nested_kind(values);
             quote!(Map(&#values))
         }
         ValueType::Nullable(inner) => {
-            let inner = of(inner);
+            let inner = nested_kind(inner);
             quote!(Nullable(&#inner))
         }
-        // The only place where a type without a schema is reported.
+        // This is the only place where a type without a schema is reported.
         ValueType::Typed(ty) => {
             let typed = respan(quote!(#facade::typed), shown_at(ty.span()));
             quote!(Typed(#typed::<#ty>))
@@ -165,7 +165,7 @@ fn default_value(
             let value = literal(facade, value);
             quote!(#facade::DefaultValue::Literal(#value))
         }
-        ArgumentDefault::Own | ArgumentDefault::Expr(_) => {
+        ArgumentDefault::DefaultTrait | ArgumentDefault::Expr(_) => {
             let structure = &names.structure;
             let default = CompanionNames::default_function(index);
             quote! {
@@ -180,7 +180,7 @@ fn default_value(
     }
 }
 
-/// An optional bound.
+/// An optional bound, as an expression.
 pub(crate) fn bound(facade: &TokenStream, bound: Option<&Literal>) -> TokenStream {
     option(bound.map(|bound| literal(facade, bound)))
 }

@@ -1,7 +1,7 @@
 //! The warning about a tool without documentation.
 //!
-//! Stable Rust does not let macros warn. But a macro can emit the use of a deprecated item with a message of
-//! its choice; then the compiler's own lint reports it, and lint levels apply.
+//! Stable Rust does not let macros warn. But a macro can emit a deprecated item with a message of its choice, and a
+//! use of that item. The compiler's own lint then reports the use, and lint levels apply.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -14,18 +14,18 @@ pub(crate) fn warning(item: &mut ItemFn, model: &Model) -> TokenStream {
     if model.description.is_some() {
         return TokenStream::new();
     }
-    // An `expect` at the function would be unfulfilled: the deprecated use is emitted here.
-    let (expected, kept): (Vec<_>, _) =
+    // Move an `expect` to the use of the deprecated item below. At the function it would be unfulfilled.
+    let (expected, other_attrs): (Vec<_>, _) =
         std::mem::take(&mut item.attrs).into_iter().partition(expects_deprecation);
-    item.attrs = kept;
+    item.attrs = other_attrs;
     let levels = item.attrs.iter().filter(|attr| is_any(attr, &LEVELS));
     let cfgs = item.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
     let note = format!(
         "tool `{}` has no documentation, and a model chooses by it: write `///` and what the tool does above the function",
         model.name
     );
-    // The span of this use is where the warning is reported.
-    let used = Ident::new("UNDOCUMENTED_TOOL", item.sig.ident.span());
+    // The warning is reported at the span of this use.
+    let warning_name = Ident::new("UNDOCUMENTED_TOOL", item.sig.ident.span());
     quote! {
         #(#cfgs)*
         #(#levels)*
@@ -33,12 +33,12 @@ pub(crate) fn warning(item: &mut ItemFn, model: &Model) -> TokenStream {
         const _: () = {
             #[deprecated(note = #note)]
             const UNDOCUMENTED_TOOL: () = ();
-            #used
+            #warning_name
         };
     }
 }
 
-/// The lint levels that apply to the warning as to the function.
+/// The lint levels of the function, which must apply to the warning too.
 const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
 
 fn is_any(attr: &Attribute, names: &[&str]) -> bool {

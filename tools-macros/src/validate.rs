@@ -1,4 +1,4 @@
-//! The rules. Each mistake is reported at its place, with the correct form.
+//! The rules for a tool's function. Each mistake is reported at its place, with the correct form.
 
 use syn::{Ident, LitStr, Pat, ReturnType, Safety, ext::IdentExt, spanned::Spanned};
 
@@ -12,7 +12,7 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// Checks a function; the model is complete only if no mistake was reported.
+/// Checks a function. The model is complete only if no mistake was reported.
 pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     signature(parsed, errors);
     let mut contexts = 0;
@@ -20,7 +20,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     for param in &parsed.params {
         match self::param(param, errors) {
             Some(Param::Context) if contexts == 1 => {
-                errors.at(&param.ty, "a tool has one context: remove this parameter");
+                errors.add_at(&param.ty, "a tool has one context: remove this parameter");
             }
             Some(Param::Context) => {
                 contexts += 1;
@@ -34,10 +34,10 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     let name = name(keys, &parsed.item.sig.ident, errors);
     let hints = hints(keys, name.as_deref(), errors);
     let label = keys.label.as_ref().and_then(|label| self::label(label, errors));
-    let tier = keys.tier.as_ref().and_then(|tier| choice("tier", tier, &TIERS, errors));
+    let tier = keys.tier.as_ref().and_then(|tier| known_word("tier", tier, &TIERS, errors));
     let timeout_ms = keys.timeout.as_ref().and_then(|timeout| self::timeout(timeout, errors));
     let hosts = keys.hosts.iter().flatten().filter_map(|text| host(text, errors)).collect();
-    let approval = keys.approval.as_ref().and_then(|word| choice("approval", word, &APPROVALS, errors));
+    let approval = keys.approval.as_ref().and_then(|word| known_word("approval", word, &APPROVALS, errors));
     Some(Model {
         name: name?,
         label,
@@ -54,8 +54,8 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     })
 }
 
-/// A host as the policy's `hosts` writes it, or without its scheme, which means `https`. The declaration always has the
-/// scheme. The host of the module checks it in full when it loads the module.
+/// A host in the notation of the policy's `hosts`, or without a scheme, which means `https`. The declaration always
+/// has the scheme. The runtime checks the host in full when it loads the module.
 fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
     let value = text.value();
     let (scheme, authority) = match value.split_once("://") {
@@ -66,7 +66,7 @@ fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
     if matches!(scheme, "https" | "http") && is_authority {
         return Some(format!("{scheme}://{authority}"));
     }
-    errors.at(
+    errors.add_at(
         text,
         "a host has nothing after its port, and no scheme but `https` and `http`: write such as `api.example.com` or `http://localhost:8080`",
     );
@@ -79,43 +79,46 @@ const APPROVALS: [&str; 2] = ["auto", "required"];
 fn signature(parsed: &Parsed, errors: &mut Errors) {
     let sig = &parsed.item.sig;
     if sig.asyncness.is_none() {
-        errors.at(&sig.fn_token, "a tool is asynchronous: write `async fn`");
+        errors.add_at(&sig.fn_token, "a tool is asynchronous: write `async fn`");
     }
     if let Some(constness) = &sig.constness {
-        errors.at(constness, "a tool runs when it is called: remove `const`");
+        errors.add_at(constness, "a tool runs when it is called: remove `const`");
     }
     match &sig.safety {
-        Safety::Unsafe(token) => errors.at(token, "a model calls this: remove `unsafe` and keep it inside"),
-        // `safe` is only for items of an `extern` block: the parser has refused it here.
+        Safety::Unsafe(token) => errors.add_at(
+            token,
+            "a tool cannot be `unsafe`, because models call it: use an `unsafe` block in its body",
+        ),
+        // `safe` is only for items of an `extern` block, so the parser has refused it here.
         Safety::Safe(_) | Safety::Default => {}
     }
     if let Some(abi) = &sig.abi {
-        errors.at(abi, "a tool is called by its name in JSON: remove `extern`");
+        errors.add_at(abi, "a tool is called by its name in JSON: remove `extern`");
     }
     if !sig.generics.params.is_empty() {
-        errors.at(&sig.generics, "a tool has one schema, so it has no generics: write the types out");
+        errors.add_at(&sig.generics, "a tool has one schema, so it has no generics: write the types out");
     }
     if let Some(clause) = &sig.generics.where_clause {
-        errors.at(clause, "a tool has no generics: remove the `where` clause");
+        errors.add_at(clause, "a tool has no generics: remove the `where` clause");
     }
     if let Some(variadic) = &sig.variadic {
-        errors.at(variadic, "a tool's parameters are fixed: write each one out");
+        errors.add_at(variadic, "a tool's parameters are fixed: write each one out");
     }
     if let Some(receiver) = &parsed.receiver {
-        errors.at(
+        errors.add_at(
             receiver,
-            "a tool is a free function: move it out of the `impl` and take `&ToolContext` for what a call needs",
+            "a tool is a free function: move it out of the `impl` and take `&State<T>` for what its calls share",
         );
     }
     if let ReturnType::Type(_, ty) = &sig.output
         && kind::mentions_impl(ty)
     {
-        errors.at(ty, "`impl Trait` is a generic: name the type that is returned");
+        errors.add_at(ty, "`impl Trait` is a generic: name the type that is returned");
     }
 }
 
 fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
-    // A destructuring pattern has a type that no parameter may have: report one mistake, not two.
+    // Check the pattern first: the type of a destructured parameter would be a second mistake at the same place.
     let name = pattern(&param.pattern, errors)?;
     let kind = match &param.ctx {
         Some(ctx) => marked_context(ctx, &param.ty, errors)?,
@@ -124,16 +127,22 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     let shape = match kind {
         ParameterKind::Context => {
             if let Some(arg) = &param.arg {
-                errors.at(arg, "the context is no argument of the call: remove `#[arg]`");
+                errors.add_at(arg, "the context is no argument of the call: remove `#[arg]`");
             }
             return Some(Param::Context);
+        }
+        ParameterKind::State(ty) => {
+            if let Some(arg) = &param.arg {
+                errors.add_at(arg, "a state is no argument of the call: remove `#[arg]`");
+            }
+            return Some(Param::State(ty));
         }
         ParameterKind::Value(shape) => shape,
     };
     let keys = &param.keys;
     let (min, max) = bounds(keys, &shape, errors);
     let one_of = one_of(keys, &shape, errors);
-    let default = default(keys, &shape, (min.as_ref(), max.as_ref()), &one_of, errors);
+    let default = default(keys, &shape, min.as_ref(), max.as_ref(), &one_of, errors);
     let role = role(keys, &shape, errors);
     Some(Param::Argument(Box::new(ToolArgument {
         name: name.unraw().to_string(),
@@ -148,14 +157,14 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     })))
 }
 
-/// The context type under a name that the macro does not know.
+/// The context, if `#[ctx]` marks a parameter whose type has a name that the macro does not know.
 fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<ParameterKind> {
     match ty {
         syn::Type::Reference(reference) if reference.mutability.is_none() && reference.lifetime.is_none() => {
             Some(ParameterKind::Context)
         }
         _ => {
-            errors.at(ctx, "`#[ctx]` marks the context, which is lent: write `&ToolContext` as the type");
+            errors.add_at(ctx, "`#[ctx]` marks the context, which is lent: write `&ToolContext` as the type");
             None
         }
     }
@@ -165,7 +174,7 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
     match pattern {
         Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Some(&name.ident),
         _ => {
-            errors.at(
+            errors.add_at(
                 pattern,
                 "a parameter's name is the argument's name in the schema: write a plain name and take the value apart in the body",
             );
@@ -182,18 +191,21 @@ pub(crate) fn bounds(
 ) -> (Option<Literal>, Option<Literal>) {
     let Some(primitive @ (JsonPrimitive::Integer(_) | JsonPrimitive::Float(_))) = shape.primitive() else {
         for bound in keys.min.iter().chain(&keys.max) {
-            errors.at(bound, "`min` and `max` are for numbers: check other types in the body");
+            errors.add_at(bound, "`min` and `max` are for numbers: check other types in the body");
         }
         return (None, None);
     };
-    let mut read = |expr: &Option<syn::Expr>| {
-        expr.as_ref().and_then(|expr| errors.ok(literal::of_type(expr, primitive)))
+    let mut read_bound = |expr: &Option<syn::Expr>| {
+        expr.as_ref().and_then(|expr| errors.ok(literal::parse_typed(expr, primitive)))
     };
-    let (min, max) = (read(&keys.min), read(&keys.max));
-    if let (Some(low), Some(high), Some(expr)) = (&min, &max, &keys.max)
-        && low.is_above(high)
+    let (min, max) = (read_bound(&keys.min), read_bound(&keys.max));
+    if let (Some(minimum), Some(maximum), Some(expr)) = (&min, &max, &keys.max)
+        && minimum.is_above(maximum)
     {
-        errors.at(expr, format!("no number is at least {low} and at most {high}: swap `min` and `max`"));
+        errors.add_at(
+            expr,
+            format!("no number is at least {minimum} and at most {maximum}: swap `min` and `max`"),
+        );
     }
     (min, max)
 }
@@ -205,11 +217,11 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for value in values {
         if shape.primitive() != Some(JsonPrimitive::String) {
-            errors.at(value, "`one_of` is for strings: make the parameter a `String` or `&str`");
+            errors.add_at(value, "`one_of` is for strings: make the parameter a `String` or `&str`");
             break;
         }
         if texts.contains(&value.value()) {
-            errors.at(value, "this value is listed twice: remove one");
+            errors.add_at(value, "this value is listed twice: remove one");
         }
         texts.push(value.value());
     }
@@ -219,29 +231,30 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
 fn default(
     keys: &ArgKeys,
     shape: &Shape,
-    (min, max): (Option<&Literal>, Option<&Literal>),
+    min: Option<&Literal>,
+    max: Option<&Literal>,
     one_of: &[String],
     errors: &mut Errors,
 ) -> Option<ArgumentDefault> {
     let key = keys.default.as_ref()?;
     if shape.optional {
-        errors.at(key, "an `Option` with a default is never `None`: remove the `Option` or the default");
+        errors.add_at(key, "an `Option` with a default is never `None`: remove the `Option` or the default");
         return None;
     }
     let value = match (shape.primitive(), key) {
-        (None, DefaultKey::Own(_)) => return Some(ArgumentDefault::Own),
+        (None, DefaultKey::Own(_)) => return Some(ArgumentDefault::DefaultTrait),
         (None, DefaultKey::Value(expr)) => return Some(ArgumentDefault::Expr(Box::new(expr.clone()))),
-        (Some(primitive), DefaultKey::Own(_)) => literal::own(primitive),
-        (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::of_type(expr, primitive))?,
+        (Some(primitive), DefaultKey::Own(_)) => literal::default_literal(primitive),
+        (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::parse_typed(expr, primitive))?,
     };
     match &value {
         number
             if min.is_some_and(|min| min.is_above(number)) || max.is_some_and(|max| number.is_above(max)) =>
         {
-            errors.at(key, "the default lies outside `min` and `max`: change one of them");
+            errors.add_at(key, "the default lies outside `min` and `max`: change one of them");
         }
         Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
-            errors.at(key, "the default is not in `one_of`: add it there or take one of those");
+            errors.add_at(key, "the default is not in `one_of`: add it there or take one of those");
         }
         _ => {}
     }
@@ -253,10 +266,10 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
         "read" => Some(RoleAttribute::PathRead),
         "write" => Some(RoleAttribute::PathWrite),
         other => {
-            let near = did_you_mean(other, &["read", "write"]);
-            errors.at(
+            let suggestion = did_you_mean(other, &["read", "write"]);
+            errors.add_at(
                 access,
-                format!("`{other}` is no access{near}; write `path = \"read\"` or `path = \"write\"`"),
+                format!("`{other}` is no access{suggestion}; write `path = \"read\"` or `path = \"write\"`"),
             );
             None
         }
@@ -275,11 +288,11 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
         roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Command)));
     }
     if let Some((token, _)) = roles.get(1) {
-        errors.at(token, "an argument is a path, an entry, a url or a command: keep one of them");
+        errors.add_at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()
         && shape.primitive() != Some(JsonPrimitive::String)
     {
-        errors.at(
+        errors.add_at(
             token,
             "paths, entries, urls and commands are texts: make the parameter a `String` or `&str`",
         );
@@ -290,8 +303,8 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
 const NAME_RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
 
 fn is_tool_name(name: &str) -> bool {
-    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints {
@@ -299,18 +312,18 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints 
     for alias in keys.aliases.iter().flatten() {
         let text = alias.value();
         if !is_tool_name(&text) {
-            errors.at(alias, format!("`{}` is not a tool name: {NAME_RULE}", text.escape_default()));
+            errors.add_at(alias, format!("`{}` is not a tool name: {NAME_RULE}", text.escape_default()));
         } else if name == Some(text.as_str()) {
-            errors.at(alias, "this is the tool's name: remove it from the aliases");
+            errors.add_at(alias, "this is the tool's name: remove it from the aliases");
         } else if aliases.contains(&text) {
-            errors.at(alias, "this alias is listed twice: remove one");
+            errors.add_at(alias, "this alias is listed twice: remove one");
         }
         aliases.push(text);
     }
     if let (Some(idempotent), Some(tier)) = (&keys.idempotent, &keys.tier)
         && tier == "ReadOnly"
     {
-        errors.at(
+        errors.add_at(
             idempotent,
             "a `ReadOnly` tool changes nothing, so a second call does not either: remove `idempotent`",
         );
@@ -336,7 +349,7 @@ fn bytes(size: &LitStr, errors: &mut Errors) -> Option<u64> {
     match number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit)) {
         Some(bytes) if bytes > 0 => Some(bytes),
         _ => {
-            errors.at(
+            errors.add_at(
                 size,
                 format!("`{text}` is no size above zero: write `\"512B\"`, `\"16KiB\"` or `\"1MiB\"`"),
             );
@@ -349,7 +362,8 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
     match &keys.name {
         Some(name) if is_tool_name(&name.value()) => Some(name.value()),
         Some(name) => {
-            errors.at(name, format!("`{}` is not a tool name: {NAME_RULE}", name.value().escape_default()));
+            errors
+                .add_at(name, format!("`{}` is not a tool name: {NAME_RULE}", name.value().escape_default()));
             None
         }
         None => {
@@ -357,7 +371,7 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
             if is_tool_name(&name) {
                 return Some(name);
             }
-            errors.at(
+            errors.add_at(
                 function,
                 format!("`{name}` is not a tool name: {NAME_RULE}; write `#[tool(name = \"…\")]`"),
             );
@@ -369,20 +383,20 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
 fn label(label: &LitStr, errors: &mut Errors) -> Option<String> {
     let text = label.value();
     if text.trim().is_empty() {
-        errors.at(label, "a label is shown to people: write one or remove the key");
+        errors.add_at(label, "a label is shown to people: write one or remove the key");
         return None;
     }
     Some(text)
 }
 
-fn choice(key: &str, word: &Ident, known: &[&str], errors: &mut Errors) -> Option<Ident> {
+fn known_word(key: &str, word: &Ident, known: &[&str], errors: &mut Errors) -> Option<Ident> {
     let text = word.to_string();
     if known.contains(&text.as_str()) {
         return Some(word.clone());
     }
-    let near = did_you_mean(&text, known);
-    let known = known.join("`, `");
-    errors.at(word, format!("unknown {key} `{text}`{near} (write one of `{known}`)"));
+    let suggestion = did_you_mean(&text, known);
+    let known_list = known.join("`, `");
+    errors.add_at(word, format!("unknown {key} `{text}`{suggestion} (write one of `{known_list}`)"));
     None
 }
 
@@ -400,7 +414,7 @@ fn timeout(timeout: &LitStr, errors: &mut Errors) -> Option<u64> {
     match milliseconds {
         Some(milliseconds) if milliseconds > 0 => Some(milliseconds),
         _ => {
-            errors.at(
+            errors.add_at(
                 timeout,
                 format!("`{text}` is no duration above zero: write `\"500ms\"`, `\"20s\"` or `\"2m\"`"),
             );

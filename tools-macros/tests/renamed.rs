@@ -15,7 +15,7 @@ fn a_renamed_facade_is_found() {
 }
 
 #[test]
-fn the_specifications_trait_runs_it_too() {
+fn a_tool_of_a_renamed_facade_runs_by_the_trait() {
     assert_eq!(pollster::block_on(add_tool().execute(r#"{"a":2,"b":3}"#)).expect("a sum"), "5");
     let text = serde_json::to_string(&__tool_function_decl_add()).expect("serialises");
     assert!(text.contains(r#""required":["a"],"type":"object""#), "{text}");
@@ -44,7 +44,7 @@ async fn echo(filter: Filter) -> Json<Filter> {
 }
 
 #[test]
-fn types_find_it_too() {
+fn argument_types_find_a_renamed_facade_too() {
     let output = testing::call(&echo_tool(), r#"{"filter":{"glob":"*"}}"#).expect("decodes");
     assert_eq!(output.joined_text(), r#"{"glob":"*","order":"Up"}"#);
     assert!(echo_tool().output_schema().is_some());
@@ -54,7 +54,7 @@ mod exported {
     gate_sdk::export_tools![super::add];
 
     #[test]
-    fn a_main_was_made() {
+    fn export_tools_defines_main() {
         let _: fn() -> std::process::ExitCode = main;
     }
 }

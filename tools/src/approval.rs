@@ -1,5 +1,4 @@
-//! Approvals: which calls a caller wants asked about, the approver that is asked, and the binding of an
-//! answer.
+//! Approvals: the caller's approval policy, the approver, and the binding of an answer to one request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,29 +13,32 @@ use crate::{digest, spawn};
 
 mod question;
 mod session;
+mod standing;
 
 pub use question::question;
 pub use session::SessionApprovals;
+pub(crate) use standing::StandingApprovals;
+pub use standing::{RuleWriter, StandingOffer};
 
-/// How long an approver may take before the answer counts as no: 5 minutes.
+/// How long an approver may take to answer: 5 minutes. After that the call is refused.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A caller's approval policy for a call, beside the policy file; the stricter of both holds.
+/// A caller's approval policy for a call, in addition to the policy file. The stricter of the two holds.
 pub trait ApprovalPolicy: Send + Sync {
-    /// Decides on one call whose arguments are valid. Called once per call, on an executor thread.
+    /// Decides on one call, whose arguments are already valid. Called once per call, on an executor thread.
     fn decide(&self, tool: &ToolFacts, arguments: &Value) -> ApprovalRule;
 }
 
 /// The answer of an [`ApprovalPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalRule {
-    /// Adds nothing to the policy file.
+    /// Adds no restriction to the policy file.
     Allow,
-    /// An approver is asked.
+    /// An approver must approve the call.
     Ask,
     /// The call is refused.
     Deny {
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: String,
     },
 }
@@ -44,11 +46,11 @@ pub enum ApprovalRule {
 /// An approver of calls: a person at a terminal, a client, a program.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Answers one request. Called once per request, after policy and paths are checked and before the call
-    /// has any effect. A panic, or no answer within [`APPROVAL_TIMEOUT`], counts as no.
+    /// Answers one request. Called once per request, after the checks of policy and paths and before the call has any
+    /// effect. A panic, or no answer within [`APPROVAL_TIMEOUT`], counts as no.
     ///
     /// # Cancellation
-    /// Dropped when the call is cancelled.
+    /// The future is dropped when the call is cancelled.
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer;
 }
 
@@ -58,7 +60,7 @@ pub trait Approver: Send + Sync {
 pub struct ApprovalRequest {
     /// The call's id.
     pub call_id: String,
-    /// The agent that makes it.
+    /// The id of the agent that makes the call.
     pub agent_id: String,
     /// The id of the caller's run.
     pub run_id: String,
@@ -66,18 +68,21 @@ pub struct ApprovalRequest {
     pub tool: String,
     /// The tool's tier.
     pub tier: SafetyTier,
-    /// Whether the tool runs outside the sandbox.
+    /// Whether the tool runs unconfined, outside the sandbox.
     pub unconfined: bool,
-    /// The arguments' JSON text, in full. It may hold anything: show it with
+    /// The full JSON text of the arguments. The text is untrusted: show it with
     /// [`escape_for_display`](portcullis_types::escape_for_display).
     pub arguments: String,
     /// The grant of the call.
     pub grant: Grant,
     /// The grant of each step, if the call is an operation. The operation's own grant is then empty.
     pub steps: Vec<StepGrant>,
-    /// The digest of the policy in force, module hashes included. An approval kept for further calls holds
-    /// under this digest only.
+    /// The digest of the policy in force, module hashes included. An approval kept for later calls holds only while
+    /// this digest stays the same.
     pub policy_digest: String,
+    /// What [`ApprovalAnswer::ApproveAlways`] would write. `None` if the answer is not offered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standing: Option<StandingOffer>,
     /// The hash that an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
     pub binding: String,
 }
@@ -87,7 +92,7 @@ pub struct ApprovalRequest {
 pub struct StepGrant {
     /// The step's name, as in the policy.
     pub step: String,
-    /// Its grant. No other step holds it at the same time.
+    /// The step's grant. No other step holds it at the same time.
     pub grant: Grant,
 }
 
@@ -96,20 +101,23 @@ pub struct StepGrant {
 pub enum ApprovalAnswer {
     /// Yes, to exactly this request.
     Approve,
-    /// Yes, with other arguments. The call is checked again with them, and the approver is asked again if the
-    /// policy asks.
+    /// Yes, and write the rules of [`ApprovalRequest::standing`] into the operator's policy, so that such a call needs
+    /// no further approval. Without an offer, this answer means [`Self::Approve`].
+    ApproveAlways,
+    /// Yes, with other arguments. The call is checked again with the new arguments, and the approver is asked again if
+    /// the policy requires it.
     ApproveWith {
         /// The JSON text of the arguments.
         arguments: String,
     },
     /// No.
     Deny {
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: Option<String>,
     },
 }
 
-/// Approves every request: for an operator who has read the call, as with `portcullis call --approve`.
+/// Approves every request. For an operator who has already read the call, as with `portcullis call --approve`.
 #[derive(Debug, Clone, Copy)]
 pub struct ApproveAll;
 
@@ -120,36 +128,60 @@ impl Approver for ApproveAll {
     }
 }
 
-/// A missing approval, though an approver was set.
+/// Why a call is not approved: no approver is available, the answer came too late, or the approver refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotApproved {
     pub(crate) code: DenialCode,
     pub(crate) reason: Option<String>,
 }
 
-/// Asks the approver. Anything but a clear yes is a refusal.
+/// Asks the approver, unless a standing approval covers the request. Returns the new arguments, if the approver changed
+/// them. Everything but a clear yes is a refusal.
 pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
-    request: &ApprovalRequest,
+    mut request: ApprovalRequest,
+    standing: Option<&Arc<StandingApprovals>>,
 ) -> Result<Option<String>, NotApproved> {
-    let no = |code, reason| Err(NotApproved { code, reason });
-    let Some(approver) = approver else { return no(DenialCode::ApprovalUnavailable, None) };
-    let (approver, request) = (Arc::clone(approver), request.clone());
+    let refuse = |code, reason| Err(NotApproved { code, reason });
+    if standing.is_some_and(|standing| standing.covers(&request)) {
+        return Ok(None);
+    }
+    let Some(approver) = approver else { return refuse(DenialCode::ApprovalUnavailable, None) };
+    // Make the offer only for a request that reaches the approver: the offer reads the policy file.
+    let offer = standing.and_then(|standing| standing.offer(&request));
+    request.standing.clone_from(&offer);
+    // The approver is foreign code: a separate task catches its panic.
+    let approver = Arc::clone(approver);
     let answering = spawn::spawn_task(async move { approver.decide(&request).await });
     match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
-        Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
+        Err(_elapsed) => refuse(DenialCode::ApprovalTimedOut, None),
         // The approver panicked.
-        Ok(None) => no(DenialCode::ApprovalUnavailable, None),
+        Ok(None) => refuse(DenialCode::ApprovalUnavailable, None),
         Ok(Some(ApprovalAnswer::Approve)) => Ok(None),
+        Ok(Some(ApprovalAnswer::ApproveAlways)) => {
+            if let (Some(standing), Some(offer)) = (standing, offer) {
+                keep(Arc::clone(standing), offer).await;
+            }
+            Ok(None)
+        }
         Ok(Some(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
-        Ok(Some(ApprovalAnswer::Deny { reason })) => no(DenialCode::ApprovalRefused, reason),
+        Ok(Some(ApprovalAnswer::Deny { reason })) => refuse(DenialCode::ApprovalRefused, reason),
+    }
+}
+
+/// Writes the rules of a standing approval. If the write fails, the call still runs, because the approver approved it.
+async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
+    let file = offer.file.clone();
+    let kept = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
+    if let Ok(Err(problem)) = kept {
+        tracing::warn!(%file, %problem, "the rule of an approval was not written");
     }
 }
 
 /// The hash that an approval is bound to.
 ///
 /// # Errors
-/// `internal` if the grant cannot be written as JSON: then no approver can be asked about it.
+/// `internal` if the grant cannot be written as JSON. The approver is then not asked.
 pub(crate) fn binding(
     tool: &str,
     arguments: &str,
@@ -160,11 +192,11 @@ pub(crate) fn binding(
     let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
     let grant = serde_json::to_string(grant).map_err(internal)?;
     let steps = serde_json::to_string(steps).map_err(internal)?;
-    Ok(digest::of_parts([tool, arguments, &grant, &steps, policy_digest]))
+    Ok(digest::hash_parts([tool, arguments, &grant, &steps, policy_digest]))
 }
 
-/// The origin of an address in one form for all spellings, with international names as Punycode. `None` for
-/// other subjects.
+/// The origin of a URL: one form for all its spellings, with international names as Punycode. `None` for a subject that
+/// is no URL.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
     let parse = || {
@@ -173,6 +205,6 @@ fn origin(subject: &RequestedSubject) -> Option<String> {
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         Some(format!("{}://{host}{port}", url.scheme()))
     };
-    // The policy refuses an address that cannot be parsed. Here its text stands for it.
+    // The policy refuses a URL that cannot be parsed. Here the URL's own text takes the place of its origin.
     Some(parse().unwrap_or_else(|| text.clone()))
 }

@@ -1,5 +1,5 @@
-//! Assembles a registry from its parts. [`crate::bootstrap_runtime_tools`], which front ends call, uses it;
-//! so do embedders with tools of their own.
+//! Assembles a registry from its parts. Front ends use the builder through [`crate::bootstrap_runtime_tools`], and
+//! embedders with tools of their own use it directly.
 
 use std::{
     collections::BTreeSet,
@@ -11,19 +11,21 @@ use portcullis_policy::{
     Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
+use portcullis_undo::UndoStore;
 use serde_json::Value;
 
 use self::registration::{Registration, ShippedModule};
 use crate::{
+    approval::{RuleWriter, StandingApprovals},
     audit::{AuditLog, Recovery, SyncMode},
-    bootstrap::PolicyFiles,
     call::{Caller, NestingContext},
     error::BootstrapError,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
-    native::{self, Capability, FollowOutput, StillGranted},
+    native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
+    policy_files::{PolicyFiles, xdg_folder},
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
@@ -37,10 +39,11 @@ use crate::{
 
 mod registration;
 
-/// The policy in force, and the tools that it is about.
+/// The policy in force, and the tools that it applies to.
 struct PolicyAndTools {
     policy: Arc<WorkspaceSecurityPolicy>,
-    /// Weak: one of these tools holds this, and would keep itself and all others alive.
+    /// A weak reference: one of these tools holds this struct, and a strong reference would keep all tools alive for
+    /// ever.
     tools: Weak<ServedTools>,
 }
 
@@ -52,25 +55,30 @@ pub struct RegistryBuilder {
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
+    states: NativeStates,
+    /// Shipped tools that are hidden from models, unless the policy enables them by name.
+    hidden_examples: Vec<&'static str>,
     capabilities: Vec<Capability>,
     hooks: Vec<Arc<dyn CallHook>>,
+    /// Writes the rules of standing approvals. Without it approvers are not offered any.
+    rule_writer: Option<Box<dyn RuleWriter>>,
     modules: Vec<ShippedModule>,
     /// Modules whose tools are steps of operations.
     steps: Vec<ShippedModule>,
-    /// The start of the host's HTTP client. Without it no tool makes requests.
+    /// How the host's HTTP client is started. Without it no tool makes requests.
     http_client: Option<HttpClientConfig>,
     foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
-    /// Names of tools that are added later.
+    /// Names of tools that will be added while the registry serves.
     awaited: Vec<ToolName>,
     shell: ShellSource,
-    /// The host folder of the mounts, and paths that no mount may touch. Without them there is no shell.
+    /// The host folder of the mounts, and the paths that no mount may touch. Without them there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
 impl RegistryBuilder {
-    /// The operator's policy, else the shipped one; state in `$XDG_STATE_HOME/portcullis/in-process`; no
-    /// mounts, no guests, no tools but `output_read`.
+    /// The operator's policy, else the shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no mounts and
+    /// no guests; `output_read` as the only tool.
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
@@ -78,8 +86,11 @@ impl RegistryBuilder {
             mounts: None,
             runner: None,
             natives: Vec::new(),
+            states: NativeStates::default(),
+            hidden_examples: Vec::new(),
             capabilities: Vec::new(),
             hooks: Vec::new(),
+            rule_writer: None,
             modules: Vec::new(),
             steps: Vec::new(),
             http_client: None,
@@ -91,9 +102,9 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a native tool. It runs in this process, outside the sandbox, so the policy must enable it by name
-    /// (`[tools.NAME] enabled = true`), else its calls are denied. A tool written for another interface goes
-    /// through `IntoTool` of `portcullis-adapters` first.
+    /// Adds a native tool. It runs in this process, outside the sandbox. The policy must therefore enable it by name
+    /// (`[tools.NAME] enabled = true`), else its calls are denied. Convert a tool written for another interface with
+    /// `IntoTool` of `portcullis-adapters` first.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
@@ -104,9 +115,16 @@ impl RegistryBuilder {
         self
     }
 
-    /// Says that tools with these names are added while the registry serves, by [`ToolRegistry::add_tool`], so
-    /// that entries of the policy may name them. Without this, such an entry is a fault: it would be taken for
-    /// a misspelt name.
+    /// Gives native tools the state that they take as `&State<T>`. It lives as long as the registry, and all calls share
+    /// it. A program that uses the value as well gives an [`Arc`]. The build fails if a tool takes a state that was not
+    /// given, or if two states of one type were given.
+    pub fn tool_state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.add(value);
+        self
+    }
+
+    /// Declares the names of tools that [`ToolRegistry::add_tool`] adds later, so that entries of the policy may name
+    /// them. Without this declaration the build fails at such an entry, because it looks like a misspelt name.
     pub fn awaits(mut self, names: impl IntoIterator<Item = ToolName>) -> Self {
         self.awaited.extend(names);
         self
@@ -119,12 +137,29 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the shipped native tools with these names, unless they are already added.
+    /// Offers approvers a standing approval of commands: rules that this writer adds to the operator's policy. Default:
+    /// none is offered.
+    pub fn rule_writer(mut self, writer: impl RuleWriter + 'static) -> Self {
+        self.rule_writer = Some(Box::new(writer));
+        self
+    }
+
+    /// Hides the tools of [`EXAMPLES`] from models, unless the policy enables a tool by name (`[tools.add] enabled =
+    /// true`). Calls by name still find them.
+    ///
+    /// [`EXAMPLES`]: crate::native::EXAMPLES
+    pub fn hide_examples(mut self) -> Self {
+        self.hidden_examples = native::EXAMPLES.to_vec();
+        self
+    }
+
+    /// Adds the shipped native tools with these names, unless they are already added, and offers them to models.
     pub fn shipped_tools(mut self, names: &[String]) -> Self {
+        self.hidden_examples.retain(|example| !names.iter().any(|name| name == example));
         for tool in native::default_tools() {
             let name = tool.schema().name;
-            let is_there = |(other, origin): &(Arc<dyn Tool>, ToolOrigin)| {
-                *origin == ToolOrigin::ShippedNative && other.schema().name == name
+            let is_there = |(shipped, origin): &(Arc<dyn Tool>, ToolOrigin)| {
+                *origin == ToolOrigin::ShippedNative && shipped.schema().name == name
             };
             if names.contains(&name) && !self.natives.iter().any(is_there) {
                 self.natives.push((tool, ToolOrigin::ShippedNative));
@@ -133,14 +168,14 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the tools of a capability, unless they are already added. A capability whose tools are not here fails the
-    /// build.
+    /// Adds the tools of a capability, unless they are already added. The build fails if the tools of the capability
+    /// are not available.
     pub fn capability(mut self, capability: Capability) -> Self {
         self.capabilities.push(capability);
         self
     }
 
-    /// Adds a hook that every call passes, after the hooks added before.
+    /// Adds a hook for all calls. It runs after the hooks that were added before.
     pub fn hook(mut self, hook: impl CallHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
@@ -152,7 +187,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Keeps state in this folder. It must lie outside every mount.
+    /// Keeps state in this folder, which must lie outside every mount.
     pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state = Some(folder.into());
         self
@@ -165,30 +200,29 @@ impl RegistryBuilder {
         self
     }
 
-    /// Sets where the commands of `shell_exec` run. Default: at the sidecar that the envelope names, else
-    /// nowhere.
+    /// Sets where the commands of `shell_exec` run. Default: nowhere. [`crate::runtime_builder`] sets the sidecar that
+    /// the envelope names, if there is one.
     pub fn shell(mut self, source: ShellSource) -> Self {
         self.shell = source;
         self
     }
 
-    /// Sets the host folder above the mounts, for a sidecar of our own, and adds `shell_exec`. No mount may
-    /// touch the `private` host paths. [`crate::runtime_builder`] has called it.
+    /// Sets the host folder of the mounts, for a sidecar that this program starts, and adds `shell_exec`. No mount may
+    /// touch the `private` host paths. [`crate::runtime_builder`] has already called this method.
     pub fn workspace(mut self, folder: impl Into<PathBuf>, private: Vec<PathBuf>) -> Self {
         self.workspace = Some((folder.into(), private));
         self
     }
 
-    /// Adds the tools of a module: loads it, asks for its declarations, and adds its hash to the policy's
-    /// digest. A foreign module is compiled in a separate process, unless an earlier start has compiled
-    /// it.
+    /// Adds the tools of a module: loads the module, queries its declarations, and adds its hash to the policy's
+    /// digest. A foreign module is compiled in a separate process, unless an earlier start has compiled it.
     ///
     /// # Errors
-    /// [`BootstrapError::Wasm`] when it cannot be loaded or does not describe itself, or when
+    /// [`BootstrapError::Wasm`] if the module cannot be loaded or does not describe itself, or if
     /// [`RegistryBuilder::guests`] was not called before.
     ///
     /// # Cancellation
-    /// Dropping the future stops the module.
+    /// A dropped future stops the module.
     pub async fn module(
         mut self,
         name: impl Into<String>,
@@ -207,7 +241,7 @@ impl RegistryBuilder {
         Ok(self)
     }
 
-    /// Adds the tools of a module that this program carries.
+    /// Adds the tools of a module that is embedded in this program.
     pub(crate) async fn add_embedded(&mut self, module: &'static EmbeddedModule) -> Result<(), WasmError> {
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
         let guest = HostWasmToolRunner::embedded(module);
@@ -223,28 +257,29 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Sets how the host's HTTP client is started, and adds `web_fetch` and, with a provider in the policy, `web_search`.
+    /// Sets how the host's HTTP client is started, and adds `web_fetch`. If the policy names a provider, adds
+    /// `web_search` as well.
     pub(crate) fn requests(mut self, config: HttpClientConfig) -> Self {
         self.http_client = Some(config);
         self
     }
 
-    /// Loads a foreign module and asks for its declarations. Whether its tools are registered is decided
+    /// Loads a foreign module and queries its declarations. [`Self::build`] decides which of its tools are registered,
     /// when all modules are known.
     pub(crate) async fn add_foreign(
         &mut self,
         name: String,
         wasm: &[u8],
-        wanted: ModuleOrigin,
+        origin: ModuleOrigin,
     ) -> Result<(), WasmError> {
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
         let module = runner.load_foreign(wasm).await?;
         let declarations = runner.describe(&module).await?;
-        self.foreign.push(ForeignModule { name, module, declarations, wanted });
+        self.foreign.push(ForeignModule { name, module, declarations, origin });
         Ok(())
     }
 
-    /// Notes a module that is refused, and why.
+    /// Records that a module is refused, and why.
     pub(crate) fn refuse(&mut self, name: impl Into<String>, error: ModuleError) {
         self.refused.push(RefusedModule { name: name.into(), error, tools: Vec::new() });
     }
@@ -252,16 +287,20 @@ impl RegistryBuilder {
     /// Builds the registry.
     ///
     /// # Errors
-    /// [`BootstrapError`]: a name that is taken, a schema that cannot be used, a state folder or audit log
-    /// that cannot be written.
+    /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool takes
+    /// and the builder was not given, or a state folder or audit log that cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let policy = self.policy.map_or_else(installed_policy, Ok)?;
         let state = self.state.or_else(default_state).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
 
-        let mut registration = Registration::new(&lock);
-        registration.natives(self.natives)?;
+        let mut registration = Registration::new(&lock, policy.home());
+        let mut hidden = self.hidden_examples;
+        let is_given = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
+        hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
+        let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
+        registration.natives(self.natives, &hidden)?;
         registration.capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
@@ -274,43 +313,47 @@ impl RegistryBuilder {
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         registration.ensure_capabilities(&self.capabilities)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
-        let known = Arc::new(OnceLock::new());
+        let policy_and_tools = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());
         registration.output_read(
             &outputs,
-            still_granted(Arc::clone(&known)),
-            follow(Arc::clone(&labels), Arc::clone(&known)),
+            still_granted(Arc::clone(&policy_and_tools)),
+            output_follower(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
         )?;
-        // Foreign modules come last: every name of ours is taken before they claim one.
+        // Foreign modules come last, so that all shipped names are taken before a module claims one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
-        // Before anything is opened for calls: a misspelt entry would restrict no tool.
+        // Check before anything is opened for calls: a misspelt entry would restrict no tool.
         let mut names = known_tools(&tools, &steps, &lock, &refused);
         self.awaited.iter().for_each(|name| names.add(name));
-        let idle = policy.check_tools(&names)?;
-        tools.note_lost(lost(&tools, &lock, &refused));
+        let unused_entries = policy.check_tools(&names)?;
+        tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
         let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
         log_recovery(&recovery, &refused);
-        // Set after all tools are registered and before any is called.
+        // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
-        let _ = known.set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
+        let _ = policy_and_tools
+            .set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
         let host = Host {
             tools,
             mounts: self.mounts.unwrap_or_default(),
             audit: Arc::new(audit),
             outputs,
+            undo: UndoStore::new(&state),
             runner: self.runner.map(Arc::new),
             slots: Arc::new(CallSlots::new(policy.concurrency())),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
             labels,
             http_client,
             hooks: Hooks::new(self.hooks),
+            states,
+            standing: self.rule_writer.map(|writer| Arc::new(StandingApprovals::new(writer))),
             operation_steps: None,
             policy,
         };
-        let setup = BuildFindings { refused, idle, lock, state };
+        let setup = BuildFindings { refused, unused_entries, lock, state };
         Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
     }
 }
@@ -325,30 +368,26 @@ impl std::fmt::Debug for RegistryBuilder {
 }
 
 impl ToolRegistry {
-    /// A registry of the shipped native tools alone, under the operator's policy or the shipped one:
-    /// `get_current_time`, `echo`, arithmetic, `failing_tool`, `output_read` (specification 000,
-    /// "ToolRegistry").
+    /// A registry with the shipped native tools only, under the operator's policy or the shipped policy:
+    /// `get_current_time`, `echo`, arithmetic, `failing_tool`, `output_read`.
     ///
     /// # Errors
-    /// As [`RegistryBuilder::build`].
+    /// As in [`RegistryBuilder::build`].
     pub fn with_defaults() -> Result<Self, BootstrapError> {
         Self::builder().default_tools().build()
     }
 }
 
-/// The operator's policy, or the shipped one.
+/// The operator's policy, or the shipped policy.
 fn installed_policy() -> Result<WorkspaceSecurityPolicy, BootstrapError> {
     PolicyFiles::without_workspace()?.load(SandboxTier::Process)
 }
 
 fn default_state() -> Option<PathBuf> {
-    // A relative path counts as none (XDG Base Directory Specification).
-    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
-    Some(base.join("portcullis/in-process"))
+    Some(xdg_folder("XDG_STATE_HOME", ".local/state")?.join("portcullis/in-process"))
 }
 
-/// The settings of a sidecar of our own.
+/// The settings of a sidecar that this program starts.
 fn sidecar_config(
     policy: &WorkspaceSecurityPolicy,
     state: &Path,
@@ -367,11 +406,11 @@ fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
     }
 }
 
-/// Whether the policy in force would still grant what a stored output was made with: its tool may still be
-/// called and would get every mount of that grant. A tool that is not registered gets nothing.
-fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
+/// Whether the policy in force would still give the grant of a stored output: the output's tool can still be called,
+/// and gets every mount of that grant. A tool that is not registered gets nothing.
+fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
     Arc::new(move |stored| {
-        let Some(PolicyAndTools { policy, tools }) = known.get() else { return false };
+        let Some(PolicyAndTools { policy, tools }) = policy_and_tools.get() else { return false };
         let Some(tools) = tools.upgrade() else { return false };
         let tools = tools.snapshot();
         let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));
@@ -380,9 +419,9 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
         if now.approval == Approval::Deny {
             return false;
         }
-        let granted = policy.mounts_of(&now.profile);
+        let granted_mounts = policy.mounts_of(&now.profile);
         let is_granted = |mount: &Value| {
-            granted.iter().any(|now: &GrantedMount| {
+            granted_mounts.iter().any(|now: &GrantedMount| {
                 mount["name"] == now.name.as_str()
                     && (mount["access"] == "read" || mount["access"] == now.access.as_str())
             })
@@ -391,46 +430,52 @@ fn still_granted(known: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
     })
 }
 
-/// Brings the labels of a stored output to the call that reads it: its run, and the process, may be others than those that
-/// made it.
-fn follow(run_labels: Arc<RunLabels>, known: Arc<OnceLock<PolicyAndTools>>) -> FollowOutput {
+/// Adds the labels of a stored output to the run that reads it. The output may come from another run or another
+/// process.
+fn output_follower(
+    run_labels: Arc<RunLabels>,
+    policy_and_tools: Arc<OnceLock<PolicyAndTools>>,
+) -> FollowOutput {
     Arc::new(move |ctx, stored| {
         let labels = labels_of(stored);
-        let (run_labels, known, call_id) = (Arc::clone(&run_labels), Arc::clone(&known), ctx.call_id.clone());
+        let (run_labels, policy_and_tools, call_id) =
+            (Arc::clone(&run_labels), Arc::clone(&policy_and_tools), ctx.call_id.clone());
         let detached = || Caller::new(ctx.agent_id.clone(), ctx.run_id.clone()).owner();
         let owner =
             ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
         Box::pin(async move {
-            let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, known.get()) else {
+            let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, policy_and_tools.get()) else {
                 return Err(ToolError::internal("a stored output does not tell what it was made from"));
             };
-            Ok(run_labels.bring(&owner, &call_id, &labels, policy).await?)
+            Ok(run_labels.add_stored_output_labels(&owner, &call_id, &labels, policy).await?)
         })
     })
 }
 
-/// The labels that an output was stored with; none if they cannot be read.
+/// The labels that were stored with an output. `None` if they cannot be read.
 fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
     stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
 }
 
-/// The names that entries of the policy may have: all registered tools, the steps, approved tools, and the
-/// tools of refused modules.
+/// The names that entries of the policy can have: the registered tools, the steps, the approved tools, and the tools of
+/// refused modules.
 fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> KnownTools {
-    let mut known = KnownTools::shipped();
+    let mut known_tools = KnownTools::shipped();
     for tool in tools.iter().chain(steps.iter()) {
-        known.add(&tool.facts().name);
-        tool.aliases().iter().for_each(|alias| known.add_alias(alias, &tool.facts().name));
+        known_tools.add(&tool.facts().name);
+        tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.facts().name));
     }
-    lock.tools().chain(refused.iter().flat_map(|module| &module.tools)).for_each(|name| known.add(name));
+    lock.tools()
+        .chain(refused.iter().flat_map(|module| &module.tools))
+        .for_each(|name| known_tools.add(name));
     if refused.iter().any(|module| module.tools.is_empty()) {
-        known.add_unreadable();
+        known_tools.add_unreadable();
     }
-    known
+    known_tools
 }
 
-/// The tools that should be here and are not: approved ones, and those of refused modules.
-fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
+/// The expected tools that are not registered: approved tools, and tools of refused modules.
+fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
     let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }

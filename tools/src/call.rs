@@ -1,4 +1,4 @@
-//! The caller of a call, and its terms.
+//! The caller of a call, and the terms that the caller sets.
 
 use std::{
     fmt,
@@ -10,18 +10,18 @@ use std::{
 };
 
 use portcullis_types::{
-    CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolEvent, ToolUpdateFn,
+    CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolError, ToolEvent, ToolUpdateFn,
 };
 
 use crate::{
     approval::{ApprovalPolicy, Approver},
-    audit::Text,
+    audit::SharedText,
     sandbox::TransferEnd,
     slots::CallSlot,
     web::{FetchedHop, HopTerms},
 };
 
-/// A call under a fresh random id.
+/// A call with a fresh random id.
 #[must_use]
 pub fn new_call(tool: impl Into<String>, arguments: impl Into<String>) -> ToolCall {
     ToolCall { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
@@ -33,47 +33,57 @@ pub(crate) fn random_id(prefix: &str) -> String {
     format!("{prefix}_{bits:032x}")
 }
 
-/// Listener for a guest's standard error. Called at most once per attempt at a call, on the caller's side,
-/// before the result.
+/// The error of a call that was cancelled before its backend began.
+pub(crate) fn cancelled_before_run_error() -> ToolError {
+    ToolError::cancelled("the call was cancelled before it ran")
+}
+
+/// The error of a call that was cancelled while it ran.
+pub(crate) fn cancelled_error() -> ToolError {
+    ToolError::cancelled("the call was cancelled")
+}
+
+/// Listener for a guest's standard error. Called at most once per attempt at a call, in the caller's process, before
+/// the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The caller of a call, and its terms.
+/// The caller of a call, and the terms of the call.
 ///
-/// [`Caller::new`] lists the defaults: no approver, so calls that need an approval are denied; no listeners;
-/// no deadline but the call's own.
+/// [`Caller::new`] lists the defaults: no approver, so calls that need an approval are denied; no listeners; no
+/// deadline other than the call's own.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// The agent. Rate limits, stored outputs and shell sessions are kept apart by it, unless the client
-    /// [chose the name itself](Caller::named_by_itself).
+    /// The agent's id. Rate limits, stored outputs and shell sessions are kept apart by agent, unless the client [chose
+    /// the name itself](Caller::named_by_itself).
     pub agent_id: String,
-    /// The run; stored outputs and shell sessions are kept apart by it.
+    /// The run's id. Stored outputs and shell sessions are kept apart by run.
     pub run_id: String,
-    /// The agent's space, if it has one.
+    /// The id of the agent's space, if it has one.
     pub space_id: Option<String>,
     /// The id that joins the calls of one operation.
     pub operation_id: Option<String>,
-    /// Fires when the caller gives up.
+    /// Cancelled when the caller gives up.
     pub cancel: CancellationToken,
-    /// When the caller's turn ends. No call runs past it; hooks get one second more for its result.
+    /// When the caller's turn ends. No call runs longer. Hooks get one more second for the result.
     pub turn_deadline: Option<Instant>,
-    /// The caller's approval policy, beside the policy file. Default: none.
+    /// The caller's approval policy, in addition to the policy file. Default: none.
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
     /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Takes partial results.
+    /// Receives partial results.
     pub on_update: Option<ToolUpdateFn>,
-    /// Takes progress texts.
+    /// Receives progress texts.
     pub on_progress: Option<ProgressFn>,
-    /// Takes events.
+    /// Receives events.
     pub on_event: Option<EventFn>,
-    /// Takes a guest's standard error, bounded, after the guest has ended: the message of a panic, the cause
-    /// of an `internal`. It is for the tool's author: untrusted text that may name what a model must not
-    /// read. Show it escaped, on the author's terminal, and in no result.
+    /// Receives a guest's standard error, bounded, after the guest has ended: the message of a panic, or the cause of
+    /// an `internal`. The text is for the tool's author. It is untrusted and may contain data that a model must not
+    /// read, so show it escaped, on the author's terminal only, and never in a result.
     pub on_stderr: Option<StderrFn>,
     /// The slot of the enclosing call, if a tool makes this call.
     pub(crate) slot: Option<CallSlot>,
-    /// Set where the call is a step of an operation.
+    /// Set if the call is a step of an operation.
     pub(crate) operation_step: Option<OperationStep>,
     /// Whether the client chose the agent's name itself.
     pub(crate) is_named_by_itself: bool,
@@ -82,41 +92,41 @@ pub struct Caller {
 /// The owner of a rate or a shell session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
-    /// None where the name proves nothing (see [`Caller::named_by_itself`]).
+    /// `None` if the name proves nothing (see [`Caller::named_by_itself`]).
     pub(crate) agent: Option<Arc<str>>,
-    /// None where the owner is the agent across all runs.
+    /// `None` if the owner is the agent across all its runs.
     pub(crate) run: Option<Arc<str>>,
 }
 
-/// Marks a call as a step of an operation. The operation was counted and, if needed, approved with the steps'
-/// grants in view; so a step is neither asked about nor counted again.
+/// Marks a call as a step of an operation. The operation was already counted and, if needed, approved together with the
+/// grants of its steps. A step therefore needs no approval and no count of its own.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperationStep {
-    /// Whether an approver has approved of the operation.
+    /// Whether an approver has approved the operation.
     pub(crate) is_approved: bool,
-    /// Which end of a transfer the step is, if it is one.
+    /// Which end of a transfer the step is, if the operation is a transfer.
     pub(crate) transfer: Option<TransferEnd>,
-    /// Where the step leaves what came of its request, if it makes one.
+    /// Where the step puts the response to its request, if it makes one.
     pub(crate) response: Option<FetchedHop>,
-    /// The terms of that request, if the operation follows its redirects itself.
+    /// The terms of the request, if the operation follows redirects itself.
     pub(crate) hop: Option<HopTerms>,
-    /// The id of the operation's call, by which what the step reads is labelled.
+    /// The id of the operation's call. Data that the step reads is labelled with this id.
     pub(crate) reads_as: Option<String>,
 }
 
-/// The parts of an operation's call that its steps take over.
+/// The parts of an operation's call that its steps inherit.
 pub(crate) struct OperationContext {
     /// The id that joins the rows of the call and its steps.
-    pub(crate) operation_id: Option<Text>,
-    /// The id of the call itself: what its steps request, it has requested.
+    pub(crate) operation_id: Option<SharedText>,
+    /// The id of the call itself, under which the steps' requests are recorded.
     pub(crate) call_id: String,
-    /// Whether an approver has approved of the call, its steps' grants in view.
+    /// Whether an approver has approved the call, including the grants of its steps.
     pub(crate) is_approved: bool,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     /// The slot of the call, in which the steps run.
     pub(crate) slot: CallSlot,
-    /// Takes the steps' progress.
+    /// Receives the steps' progress.
     pub(crate) on_progress: Option<ProgressFn>,
 }
 
@@ -143,16 +153,16 @@ impl Caller {
         }
     }
 
-    /// A caller whose agent name the client chose itself, as in a protocol where clients name themselves. The
-    /// name is for people who read audit rows and questions. Another caller may bear it too, so everything,
-    /// rates included, is kept apart by the run alone. The run must therefore be an id that this process made
-    /// and gave to no other caller.
+    /// A caller whose client chose the agent's name itself, as in a protocol in which clients name themselves. The name
+    /// is only for people who read audit rows and questions. Another caller can have the same name, so everything,
+    /// rates included, is kept apart by run alone. The run must therefore be an id that this process made and gave to
+    /// no other caller.
     #[must_use]
     pub fn named_by_itself(name: impl Into<String>, run_id: impl Into<String>) -> Self {
         Self { is_named_by_itself: true, ..Self::new(name, run_id) }
     }
 
-    /// The owner that a call's rate is counted for.
+    /// The owner whose rate the call counts towards.
     pub(crate) fn counted_as(&self) -> Owner {
         if self.is_named_by_itself {
             return self.owner();
@@ -160,16 +170,16 @@ impl Caller {
         Owner { agent: Some(self.agent_id.as_str().into()), run: None }
     }
 
-    /// The owner of things that outlast the call: this run only.
+    /// The owner of state that outlasts the call, such as a shell session: this run alone.
     pub(crate) fn owner(&self) -> Owner {
         let agent = (!self.is_named_by_itself).then(|| self.agent_id.as_str().into());
         Owner { agent, run: Some(self.run_id.as_str().into()) }
     }
 
-    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline. It shares the slot
-    /// of the tool's own call, so that a tool that calls tools cannot wait for itself.
+    /// The caller of calls that a tool makes: same agent, run, cancellation and deadline. It shares the slot of the
+    /// tool's own call. A tool that calls tools therefore never waits for its own slot.
     ///
-    /// Approver and approval policy stay the same too: a tool is no way around them.
+    /// The approver and the approval policy also stay, so a tool cannot bypass them.
     #[must_use]
     pub fn nested(ctx: &ToolContext) -> Self {
         let parent = ctx.extensions.get::<NestingContext>();
@@ -183,7 +193,7 @@ impl Caller {
         Self {
             cancel: ctx.cancel.child_token(),
             turn_deadline: ctx.deadline,
-            // A tool passes on reports of its own calls itself.
+            // The tool itself forwards the reports of its nested calls.
             on_update: None,
             on_progress: None,
             operation_step: None,
@@ -191,7 +201,7 @@ impl Caller {
         }
     }
 
-    /// Whether a listener wants what a tool reports while it runs.
+    /// Whether a listener wants the reports of a running tool.
     pub(crate) fn watches_frames(&self) -> bool {
         self.on_update.is_some() || self.on_progress.is_some() || self.on_event.is_some()
     }
@@ -213,7 +223,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The caller and slot of a native tool's call, stored in the tool's context.
+/// The caller and slot of a native tool's call, kept in the tool's context.
 #[derive(Debug)]
 pub(crate) struct NestingContext {
     pub(crate) caller: Caller,

@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of texts, in hexadecimal. Each is hashed with its length, so that no two lists give the same
-/// input.
-pub(crate) fn of_parts<const N: usize>(parts: [&str; N]) -> String {
+/// The SHA-256 of several texts, in hexadecimal. Each text is hashed with its length, so that two different lists never
+/// give the same input.
+pub(crate) fn hash_parts<const N: usize>(parts: [&str; N]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());

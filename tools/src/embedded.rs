@@ -1,8 +1,8 @@
-//! The modules that this program carries, with their digests and declarations.
+//! The modules embedded in this program, with their digests and declarations.
 //!
-//! The digest is taken when the program is built, and the declarations are files beside this one. So a start neither
-//! hashes a module nor compiles one to ask for its tools: that waits for the first call. A test holds the files against
-//! the modules; `UPDATE_GOLDEN=1 cargo test -p portcullis-tools embedded` rewrites them.
+//! The digests are computed at build time, and the declarations are files beside this one. The start therefore neither
+//! hashes a module nor compiles it to query its tools; the compilation waits for the first call. A test compares the
+//! files with the modules, and `UPDATE_GOLDEN=1 cargo test -p portcullis-tools embedded` rewrites them.
 
 use crate::sandbox::{EmbeddedModule, ModuleDigest};
 
@@ -34,7 +34,7 @@ pub(crate) static SEARCH: EmbeddedModule =
 pub(crate) static VAULT_STEPS: EmbeddedModule =
     embedded!("vault", "PORTCULLIS_VAULT_TOOLS", "PORTCULLIS_VAULT_TOOLS_DIGEST");
 
-/// The steps of `web_fetch` and `web_search` that read what was fetched.
+/// The steps of `web_fetch` and `web_search` that read the fetched bytes.
 pub(crate) static WEB_STEPS: EmbeddedModule =
     embedded!("web", "PORTCULLIS_WEB_TOOLS", "PORTCULLIS_WEB_TOOLS_DIGEST");
 
@@ -50,12 +50,14 @@ mod tests {
     use crate::sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig, mounts::MountTable};
 
     #[tokio::test]
-    async fn the_files_say_what_the_modules_say() {
+    async fn the_declaration_files_match_the_modules() {
         let state = tempfile::tempdir().expect("a folder");
         let runner = HostWasmToolRunner::new(RunnerConfig {
             state: state.path().to_owned(),
+            cache: state.path().to_owned(),
             mounts: Arc::new(MountTable::default()),
             protected: Arc::new(ProtectedPaths::parse([]).expect("no pattern")),
+            hidden: Arc::default(),
             landlock: Requirement::Waived,
             seccomp: Requirement::Waived,
             concurrency: 1,
@@ -64,20 +66,20 @@ mod tests {
         })
         .expect("a runner");
         for module in [&CORE, &PDF_STEPS, &SEARCH, &VAULT_STEPS, &WEB_STEPS] {
-            assert_eq!(module.digest, ModuleDigest::of(module.wasm), "{}", module.name);
-            // Loaded as any trusted module, so that the module itself is asked.
+            assert_eq!(module.digest, ModuleDigest::compute(module.wasm), "{}", module.name);
+            // Load the bytes like any trusted module, so that the module itself answers instead of the file.
             let loaded = runner.load(module.wasm).expect("loads");
             let declarations = runner.describe(&loaded).await.expect("describes itself");
-            let said = serde_json::to_value(&declarations).expect("JSON");
+            let declared = serde_json::to_value(&declarations).expect("JSON");
             let name = module.name;
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/embedded/{name}.json"));
-                let text = serde_json::to_string_pretty(&said).expect("JSON");
+                let text = serde_json::to_string_pretty(&declared).expect("JSON");
                 fs::write(path, text + "\n").expect("writable");
                 continue;
             }
-            let written: Value = serde_json::from_str(module.declarations).expect("JSON");
-            assert_eq!(written, said, "{name}: `UPDATE_GOLDEN=1` rewrites the file");
+            let stored: Value = serde_json::from_str(module.declarations).expect("JSON");
+            assert_eq!(stored, declared, "{name}: `UPDATE_GOLDEN=1` rewrites the file");
         }
     }
 }

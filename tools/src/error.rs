@@ -1,4 +1,4 @@
-//! Errors of assembling a registry, for the operator.
+//! Errors in the assembly of a registry, for the operator.
 
 use std::path::PathBuf;
 
@@ -62,7 +62,7 @@ pub enum BootstrapError {
     /// The audit log cannot be used, so no call may run.
     #[error("the audit log cannot be used")]
     Audit(#[from] AuditError),
-    /// The store of whole outputs cannot be used.
+    /// The store of complete outputs cannot be used.
     #[error("the output store cannot be used")]
     Outputs(#[from] OutputStoreError),
     /// The runner of guests cannot be started, or a module cannot be loaded.

@@ -1,4 +1,4 @@
-//! The registry as an agent's executor of calls. It only passes calls on: the loop sets the terms, the
+//! The registry as an agent's executor of calls. The executor only forwards calls: the loop sets the terms, and the
 //! registry decides.
 
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use portcullis_types::{
 
 use crate::{Caller, RegisteredTool, ToolRegistry, hint::hinted};
 
-/// Without an approver: calls that need an approval are denied. [`RegistryExecutor`] can have an approver.
+/// This executor has no approver, so calls that need an approval are denied. [`RegistryExecutor`] can have one.
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.offered().iter().map(|tool| offered(self, tool)).collect()
+        self.offered().iter().map(|tool| offered_tool(self, tool)).collect()
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        self.execute_with_policy(call, &unapproving(terms)).await
+        self.execute_with_policy(call, &caller_without_approver(terms)).await
     }
 
     fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        Self::refuse(self, call, &unapproving(terms), error)
+        Self::refuse(self, call, &caller_without_approver(terms), error)
     }
 
-    /// Guests and native tools run on threads of their own.
+    /// Always true: guests and native tools run on threads of their own.
     fn never_blocks(&self) -> bool {
         true
     }
@@ -35,23 +35,34 @@ impl ToolExecutor for ToolRegistry {
     }
 }
 
-/// A registry with the common settings of its callers: the approver and the approval policy.
+/// A registry with settings that its callers share, such as the approver and the approval policy.
 #[derive(Debug, Clone)]
 pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
     template: Caller,
     hint: Option<&'static str>,
+    /// Whether the run goes on when a loop's run ends.
+    is_run_continued: bool,
 }
 
 impl RegistryExecutor {
-    /// An executor for callers like `template`. Agent, run, space, cancellation, deadline and events come
-    /// from each call's terms; everything else comes from the template.
+    /// An executor for callers like `template`. Agent, run, space, cancellation, deadline and events come from the
+    /// terms of each call. Everything else comes from the template.
     #[must_use]
     pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
-        Self { registry, template, hint: None }
+        Self { registry, template, hint: None, is_run_continued: false }
     }
 
-    /// Adds a hint for calls that are denied for want of an approver. Default: none.
+    /// Continues the run beyond a loop's run, as a conversation of several questions does: shell sessions stay, and so
+    /// do the labels of what the run has read. The program calls [`ToolRegistry::end_run`] when the conversation is
+    /// over. Default: a loop's run is the whole run.
+    #[must_use]
+    pub fn with_continued_run(mut self) -> Self {
+        self.is_run_continued = true;
+        self
+    }
+
+    /// Adds a hint to calls that are denied because there is no approver. Default: no hint.
     #[must_use]
     pub fn with_hint(mut self, hint: &'static str) -> Self {
         self.hint = Some(hint);
@@ -62,7 +73,7 @@ impl RegistryExecutor {
         let mut caller = self.template.clone();
         caller.agent_id.clone_from(&terms.agent_id);
         caller.run_id.clone_from(&terms.run_id);
-        on_terms(caller, terms)
+        apply_terms(caller, terms)
     }
 }
 
@@ -89,7 +100,10 @@ impl ToolExecutor for RegistryExecutor {
     }
 
     fn run_ended(&self, agent_id: &str, run_id: &str) {
-        // Start from the template, which may say that the client chose its name itself.
+        if self.is_run_continued {
+            return;
+        }
+        // Start from the template, which records whether the client chose its name itself.
         let mut caller = self.template.clone();
         agent_id.clone_into(&mut caller.agent_id);
         run_id.clone_into(&mut caller.run_id);
@@ -97,28 +111,28 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The effective tier. The policy may overrule a declared one. Only a native tool can be without a tier; a
-/// module that declares none gets the policy's.
+/// The effective tier, in which the policy overrules the declared tier. Only a native tool can have no tier. A module
+/// without a declared tier gets the tier of the policy.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
     let has_none = facts.declared_tier.is_none() && facts.origin == ToolOrigin::Native;
     (!has_none).then(|| registry.policy().describe(facts).tier)
 }
 
 /// A caller without an approver.
-fn unapproving(terms: &CallTerms) -> Caller {
-    on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
+fn caller_without_approver(terms: &CallTerms) -> Caller {
+    apply_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
 }
 
-fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
+fn apply_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller.space_id.clone_from(&terms.space_id);
-    // A child token: a tool may fire the token that it gets, which must end only its own call.
+    // A child token: a tool can cancel the token that it gets, and this must end only its own call.
     caller.cancel = terms.cancel.child_token();
     caller.turn_deadline = terms.turn_deadline;
     caller.on_event.clone_from(&terms.on_event);
     caller
 }
 
-fn offered(registry: &ToolRegistry, tool: &RegisteredTool) -> OfferedTool {
+fn offered_tool(registry: &ToolRegistry, tool: &RegisteredTool) -> OfferedTool {
     let facts = tool.facts();
     OfferedTool {
         decl: tool.decl().clone(),

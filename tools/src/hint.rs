@@ -1,9 +1,9 @@
-//! The hint how to approve a call when there is no approver: only a front end knows it.
+//! The hint about how to approve a call when there is no approver. Only a front end knows the answer.
 
 use portcullis_policy::DenialCode;
 use portcullis_types::ToolResult;
 
-/// The result with the front end's hint, if the call was denied for want of an approver.
+/// The result, with the front end's hint if the call was denied because there is no approver.
 #[must_use]
 pub fn hinted(mut result: ToolResult, hint: &str) -> ToolResult {
     result.outcome = result.outcome.map_err(|error| {

@@ -1,14 +1,14 @@
-//! Hooks: code of the embedding program that sees every call of a registry before it runs and after.
+//! Hooks: code of the embedding program that sees every call of a registry before and after it runs.
 //!
-//! A hook can refuse a call, change its arguments, repair arguments that do not fit, and change the outcome.
-//! It cannot widen a grant: changed arguments are checked, admitted and authorized like any others, and asked
-//! about where the policy asks.
+//! A hook can refuse a call, change its arguments, repair arguments that do not fit, and change the outcome. It cannot
+//! widen a grant: changed arguments are checked, admitted and authorized like any others, and need an approval where
+//! the policy requires one.
 //!
 //! ```
 //! use portcullis_tools::hook::{BeforeCall, CallHook, HookedCall};
 //! use portcullis_types::async_trait;
 //!
-//! /// Keeps one folder for people.
+//! /// Reserves one folder for people.
 //! struct HandsOff;
 //!
 //! #[async_trait]
@@ -35,37 +35,36 @@ use async_trait::async_trait;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::Value;
 
-/// The time limit of a hook's answer before a call, and of all hooks together after a call: 10 s.
+/// The time limit of one hook before a call, and of all hooks together after a call: 10 s.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 
-/// A hook on calls. Hooks are asked in the order in which they were added, and in reverse order after the
-/// call. Steps of operations have no hooks: they were asked about the operation itself.
+/// A hook on calls. Hooks run in the order in which they were added, and after the call in reverse order. Steps of an
+/// operation run no hooks, because the hooks have seen the operation itself.
 ///
 /// # Cancellation
-/// An answer is dropped when its caller no longer waits for it.
+/// The future of a hook is dropped when its caller no longer waits for it.
 #[async_trait]
 pub trait CallHook: Send + Sync {
-    /// Decides on a call whose arguments fit its tool, before policy and approvals do. Asked for each set of
-    /// arguments that the call may run with, also for those that an approver changed. Asked before the rate
-    /// is counted and before the call has a slot: keep it short. A panic, no answer within [`HOOK_TIME`], or
-    /// arguments that do not fit refuse the call. Default: allow.
+    /// Decides on a call whose arguments fit its tool, before the policy and the approver do. Runs once for each set of
+    /// arguments that the call may run with, including arguments that an approver changed. Runs before the rate is
+    /// counted and before the call has a slot, so keep it short. A panic, no answer within [`HOOK_TIME`], or arguments
+    /// that do not fit refuse the call. Default: allow.
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         BeforeCall::Allow
     }
 
-    /// Returns arguments, as JSON text, for a call whose own do not fit its tool and have no lossless repair.
-    /// They are checked once, like the call's own. Never asked for a tool that declares itself privileged. A
-    /// panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the model reads the
-    /// fault.
+    /// Returns arguments, as JSON text, for a call whose own arguments do not fit its tool and have no lossless repair.
+    /// The new arguments are checked once, like the call's own. Never runs for a tool that declares itself privileged.
+    /// A panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the model reads the fault.
     async fn repair(&self, _call: &MisfitCall) -> Option<String> {
         None
     }
 
-    /// Takes the outcome of a call that ran, and returns the outcome to show; the registry then bounds it
-    /// like any result. A result may become an error; an error never becomes a result. A panic, or no answer
-    /// in time, withholds the outcome. All hooks together have [`HOOK_TIME`] beyond the call's own deadline,
-    /// but only one second after the caller has given up or its turn is over. Partial results were sent before.
-    /// Default: unchanged.
+    /// Receives the outcome of a call that ran, and returns the outcome to show, which the registry then bounds like
+    /// any result. A result may become an error, but an error never becomes a result. A panic, or no answer in time,
+    /// withholds the outcome. All hooks together have [`HOOK_TIME`], even past the call's own deadline, but only one
+    /// second after the caller has given up or its turn is over. Partial results were sent before. Default: the outcome
+    /// is unchanged.
     async fn after(
         &self,
         _call: &HookedCall,
@@ -75,17 +74,17 @@ pub trait CallHook: Send + Sync {
     }
 }
 
-/// A call as a hook sees it.
+/// The view of a call that a hook gets.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HookedCall {
     /// The call's id.
     pub call_id: String,
-    /// The agent that makes it.
+    /// The id of the agent that makes the call.
     pub agent_id: String,
     /// The id of the caller's run.
     pub run_id: String,
-    /// The tool's canonical name, whichever alias was called.
+    /// The tool's canonical name, even if an alias was called.
     pub tool: String,
     /// The tier that the tool declares.
     pub tier: Option<SafetyTier>,
@@ -114,15 +113,15 @@ pub struct MisfitCall {
 pub enum BeforeCall {
     /// Lets the call go on.
     Allow,
-    /// Gives the call other arguments. Later hooks see these, earlier ones do not: add a hook that refuses
-    /// after one that changes.
+    /// Gives the call other arguments. Later hooks see the new arguments, earlier hooks do not. Add a hook that refuses
+    /// after a hook that changes.
     Modify {
         /// The JSON text of the arguments.
         arguments: String,
     },
     /// Refuses the call.
     Deny {
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: String,
     },
 }

@@ -1,9 +1,9 @@
-//! The registry of tools and everything behind it: the seven-step pipeline, the WASM runner, the audit log.
+//! The registry of tools, and the seven-step pipeline of their calls.
 //!
-//! A front end makes a registry once, with [`bootstrap_runtime_tools`] or, to add to it, with
-//! [`runtime_builder`]. It then calls [`ToolRegistry::execute_with_policy`] for each call; there is no other
-//! way to a tool. `portcullis-policy` decides what a call may do, and `portcullis-confine` takes rights away
-//! from threads. This crate joins the two and keeps the record.
+//! A front end makes a registry once, with [`bootstrap_runtime_tools`], or with [`runtime_builder`] to add parts of its
+//! own. For each call it then uses [`ToolRegistry::execute_with_policy`], which is the only way to a tool.
+//! `portcullis-policy` decides what a call may do, `portcullis-confine` removes rights from threads,
+//! `portcullis-sandbox` runs guests, and `portcullis-audit` keeps the record. This crate joins them.
 //!
 //! ```no_run
 //! # async fn embedding(
@@ -30,15 +30,21 @@ mod embedded;
 mod error;
 mod executor;
 mod hint;
+mod home;
 pub mod hook;
+mod lint;
 pub mod modules;
 pub mod native;
+mod nearest;
 pub mod output_store;
 mod pipeline;
+mod policy_files;
+mod private_file;
 mod rates;
 mod registered;
 mod registry;
 mod run_labels;
+mod shared_state;
 pub mod shell;
 mod slots;
 mod spawn;
@@ -48,7 +54,7 @@ mod vault;
 mod web;
 
 pub use bootstrap::{
-    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, requirement, runtime_builder,
+    bootstrap_runtime_tools, changes_of, describing_builder, requirement, runtime_builder,
     runtime_builder_with,
 };
 pub use builder::RegistryBuilder;
@@ -56,17 +62,22 @@ pub use call::{Caller, StderrFn, new_call};
 pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use hint::hinted;
+pub use lint::lint;
+pub use pipeline::{ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict};
+pub use policy_files::{OVERLAY_FILE, PolicyFiles};
 pub use portcullis_sandbox::{
     HostWasmToolRunner,
     links::{LinkReport, PrivatePaths, examine_links},
 };
+pub use portcullis_undo as undo;
+pub use private_file::open_private_file;
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 pub use web::{SecretError, TakenVariables};
 
 /// Re-exported for callers.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};
-/// Re-exported for front ends, which show decisions, layers and rows but make none.
+/// Re-exported for front ends, which show decisions, layers and rows but do not make them.
 pub use {
     portcullis_audit as audit, portcullis_confine as confine, portcullis_policy as policy,
     portcullis_sandbox as sandbox,

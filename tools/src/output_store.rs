@@ -1,7 +1,7 @@
-//! The store of whole outputs, kept in the state folder for a model to page through.
+//! The store of complete outputs, in the state folder. A model pages through an output that was cut in its result.
 //!
-//! The store knows the owner of an output and the grant it was made with; the policy decides whether that
-//! grant still holds. The store is never in a mount: a tool must not find the outputs of others as files.
+//! The store records the owner of an output and the grant that the output was made with. The policy decides whether
+//! that grant still holds. The store never lies in a mount: a tool must not find the outputs of others as files.
 
 use std::{
     fs::File,
@@ -20,24 +20,24 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::warn;
 
-/// The most bytes of outputs. Every truncated result adds an output, so without the limit a chatty agent fills
-/// the disk. The oldest are evicted first.
+/// The largest total size of the outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
+/// agent would fill the disk. The oldest outputs are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The most outputs. Every new output lists the folder, so listing must stay cheap.
+/// The most outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
-/// The longest output, twice the limit of a guest's result.
+/// The longest output: 16 MiB, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// The default length of a page, as much as a result may show.
+/// The default length of a page: 16 KiB, as much as a result may show.
 pub const DEFAULT_PAGE_BYTES: u64 = 16 << 10;
 
-/// The longest page, in bytes.
+/// The longest page: 1 MiB.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
-/// A folder of outputs. Several processes may share one: outputs appear whole or not at all, and each process
-/// that adds an output evicts old ones.
+/// A folder of outputs. Several processes can share one folder: an output appears as a whole or not at all, and each
+/// process that adds an output evicts old ones.
 ///
 /// All operations block on the disk.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct OutputStore {
 }
 
 impl OutputStore {
-    /// Opens the store in an existing state folder, and makes `outputs` in it, private to its owner.
+    /// Opens the store in an existing state folder. Creates the folder `outputs` there, private to its owner.
     ///
     /// # Errors
     /// [`OutputStoreError::Folder`] if that fails, or if `outputs` is a link or belongs to another user.
@@ -63,7 +63,8 @@ impl OutputStore {
     /// Stores an output. [`StoredOutput::grant`] returns the grant unchanged.
     ///
     /// # Errors
-    /// [`OutputStoreError`]; an existing output with this id is never replaced.
+    /// [`OutputStoreError`] if the output cannot be stored, or if old outputs cannot be evicted afterwards. An output
+    /// that exists under this id is never replaced.
     pub fn put(
         &self,
         output_id: &str,
@@ -83,9 +84,9 @@ impl OutputStore {
         getrandom::fill(&mut random).map_err(|error| OutputStoreError::Write(error.into()))?;
         let temporary = format!("{}{TEMPORARY}", hex::encode(random));
 
-        let written = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
-        // A link, not a rename: it fails if the name is taken, on every file system.
-        let linked = written.and_then(|()| {
+        let write_result = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
+        // A link instead of a rename: on every file system it fails if the name is taken.
+        let linked = write_result.and_then(|()| {
             Ok(rustix::fs::linkat(&self.folder, &temporary, &self.folder, &name, AtFlags::empty())?)
         });
         let unlinked = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
@@ -105,10 +106,10 @@ impl OutputStore {
     /// Finds an output, for its owner.
     ///
     /// # Errors
-    /// [`ReadRefused::NotFound`] both if there is none and if it belongs to another owner.
+    /// [`ReadRefused::NotFound`] if there is no such output, and also if it belongs to another owner.
     pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefused> {
         let name = file_name(call_id).ok_or(ReadRefused::NotFound)?;
-        // Refuses a link, and does not block on a FIFO.
+        // The flags refuse a link, and do not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -125,7 +126,7 @@ impl OutputStore {
     /// A page of an output: see [`StoredOutput::page`].
     ///
     /// # Errors
-    /// As [`OutputStore::find`].
+    /// As in [`OutputStore::find`].
     pub fn read(
         &self,
         call_id: &str,
@@ -139,7 +140,7 @@ impl OutputStore {
     /// The grant of an output.
     ///
     /// # Errors
-    /// As [`OutputStore::find`].
+    /// As in [`OutputStore::find`].
     pub fn grant_of(&self, call_id: &str, owner: &OutputOwner) -> Result<Value, ReadRefused> {
         Ok(self.find(call_id, owner)?.header.grant)
     }
@@ -150,21 +151,23 @@ impl OutputStore {
         parts.iter().try_for_each(|part| file.write_all(part))
     }
 
-    /// Removes the oldest outputs until the limits hold. If another process evicts at the same time, one or
-    /// two more may go than necessary.
+    /// Removes the oldest outputs until the limits hold. If another process evicts at the same time, one or two outputs
+    /// more than necessary can be removed.
     fn evict(&self, newest: &str) -> io::Result<()> {
         let mut entries = self.entries()?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
         let mut count = entries.len();
+        // The new output counts towards the limits, but is never evicted itself.
         entries.retain(|entry| entry.name != newest);
         entries.sort_by(|a, b| (a.modified, &a.name).cmp(&(b.modified, &b.name)));
         for entry in entries {
-            let abandoned =
+            let is_abandoned =
                 entry.name.ends_with(TEMPORARY) && now.saturating_sub(entry.modified) > ABANDONED_AFTER;
-            let over = bytes > self.limits.store_bytes || count > self.limits.outputs;
-            if abandoned || (over && !entry.name.ends_with(TEMPORARY)) {
+            let is_over_limit = bytes > self.limits.store_bytes || count > self.limits.outputs;
+            if is_abandoned || (is_over_limit && !entry.name.ends_with(TEMPORARY)) {
                 match rustix::fs::unlinkat(&self.folder, &entry.name, AtFlags::empty()) {
+                    // Another process may have evicted the same file.
                     Ok(()) | Err(Errno::NOENT) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -202,7 +205,7 @@ impl OutputStore {
     }
 }
 
-/// The owner of an output; only the owner can read it.
+/// The owner of an output, who alone can read it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutputOwner {
     /// The agent that made the call.
@@ -211,8 +214,8 @@ pub struct OutputOwner {
     pub run_id: String,
 }
 
-/// An output that was found and belongs to the caller. It stays readable while this is held, even if it is
-/// evicted.
+/// An output that was found and belongs to the caller. It stays readable while this value lives, even after an
+/// eviction, because the file stays open.
 #[derive(Debug)]
 pub struct StoredOutput {
     file: File,
@@ -246,21 +249,21 @@ impl StoredOutput {
         &self.header.grant
     }
 
-    /// The characters that begin within `limit` bytes from `offset` on. `limit` is clamped to 1 to
-    /// [`MAX_PAGE_BYTES`].
+    /// The characters that start within `limit` bytes from `offset` on. `limit` is clamped to 1 to [`MAX_PAGE_BYTES`].
     ///
-    /// An offset within a character moves forward to the next one, so no character is split. Pages whose
-    /// offsets are `limit` apart fit together without gap or overlap. The last character may reach up to
-    /// three bytes past the limit.
+    /// An offset inside a character moves forward to the next character, so no character is split. Pages whose offsets
+    /// are `limit` apart fit together without a gap or an overlap. The last character can end up to three bytes after
+    /// the limit.
     ///
     /// # Errors
-    /// [`ReadRefused::Store`] if the disk fails or the file was changed from outside.
+    /// [`ReadRefused::Store`] if the disk fails, or if the file was changed from outside.
     pub fn page(&self, offset: u64, limit: u64) -> Result<Page, ReadRefused> {
         let limit = limit.clamp(1, MAX_PAGE_BYTES);
         let start = offset.min(self.total);
         let end = start.saturating_add(limit).min(self.total);
-        let wanted = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
-        let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(0)];
+        // Also read the rest of a character that starts before the end.
+        let read_length = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
+        let mut bytes = vec![0; usize::try_from(read_length).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, self.text_at + start).map_err(OutputStoreError::Read)?;
 
         let window = usize::try_from(end - start).unwrap_or(0);
@@ -269,11 +272,11 @@ impl StoredOutput {
         let text = str::from_utf8(&bytes[first..last])
             .map_err(|error| OutputStoreError::Read(io::Error::new(io::ErrorKind::InvalidData, error)))?
             .to_owned();
-        let at = |index: usize| start + u64::try_from(index).unwrap_or(0);
+        let offset_of = |index: usize| start + u64::try_from(index).unwrap_or(0);
         Ok(Page {
             text,
-            offset: at(first),
-            next_offset: Some(at(last)).filter(|next| *next < self.total),
+            offset: offset_of(first),
+            next_offset: Some(offset_of(last)).filter(|next| *next < self.total),
             total: self.total,
         })
     }
@@ -284,30 +287,30 @@ impl StoredOutput {
 pub struct Page {
     /// The requested part of the stored text.
     pub text: String,
-    /// Where it starts, in bytes.
+    /// The start of the page, in bytes.
     pub offset: u64,
-    /// Where the next page starts; none at the end.
+    /// The start of the next page, in bytes. `None` at the end.
     pub next_offset: Option<u64>,
-    /// How long the whole output is, in bytes.
+    /// The length of the whole output, in bytes.
     pub total: u64,
 }
 
-/// Why the store failed. For the operator: it may name files.
+/// Why the store failed. For the operator, because it can name files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OutputStoreError {
-    /// The folder of outputs cannot be made or opened.
+    /// The folder of outputs cannot be created or opened.
     #[error("the folder of stored outputs cannot be opened")]
     Folder(#[source] io::Error),
     /// The call's id cannot be a file name.
     #[error("the call's id is not 1 to 128 of A-Z, a-z, 0-9, `-` and `_`")]
     CallId,
-    /// The output is too long to be stored.
+    /// The output is too long to store.
     #[error("the output has {bytes} bytes with its header, at most {limit} are stored")]
     TooLarge {
-        /// How long it is.
+        /// The output's length.
         bytes: u64,
-        /// How long it may be.
+        /// The length limit.
         limit: u64,
     },
     /// An output of this call is already stored.
@@ -324,7 +327,7 @@ pub enum OutputStoreError {
 /// Why an output is not returned.
 #[derive(Debug, Error)]
 pub enum ReadRefused {
-    /// There is none, or it belongs to another owner: the caller cannot tell which.
+    /// There is no such output, or it belongs to another owner. The caller cannot tell which.
     #[error("no such output is stored")]
     NotFound,
     /// The store failed.
@@ -361,6 +364,8 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let state = rustix::fs::openat(CWD, state_dir, flags, Mode::empty())?;
     match rustix::fs::mkdirat(&state, FOLDER, OWNER_FOLDER) {
+        // An earlier start has made the folder, or someone planted a link. The next lines reject a link and a foreign
+        // owner.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
@@ -372,17 +377,17 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// The file name of a call's output; none if the id is no plain name.
+/// The file name of a call's output. `None` if the id is not a plain name.
 fn file_name(call_id: &str) -> Option<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(plain))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
         .then(|| format!("{call_id}{STORED}"))
 }
 
 /// The first character boundary at or after an index.
 fn boundary(bytes: &[u8], from: usize) -> usize {
-    let within = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
-    from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| within(byte)).count())
+    let is_continuation = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| is_continuation(byte)).count())
 }
 
 const FOLDER: &str = "outputs";
@@ -392,13 +397,13 @@ const OWNER_FOLDER: Mode = Mode::RWXU;
 const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const MAX_CALL_ID_BYTES: usize = 128;
 
-/// The longest header. A grant names mounts, hosts and limits; this is far more than any has.
+/// The longest header: 256 KiB. A grant names mounts, hosts and limits, which need far less.
 const MAX_HEADER_BYTES: u32 = 256 << 10;
 
-/// The most bytes of a character after its first.
+/// The most bytes of a UTF-8 character after its first byte.
 const MAX_CHAR_TAIL: u64 = 3;
 
-/// A temporary file this old belongs to a process that died while writing it.
+/// A temporary file of this age belongs to a process that died while writing it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -433,10 +438,10 @@ mod tests {
         let (state, store) = store();
         let grant = json!({"mounts": {"shared": "read"}});
         store.put("c_1", &owner(), &grant, "whole").expect("stores");
-        let other = OutputStore::open(state.path()).expect("a second process opens it too");
-        let page = other.read("c_1", &owner(), 0, 100).expect("reads");
+        let second_store = OutputStore::open(state.path()).expect("a second process opens it too");
+        let page = second_store.read("c_1", &owner(), 0, 100).expect("reads");
         assert_eq!(page, Page { text: "whole".into(), offset: 0, next_offset: None, total: 5 });
-        assert_eq!(other.grant_of("c_1", &owner()).expect("reads"), grant);
+        assert_eq!(second_store.grant_of("c_1", &owner()).expect("reads"), grant);
         for (agent, run) in [("agent", "other"), ("other", "run"), ("", "")] {
             let stranger = OutputOwner { agent_id: agent.into(), run_id: run.into() };
             assert!(matches!(store.read("c_1", &stranger, 0, 1), Err(ReadRefused::NotFound)));
@@ -488,16 +493,16 @@ mod tests {
         let state = tempfile::tempdir().expect("temporary folder");
         let limits = StoreLimits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");
-        let age = |id: &str, seconds: u64| {
+        let set_age = |id: &str, seconds: u64| {
             let file = File::options().write(true).open(state.path().join(FOLDER).join(id)).expect("opens");
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).expect("ages");
         };
         for (index, id) in ["a", "b", "c"].into_iter().enumerate() {
             store.put(id, &owner(), &Value::Null, "text").expect("stores");
-            age(&format!("{id}.output"), 100 - u64::try_from(index).expect("small"));
+            set_age(&format!("{id}.output"), 100 - u64::try_from(index).expect("small"));
         }
         std::fs::write(state.path().join(FOLDER).join("dead.tmp"), "x").expect("writes");
-        age("dead.tmp", 3_600);
+        set_age("dead.tmp", 3_600);
         store.put("d", &owner(), &Value::Null, "text").expect("stores");
         assert_eq!(files(&state), ["b.output", "c.output", "d.output"]);
         store.put("e", &owner(), &Value::Null, &"x".repeat(700)).expect("stores");

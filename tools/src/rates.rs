@@ -7,11 +7,11 @@ use portcullis_types::{ToolError, ToolErrorKind};
 
 use crate::call::Owner;
 
-/// The most agent and tool pairs that are remembered before idle ones are dropped. A caller could make up an
-/// agent for every call; each costs a few dozen bytes.
+/// The most pairs of owner and tool that are remembered before idle pairs are dropped. A caller can invent an agent for
+/// every call, and each pair costs a few dozen bytes.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// Counts calls per agent and tool; if the client chose the agent's name itself, per run and tool.
+/// Counts calls per agent and tool. If the client chose the agent's name itself, counts calls per run and tool.
 #[derive(Debug)]
 pub(crate) struct Rates {
     limiter: DefaultKeyedRateLimiter<(Owner, Arc<str>)>,
@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn a_name_that_its_bearer_chose_shares_no_allowance() {
         let rates = Rates::new(2);
-        let of_run = |name: &str, run: &str| Caller::named_by_itself(name, run);
-        check(&rates, [&of_run("a", "1"), &of_run("renamed", "1")], "x");
-        check(&rates, [&of_run("a", "2"), &of_run("a", "2")], "x");
+        let caller_of_run = |name: &str, run: &str| Caller::named_by_itself(name, run);
+        check(&rates, [&caller_of_run("a", "1"), &caller_of_run("renamed", "1")], "x");
+        check(&rates, [&caller_of_run("a", "2"), &caller_of_run("a", "2")], "x");
         check(&rates, [&Caller::new("a", "1"), &Caller::new("a", "2")], "x");
     }
 

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use portcullis_policy::{OutputBytes, Standing, ToolFacts, ToolOrigin};
-use portcullis_types::{FunctionDecl, JsonSchema, Tool, ToolDeclaration, ToolMeta, ToolName};
+use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_types::{FunctionDecl, JsonSchema, Tool, ToolArgs, ToolDeclaration, ToolMeta, ToolName};
 use serde_json::Value;
 
 use crate::{
     arguments::ArgumentSchema,
+    home::Home,
     modules::{DeclarationFacts, Lock},
     pipeline::{Backend, GuestTool, NativeTool},
     registry::RegistryError,
@@ -28,6 +29,8 @@ pub struct RegisteredTool {
     schema: ArgumentSchema,
     defaults: BTreeMap<String, String>,
     pages_itself: bool,
+    /// Where relative paths start, if not in `shared`.
+    home: Option<Home>,
     backend: Arc<dyn Backend>,
 }
 
@@ -39,13 +42,13 @@ struct DeclaredExtras {
 }
 
 impl DeclaredExtras {
-    fn only(label: &str) -> Self {
+    fn with_label(label: &str) -> Self {
         Self { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() }
     }
 }
 
 impl RegisteredTool {
-    /// A native tool. Its declaration is read here, once.
+    /// A native tool. Its declaration is read once, here.
     pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
         let facts = ToolFacts {
@@ -56,13 +59,13 @@ impl RegisteredTool {
             declared_max_output: meta.output_cap_bytes.map(OutputBytes),
             roles: tool.roles(),
             origin,
-            standing: Standing::Unpinned,
+            pin_status: PinStatus::Unpinned,
         };
         let extras = DeclaredExtras { label: tool.label(), output_schema: tool.output_schema(), meta };
         Self::new(decl, extras, facts, NativeTool(tool))
     }
 
-    /// A tool of a module, from its declaration. For a foreign module, the lock holds the approval.
+    /// A tool of a module, from its declaration. For a foreign module, `lock` holds the approval.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
         module_name: &str,
@@ -72,14 +75,14 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
-        let declared = DeclarationFacts::of(&declaration);
-        let standing = match origin {
-            ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
+        let declared_facts = DeclarationFacts::new(&declaration);
+        let pin_status = match origin {
+            ToolOrigin::ForeignModule => lock.pin_status(&name, module.digest(), &declared_facts),
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
-            | ToolOrigin::Native => Standing::Unpinned,
+            | ToolOrigin::Native => PinStatus::Unpinned,
         };
         let facts = ToolFacts {
             name,
@@ -89,24 +92,24 @@ impl RegisteredTool {
             declared_max_output: declaration.meta.output_cap_bytes.map(OutputBytes),
             roles: declaration.roles,
             origin,
-            standing,
+            pin_status,
         };
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
         let hosts = DeclaredHosts::parse(&declaration.hosts)
             .map_err(|(text, source)| RegistryError::Hosts { tool: decl.name.clone(), text, source })?;
-        let backend = GuestTool { module, module_name, declared, hosts };
+        let backend = GuestTool { module, module_name, declared: declared_facts, hosts };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
         Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
     }
 
-    /// An operation made of steps, or a step that is no guest.
+    /// An operation made of steps, or a step that is not a guest.
     pub(crate) fn operation(
         decl: FunctionDecl,
         label: &str,
         facts: ToolFacts,
         operation: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, DeclaredExtras::only(label), facts, operation)
+        Self::new(decl, DeclaredExtras::with_label(label), facts, operation)
     }
 
     /// A tool that runs commands.
@@ -116,7 +119,7 @@ impl RegisteredTool {
         facts: ToolFacts,
         shell: BashTool,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, DeclaredExtras::only(label), facts, shell)
+        Self::new(decl, DeclaredExtras::with_label(label), facts, shell)
     }
 
     fn new(
@@ -127,9 +130,7 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let DeclaredExtras { label, output_schema, meta } = extras;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
-        let schema = ArgumentSchema::compile(&decl.parameters)
-            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?
-            .with_roles(&facts.roles);
+        let schema = compile(&decl, &facts)?;
         if let Some(results) = &output_schema {
             check_results(&decl.name, results)?;
         }
@@ -145,18 +146,35 @@ impl RegisteredTool {
             schema,
             defaults,
             pages_itself,
+            home: None,
             backend: Arc::new(backend),
         })
     }
 
-    /// Exempts the tool from the output limit: it pages by itself, and its pages would otherwise be cut
-    /// again.
-    pub(crate) fn paging_itself(mut self) -> Self {
+    /// The tool under another home.
+    pub(crate) fn with_home(mut self, home: &Home) -> Result<Self, RegistryError> {
+        self.decl = home.declare(self.decl, self.facts.origin);
+        self.schema = compile(&self.decl, &self.facts)?;
+        self.defaults = string_defaults(&self.decl.parameters);
+        self.home = Some(home.clone());
+        Ok(self)
+    }
+
+    /// The checked arguments with absolute paths, if relative ones start elsewhere than in `shared`.
+    pub(crate) fn with_absolute_paths(&self, args: ToolArgs) -> ToolArgs {
+        match &self.home {
+            Some(home) => home.absolute_paths(args, self),
+            None => args,
+        }
+    }
+
+    /// Exempts the tool from the output limit. The tool pages its results itself, and its pages must not be cut again.
+    pub(crate) fn without_output_limit(mut self) -> Self {
         self.pages_itself = true;
         self
     }
 
-    /// Hides the tool from models: it is called by its name alone.
+    /// Hides the tool from models. A caller reaches it by name only.
     pub(crate) fn hidden(mut self) -> Self {
         self.meta.hidden = true;
         self
@@ -187,18 +205,18 @@ impl RegisteredTool {
         self.output_schema.as_ref()
     }
 
-    /// The hints of its author.
+    /// The hints of the tool's author.
     #[must_use]
     pub fn meta(&self) -> &ToolMeta {
         &self.meta
     }
 
-    /// Further names by which models may call the tool.
+    /// Other names under which models can call the tool.
     pub(crate) fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }
 
-    /// Its name and its aliases.
+    /// The tool's name and its aliases.
     pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
         std::iter::once(&self.facts.name).chain(&self.aliases)
     }
@@ -209,13 +227,13 @@ impl RegisteredTool {
         &self.facts
     }
 
-    /// The tool's confinement: `wasm`, `shell`, or `native, unconfined`.
+    /// The tool's confinement: `wasm`, `egress`, `shell`, or `native, unconfined`.
     #[must_use]
     pub fn confinement(&self) -> crate::audit::Confinement {
         self.backend.confinement()
     }
 
-    /// Whether it is a tool of a module that declares hosts, whose requests the host makes where they are granted.
+    /// Whether the tool's module declares hosts. The host makes requests to them for the tool, where they are granted.
     #[must_use]
     pub fn declares_hosts(&self) -> bool {
         self.backend.guest().is_some_and(|guest| guest.hosts.is_some())
@@ -227,7 +245,7 @@ impl RegisteredTool {
         self.backend.guest().map(|guest| &guest.module)
     }
 
-    /// The file of a guest tool's module, or the embedder's name for it.
+    /// The file of a guest tool's module, or the embedder's name for the module.
     #[must_use]
     pub fn module_name(&self) -> Option<&str> {
         self.backend.guest().map(|guest| guest.module_name.as_str())
@@ -239,7 +257,7 @@ impl RegisteredTool {
         self.backend.guest().map(|guest| &guest.declared)
     }
 
-    /// The steps of an operation, which cannot be called directly; empty for any other tool.
+    /// The steps of an operation, which cannot be called directly. Empty for any other tool.
     #[must_use]
     pub fn steps(&self) -> &[Arc<RegisteredTool>] {
         self.backend.steps()
@@ -274,7 +292,13 @@ impl RegisteredTool {
     }
 }
 
-/// Clients are shown this schema; an invalid one would break the whole listing for them.
+fn compile(decl: &FunctionDecl, facts: &ToolFacts) -> Result<ArgumentSchema, RegistryError> {
+    let schema = ArgumentSchema::compile(&decl.parameters)
+        .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+    Ok(schema.with_roles(&facts.roles))
+}
+
+/// Refuses an invalid schema of results. Clients receive this schema, and one bad schema could break their whole list.
 fn check_results(tool: &str, results: &JsonSchema) -> Result<(), RegistryError> {
     let compiled = ArgumentSchema::compile(results);
     compiled.map(drop).map_err(|source| RegistryError::ResultSchema { tool: tool.to_owned(), source })

@@ -1,14 +1,15 @@
 //! [`ToolRegistry`]: the tools, and the only way to call them.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use portcullis_confine::Posture;
 use portcullis_policy::{
-    Approval, InvalidHostRule, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, FlowLabel, InvalidHostRule, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{
     InvalidToolName, Tool, ToolCall, ToolError, ToolName, ToolResult, escape_for_display,
 };
+use portcullis_undo::{MountRoot, UndoStore};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -18,7 +19,7 @@ use crate::{
     builder::RegistryBuilder,
     call::Caller,
     modules::{Lock, RefusedModule},
-    native::Capability,
+    native::{Capability, ensure_given},
     pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
@@ -33,68 +34,70 @@ pub struct ToolRegistry {
     findings: Arc<BuildFindings>,
 }
 
-/// The findings of building a registry: for listings and approvals, not for calls.
+/// The findings of a registry's build. Listings and approvals use them, calls do not.
 #[derive(Debug)]
 pub(crate) struct BuildFindings {
     pub(crate) refused: Vec<RefusedModule>,
-    /// Policy entries whose tools are absent, without being a fault.
-    pub(crate) idle: Vec<PolicyFault>,
+    /// Policy entries whose tools are absent, which is not a fault here.
+    pub(crate) unused_entries: Vec<PolicyFault>,
     pub(crate) lock: Lock,
     pub(crate) state: PathBuf,
 }
 
 impl ToolRegistry {
     /// A builder with the defaults: the operator's policy (`/etc/portcullis/portcullis.toml`, else
-    /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped one); state in
-    /// `$XDG_STATE_HOME/portcullis/in-process`; no mounts, no guests, no tools but `output_read`.
+    /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped policy); state in
+    /// `$XDG_STATE_HOME/portcullis/in-process`; no mounts and no guests; `output_read` as the only tool.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::new()
     }
 
-    /// The registry of this host. Operations call their steps in a separate registry.
+    /// The registry of this host. Operations call their steps through a separate registry.
     pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, findings: BuildFindings) -> Self {
         let findings = Arc::new(findings);
-        host.operation_steps =
-            steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), findings: Arc::clone(&findings) }));
+        host.operation_steps = steps
+            .map(|steps| Arc::new(Self { host: host.step_host(steps), findings: Arc::clone(&findings) }));
         Self { host, findings }
     }
 
-    /// Calls a tool: resolve, check, admit, authorize, run, shape, record (specification 004, "Execution
-    /// Pipeline"). The audit row is on record before the result is returned.
+    /// Calls a tool: resolve, check, admit, authorize, run, shape, record. The audit row is written before the result is
+    /// returned.
     ///
     /// # Cancellation
-    /// Dropping the future or firing `caller.cancel` stops the tool, and the row says `cancelled`.
+    /// Dropping the future or cancelling `caller.cancel` stops the tool, and the row says `cancelled`.
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
         let host = &self.host;
-        let mut pending = self.pending(&call, caller);
+        let mut pending_record = self.pending(&call, caller);
+        // The first error ends the steps in this block. It is still shaped and recorded below.
         let outcome = async {
-            let resolved = resolve(call, host, caller, &mut pending)?;
-            let checked = check(resolved, host, caller, &mut pending).await?;
-            let gated = admit(checked, host, caller, &mut pending)?;
-            let authorized = authorize(gated, host, caller, &mut pending).await?;
-            run(authorized, host, caller, &mut pending).await
+            let resolved = resolve(call, host, caller, &mut pending_record)?;
+            let checked = check(resolved, host, caller, &mut pending_record).await?;
+            let admitted = admit(checked, host, caller, &mut pending_record)?;
+            let authorized = authorize(admitted, host, caller, &mut pending_record).await?;
+            run(authorized, host, caller, &mut pending_record).await
         }
         .await;
         let outcome = run_after_hooks(outcome, host, caller).await;
-        let shaped = shape(outcome, host, caller, &pending);
-        record(shaped, caller, pending)
+        let shaped = shape(outcome, host, caller, &pending_record);
+        record(shaped, caller, pending_record)
     }
 
-    /// Records a call that the agent loop refused before it reached the pipeline, and returns the refusal as
-    /// its result: the answer with the call was cut off, a person spoke in between, or the call was given up
-    /// before it began. The call leaves a row like every call, and does not run.
-    #[must_use = "the model is to be told"]
+    /// Records a call that the agent loop refused before the pipeline, and returns the refusal as the call's result.
+    /// Examples of a reason: the model's answer was cut off in the call, the user wrote before the call started, or the
+    /// call was cancelled before its start. The call leaves a row like every call, and does not run.
+    #[must_use = "the model must get the result"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
-        let mut pending = self.pending(&call, caller);
-        // Only for the tool's facts in the row; the refusal is decided already, so an error is ignored.
-        let _ = resolve(call, &self.host, caller, &mut pending);
-        record(shape(Err(error), &self.host, caller, &pending), caller, pending)
+        let mut pending_record = self.pending(&call, caller);
+        // This only adds the tool's facts to the row. The refusal is already decided, so an error is ignored.
+        let _ = resolve(call, &self.host, caller, &mut pending_record);
+        record(shape(Err(error), &self.host, caller, &pending_record), caller, pending_record)
     }
 
-    /// Ends the shell sessions of this caller's run, with all their processes, and forgets what its calls have
-    /// read (see `[[flow]]` of the policy). Call it when the run is over; later calls under its id are a new run.
+    /// Ends the shell sessions of this caller's run, with all their processes, and forgets what the run's calls have
+    /// read (see `[[flow]]` of the policy). Call this when the run is over. Later calls with the same run id belong to
+    /// a new run.
     ///
-    /// Does not wait. A command that still runs keeps its session until its call ends.
+    /// The method does not wait. A command that still runs keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {
         self.host.labels.end_run(&caller.owner());
         for tool in self.tools() {
@@ -104,24 +107,49 @@ impl ToolRegistry {
         }
     }
 
-    /// Goes on where another registry stops: what runs have read under it counts under this one, also what calls
-    /// read that still run there. Responses stay clean of each secret that either has read. For a registry that takes
-    /// another's place while its callers go on.
+    /// The kept changes of calls, and the mounts with `undo` that they were made in.
+    #[must_use]
+    pub fn kept_changes(&self) -> (UndoStore, Vec<MountRoot>) {
+        let with_undo = self.host.policy.mounts().iter().filter(|mount| mount.has_undo);
+        let roots = with_undo.filter_map(|mount| {
+            let handle = self.host.mounts.get(mount.name.as_str())?;
+            Some(MountRoot::new(mount.name.as_str(), Arc::clone(handle.directory())))
+        });
+        (self.host.undo.clone(), roots.collect())
+    }
+
+    /// The labels of this caller's run: what its calls have read so far, running calls included, each with the id of
+    /// the call that brought it. A program that stores a run to continue it later stores its labels too.
+    #[must_use]
+    pub fn run_labels(&self, caller: &Caller) -> BTreeMap<FlowLabel, String> {
+        Arc::unwrap_or_clone(self.host.labels.facts(caller).labels)
+    }
+
+    /// Adds labels to this caller's run before its first call: those of [`ToolRegistry::run_labels`] if the run began
+    /// in another process, or labels of data that reached the model by other means than a call. Without them, a rule of
+    /// `[[flow]]` would forget what the run has read.
+    pub fn add_run_labels(&self, caller: &Caller, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
+        self.host.labels.add_labels(&caller.owner(), labels);
+    }
+
+    /// Continues the runs of a registry that this one replaces while its callers go on. From now on both registries
+    /// share the labels of runs, including those of calls that still run in the other one. Responses stay free of every
+    /// secret that either registry has read.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
-        if let (Some(client), Some(others)) = (&self.host.http_client, &other.host.http_client) {
-            client.known().share_with(others.known());
+        if let (Some(own_client), Some(other_client)) = (&self.host.http_client, &other.host.http_client) {
+            own_client.known().share_with(other_client.known());
         }
     }
 
-    /// The tools at this moment, by name.
+    /// The tools at this moment, sorted by name.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<RegisteredTool>> {
         self.host.tools.snapshot().iter().cloned().collect()
     }
 
-    /// The tools to show to a model at this moment, by name: without those that the policy denies, that cannot
-    /// run here, or that their author hides.
+    /// The tools to show to a model at this moment, sorted by name. Left out are tools that the policy denies, tools
+    /// that cannot run here, and tools that their author hides.
     #[must_use]
     pub fn offered(&self) -> Vec<Arc<RegisteredTool>> {
         let is_allowed = |tool: &RegisteredTool| {
@@ -134,19 +162,21 @@ impl ToolRegistry {
         tools
     }
 
-    /// Adds a native tool, as [`RegistryBuilder::tool`] does, while the registry serves. Calls find it from
-    /// now on. An entry of the policy can name it only if the builder [awaits
-    /// it](RegistryBuilder::awaits); without an entry that enables it, its calls are denied.
+    /// Adds a native tool, as [`RegistryBuilder::tool`] does, while the registry serves. Calls find the tool from now
+    /// on. An entry of the policy can name the tool only if the builder [awaits it](RegistryBuilder::awaits). Without
+    /// an entry that enables the tool, its calls are denied.
     ///
     /// # Errors
-    /// [`RegistryError`] if a name is invalid or taken, or a schema is unusable; then nothing changes.
+    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the tool takes a state that the
+    /// builder was not given. Nothing changes then.
     pub fn add_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        ensure_given(&*tool, &self.host.states)?;
         let tool = RegisteredTool::native(tool, ToolOrigin::Native)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 
-    /// Removes a tool that the embedding program added, by its name. Calls that run end in order; later ones
-    /// do not find it. None if the program has no tool of this name.
+    /// Removes a tool of the embedding program, by its name. Calls of it that run end normally, and later calls do not
+    /// find it. `None` if the program has no tool with this name.
     #[must_use = "a name that is no tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
@@ -162,23 +192,23 @@ impl ToolRegistry {
         ToolChanges(self.host.tools.changes())
     }
 
-    /// Why no call of a tool can run in this process, even if the policy allows it: there is no shell, or no
-    /// runner of guests. None if calls can run.
+    /// Why no call of a tool can run in this process, even if the policy allows it: there is no shell, or no runner of
+    /// guests. `None` if calls can run.
     #[must_use]
     pub fn unavailable_reason<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
         tool.backend().unavailable_reason(&self.host)
     }
 
-    /// The tool of a name or an alias.
+    /// The tool with this name or alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         self.host.tools.snapshot().get(name).cloned()
     }
 
-    /// Warnings about policy entries whose tools are absent, which are no faults.
+    /// Warnings about policy entries whose tools are absent. They are not faults.
     #[must_use]
     pub fn unused_entries(&self) -> &[PolicyFault] {
-        &self.findings.idle
+        &self.findings.unused_entries
     }
 
     /// The foreign modules that were refused, and why.
@@ -187,11 +217,10 @@ impl ToolRegistry {
         &self.findings.refused
     }
 
-    /// The policy's assignment to a tool. The denial if the policy refuses the tool, or one of its steps,
-    /// altogether. The approval is the strictest of the tool's and its steps'.
+    /// The policy's assignment to a tool. Its approval is the strictest one of the tool and its steps.
     ///
     /// # Errors
-    /// The denial that every call of the tool would get.
+    /// The denial that every call of the tool would get, because the policy refuses the tool or one of its steps.
     pub fn assignment(
         &self,
         tool: &RegisteredTool,
@@ -228,17 +257,17 @@ impl ToolRegistry {
         self.host.runner.as_deref()
     }
 
-    /// The proven posture of the HTTP client's threads, which are started if they do not run yet. None if no profile of
-    /// the policy has hosts, or if this registry makes no requests.
+    /// The proven posture of the HTTP client's threads, which are started if they do not run yet. `None` if no profile
+    /// of the policy has hosts, or if this registry makes no requests.
     ///
     /// # Errors
-    /// `unavailable`, with the reason for the operator: then no request is made.
+    /// `unavailable`, with the reason for the operator. No request is made then.
     pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
         let http_client = self.host.http_client.as_ref().filter(|_| self.host.policy.has_network())?;
         Some(http_client.client().await.map(|client| client.posture().clone()))
     }
 
-    /// The findings of building the registry.
+    /// The findings of the registry's build.
     pub(crate) fn findings(&self) -> &BuildFindings {
         &self.findings
     }
@@ -262,14 +291,14 @@ impl ToolRegistry {
 pub struct ToolChanges(watch::Receiver<Arc<ToolTable>>);
 
 impl ToolChanges {
-    /// Whether tools were added or removed since this was made, or since the last [`ToolChanges::changed`].
-    /// Always `false` once the registry is dropped.
+    /// Whether tools were added or removed since this value was created, or since the last [`ToolChanges::changed`].
+    /// Always `false` after the registry is dropped.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.0.has_changed().unwrap_or(false)
     }
 
-    /// Waits until tools are added or removed. Never returns once the registry is dropped.
+    /// Waits until tools are added or removed. Never returns after the registry is dropped.
     ///
     /// # Cancellation
     /// Safe: no change is lost.
@@ -280,7 +309,7 @@ impl ToolChanges {
     }
 }
 
-/// The present owner of a name that another tool wants.
+/// The current holder of a name that another tool wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameHolder {
@@ -295,13 +324,13 @@ pub enum NameHolder {
     },
     /// A tool of the same module.
     SameModule,
-    /// The same tool: an alias equals its name, or an alias comes twice.
+    /// The same tool: an alias equals its name, or an alias occurs twice.
     SameTool,
 }
 
 impl NameHolder {
-    /// The holder kind of this tool's names.
-    pub(crate) fn of(tool: &RegisteredTool) -> Self {
+    /// The kind of holder that this tool is.
+    pub(crate) fn new(tool: &RegisteredTool) -> Self {
         match tool.facts().origin {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
@@ -344,20 +373,20 @@ pub enum RegistryError {
     Taken {
         /// The refused name.
         name: ToolName,
-        /// The present owner of the name.
+        /// The current holder of the name.
         holder: NameHolder,
     },
-    /// A host of a tool's declaration that is no rule.
+    /// A declared host that is not a valid rule.
     #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
     Hosts {
-        /// The tool.
+        /// The tool's name.
         tool: String,
-        /// The text.
+        /// The text of the host.
         text: String,
         /// The reason.
         source: InvalidHostRule,
     },
-    /// A name that could be mistaken for another's.
+    /// A name that looks like the name of another tool.
     #[error("tool `{name}` would be taken for `{other}`")]
     LookAlike {
         /// The refused name.
@@ -370,7 +399,7 @@ pub enum RegistryError {
     CapabilityMissing {
         /// The capability.
         capability: Capability,
-        /// The reason, and what would be right.
+        /// The reason, with the remedy if there is one.
         reason: &'static str,
     },
     /// A step of an operation is missing from every module.
@@ -380,6 +409,22 @@ pub enum RegistryError {
         operation: &'static str,
         /// The name of the missing step.
         step: &'static str,
+    },
+    /// A native tool that takes a state which the registry was not given.
+    #[error(
+        "tool `{tool}` takes `&State<{ty}>`, and the registry has no such state; give it by `.tool_state(…)`"
+    )]
+    StateMissing {
+        /// The tool's name.
+        tool: String,
+        /// The type of the state, with its path.
+        ty: &'static str,
+    },
+    /// Two states of one type, between which a tool could not choose.
+    #[error("the registry was given two states of the type `{ty}`; wrap one of them in a type of its own")]
+    StateGivenTwice {
+        /// The type of the states, with its path.
+        ty: &'static str,
     },
     /// A result schema that cannot be used.
     #[error("tool `{tool}` has an unusable schema of its results")]

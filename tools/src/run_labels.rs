@@ -1,9 +1,9 @@
-//! The labels of runs. A label says what the run's calls have read so far, running calls included.
+//! The labels of runs. They record the sources that the calls of a run have read so far, running calls included.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -15,83 +15,85 @@ use portcullis_policy::{
 };
 
 use crate::{
-    audit::Text,
+    audit::SharedText,
     call::{Caller, Owner},
     sandbox::{MountRefusal, MountUse},
+    shared_state::{SharedState, lock},
     shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
-/// The most runs that are remembered individually. A caller could invent a run for every call; each takes
-/// some hundred bytes.
+/// The most runs that are remembered individually. A caller can invent a run for every call, and each run takes some
+/// hundred bytes.
 const MAX_REMEMBERED_RUNS: usize = 16_384;
 
 /// Collects labels per run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLabels {
-    /// Shared with the registries before and after this one.
-    remembered: Mutex<Arc<Mutex<RememberedRuns>>>,
+    /// Shared with the registry that this one replaces, and with the registry that replaces it.
+    remembered: SharedState<RememberedRuns>,
 }
 
 #[derive(Debug, Default)]
 struct RememberedRuns {
     runs: HashMap<Owner, Arc<BTreeMap<FlowLabel, String>>>,
-    /// The same runs, the oldest first.
+    /// The same runs, in order of age. The oldest comes first.
     order: VecDeque<Owner>,
-    /// The labels of forgotten runs. They hold for every run, since any run could be a forgotten one, and
-    /// beginning many runs must not end a rule.
+    /// The labels of forgotten runs. They hold for every run, because any run could be a forgotten one. Otherwise a
+    /// caller could escape a flow rule by starting many runs.
     forgotten: BTreeMap<FlowLabel, String>,
-    /// The running calls, at most as many as may run at once. A label holds from the moment of the read: a
-    /// partial result, or a call that runs at the same time, could carry the data on before the call ends.
-    under_way: Vec<Arc<CallUnderWay>>,
+    /// The running calls. Their number is bounded by the calls that may run at once. A label holds from the moment of
+    /// the read: a partial result, or a call that runs at the same time, could pass the data on before the call ends.
+    running: Vec<Arc<RunningCall>>,
     /// The sessions that have a network.
     networked: NetworkedSessions,
 }
 
-/// The reads of a running call so far.
+/// A running call, with the sources that it has read so far.
 #[derive(Debug)]
-struct CallUnderWay {
+struct RunningCall {
     owner: Owner,
     call_id: String,
     mounts: Arc<[GrantedMount]>,
     used: MountUse,
     web: AtomicBool,
     secrets: Arc<[GrantedSecret]>,
-    carried: Mutex<BTreeSet<SecretName>>,
-    /// The labels of a stored output that it has read.
-    brought: Mutex<BTreeSet<FlowLabel>>,
+    sent_secrets: Mutex<BTreeSet<SecretName>>,
+    /// The labels of the stored outputs that the call has read.
+    from_stored_outputs: Mutex<BTreeSet<FlowLabel>>,
 }
 
-/// Marks the reads of a running call. Dropping it adds the labels to the run, also if the caller has left and
-/// the result is lost.
+/// Marks the reads of a running call. Its drop adds the labels to the run, even if the caller has left and the result
+/// is lost.
 #[derive(Debug)]
-pub(crate) struct RunningCallLabels {
+pub(crate) struct LabelGuard {
     labels: Arc<RunLabels>,
-    call: Arc<CallUnderWay>,
+    call: Arc<RunningCall>,
 }
 
 impl RunLabels {
-    /// The caller's run with its labels.
+    /// The facts of the caller's run, with all its labels.
     pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.facts_with(caller, |_call, _label| true)
     }
 
-    /// The caller's run, with the chosen labels of running calls.
+    /// The facts of the caller's run, with those labels of running calls that `is_chosen` accepts.
     fn facts_with<'a>(
         &self,
         caller: &'a Caller,
-        is_chosen: impl Fn(&Arc<CallUnderWay>, &FlowLabel) -> bool,
+        is_chosen: impl Fn(&Arc<RunningCall>, &FlowLabel) -> bool,
     ) -> RunFacts<'a> {
         let owner = caller.owner();
         let shared = self.shared();
         let remembered = lock(&shared);
         let mut labels = remembered.runs.get(&owner).cloned().unwrap_or_default();
         if !remembered.forgotten.is_empty() {
-            let mut all = remembered.forgotten.clone();
-            all.extend(labels.iter().map(|(label, call_id)| (label.clone(), call_id.clone())));
-            labels = Arc::new(all);
+            let mut all_labels = remembered.forgotten.clone();
+            all_labels.extend(labels.iter().map(|(label, call_id)| (label.clone(), call_id.clone())));
+            labels = Arc::new(all_labels);
         }
-        for call in remembered.under_way.iter().filter(|call| call.owner == owner) {
+        for call in remembered.running.iter().filter(|call| call.owner == owner) {
             for label in call.labels().filter(|label| is_chosen(call, label)) {
+                // The shared map is copied only if a running call adds a label.
                 if !labels.contains_key(&label) {
                     Arc::make_mut(&mut labels).insert(label, call.call_id.clone());
                 }
@@ -100,58 +102,59 @@ impl RunLabels {
         RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
-    /// Follows a call that is about to run with this grant. Before the call uses a mount that a flow rule keeps from the
-    /// network, the sessions of its run that have a network are ended. The deadline bounds the wait for their end.
-    pub(crate) fn follow(
+    /// Follows a call that is about to run with this grant. If a flow rule keeps a mount from the network, the call's
+    /// first use of that mount waits until the run's sessions with a network have ended. The deadline bounds this wait.
+    pub(crate) fn track_call(
         self: &Arc<Self>,
         caller: &Caller,
         call_id: &str,
         grant: &Grant,
-        (policy, deadline): (&WorkspaceSecurityPolicy, Instant),
-    ) -> RunningCallLabels {
+        policy: &WorkspaceSecurityPolicy,
+        deadline: Instant,
+    ) -> LabelGuard {
         let rules =
             grant.mounts.iter().map(|mount| policy.network_rule_after(&FlowLabel::of_mount(&mount.name)));
         let rules: Vec<Option<String>> = rules.collect();
-        let mut used = MountUse::of(grant.mounts.len());
+        let mut mount_use = MountUse::new(grant.mounts.len());
         if rules.iter().any(Option::is_some) {
             let (labels, owner) = (Arc::clone(self), caller.owner());
-            used = used.asking(Arc::new(move |index| match rules.get(index) {
-                Some(Some(rule)) => end_all_blocking(labels.networked_of(&owner), deadline)
-                    .map_err(|error| not_ended(rule, &error)),
+            mount_use = mount_use.with_before_use(Arc::new(move |index| match rules.get(index) {
+                Some(Some(rule)) => end_all_blocking(labels.networked_sessions(&owner), deadline)
+                    .map_err(|error| mount_refusal(rule, &error)),
                 _ => Ok(()),
             }));
         }
-        let call = Arc::new(CallUnderWay {
+        let call = Arc::new(RunningCall {
             owner: caller.owner(),
             call_id: call_id.to_owned(),
             mounts: Arc::clone(&grant.mounts),
-            used,
+            used: mount_use,
             web: AtomicBool::new(false),
             secrets: Arc::clone(&grant.secrets),
-            carried: Mutex::default(),
-            brought: Mutex::default(),
+            sent_secrets: Mutex::default(),
+            from_stored_outputs: Mutex::default(),
         });
-        lock(&self.shared()).under_way.push(Arc::clone(&call));
-        RunningCallLabels { labels: Arc::clone(self), call }
+        lock(&self.shared()).running.push(Arc::clone(&call));
+        LabelGuard { labels: Arc::clone(self), call }
     }
 
-    /// Adds the labels of a stored output to the call that is about to read it, and ends its run's sessions with a network
-    /// where the policy keeps one of the labels from the network.
+    /// Adds the labels of a stored output to the call that is about to read it. If the policy keeps one of these labels
+    /// from the network, the run's sessions with a network are ended.
     ///
     /// # Errors
-    /// The denial of a call whose run's sessions could not be ended.
-    pub(crate) async fn bring(
+    /// The denial of a call if the sessions of its run could not be ended.
+    pub(crate) async fn add_stored_output_labels(
         &self,
         owner: &Owner,
         call_id: &str,
         labels: &BTreeSet<FlowLabel>,
         policy: &WorkspaceSecurityPolicy,
     ) -> Result<(), Denial> {
-        self.add_brought(owner, call_id, labels);
+        self.add_to_running(owner, call_id, labels);
         self.withdraw_networks_after(labels.iter().cloned(), owner, call_id, policy).await
     }
 
-    /// Ends a run's sessions with a network, where the policy keeps one of these labels from the network.
+    /// Ends a run's sessions with a network, if the policy keeps one of these labels from the network.
     async fn withdraw_networks_after(
         &self,
         mut labels: impl Iterator<Item = FlowLabel>,
@@ -160,36 +163,37 @@ impl RunLabels {
         policy: &WorkspaceSecurityPolicy,
     ) -> Result<(), Denial> {
         let Some(rule) = labels.find_map(|label| policy.network_rule_after(&label)) else { return Ok(()) };
-        end_all(self.networked_of(owner)).await.map_err(|error| {
-            let MountRefusal { rule, hint } = not_ended(&rule, &error);
+        end_all(self.networked_sessions(owner)).await.map_err(|error| {
+            let MountRefusal { rule, hint } = mount_refusal(&rule, &error);
             Denial { code: DenialCode::FlowDenied, rule, subject: call_id.to_owned(), hint }
         })
     }
 
-    /// Adds labels to a call under way, or to its run where no such call is known.
-    fn add_brought(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
+    /// Adds labels to a running call, or to its run if no such call is known.
+    fn add_to_running(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
         let shared = self.shared();
         let mut remembered = lock(&shared);
-        let mut reads = remembered.under_way.iter().filter(|it| it.owner == *owner && it.call_id == call_id);
-        let Some(first) = reads.next() else {
+        let mut calls =
+            remembered.running.iter().filter(|call| call.owner == *owner && call.call_id == call_id);
+        let Some(first) = calls.next() else {
             let labels = labels.iter().map(|label| (label.clone(), call_id.to_owned()));
             remembered.add(owner, labels);
             return;
         };
-        // A provider may use an id twice; then each of its calls counts.
-        for call in std::iter::once(first).chain(reads) {
-            lock(&call.brought).extend(labels.iter().cloned());
+        // A provider can use one id for several calls. All calls with this id then get the labels.
+        for call in std::iter::once(first).chain(calls) {
+            lock(&call.from_stored_outputs).extend(labels.iter().cloned());
         }
     }
 
-    /// Remembers what others remember, from now on together with them, and keeps its own.
-    pub(crate) fn share_with(&self, others: &Self) {
-        let theirs = others.shared();
-        let mine = std::mem::replace(&mut *lock(&self.remembered), Arc::clone(&theirs));
-        if !Arc::ptr_eq(&mine, &theirs) {
-            let mine = std::mem::take(&mut *lock(&mine));
-            lock(&theirs).take_over(mine);
-        }
+    /// Shares the memory of another registry from now on, and adds its own memory to it.
+    pub(crate) fn share_with(&self, other: &Self) {
+        self.remembered.share_with(&other.remembered, RememberedRuns::take_over);
+    }
+
+    /// Adds labels to a run, each with the id of the call that brought it.
+    pub(crate) fn add_labels(&self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
+        lock(&self.shared()).add(owner, labels);
     }
 
     /// Forgets one run that has ended.
@@ -197,65 +201,61 @@ impl RunLabels {
         let shared = self.shared();
         let mut remembered = lock(&shared);
         if remembered.runs.remove(owner).is_some() {
-            remembered.order.retain(|other| other != owner);
+            remembered.order.retain(|remembered_owner| remembered_owner != owner);
         }
     }
 
-    /// Lists a session that has a network.
-    pub(crate) fn add_networked(&self, session: NetworkedSession) {
+    /// Adds a session with a network to the list.
+    pub(crate) fn add_networked_session(&self, session: NetworkedSession) {
         lock(&self.shared()).networked.add(session);
     }
 
-    /// Takes a session from the list, which has ended.
-    pub(crate) fn forget_networked(&self, id: &str) {
+    /// Removes a session that has ended from the list.
+    pub(crate) fn remove_networked_session(&self, id: &str) {
         lock(&self.shared()).networked.remove(id);
     }
 
-    fn networked_of(&self, owner: &Owner) -> Vec<NetworkedSession> {
-        lock(&self.shared()).networked.of(owner)
+    fn networked_sessions(&self, owner: &Owner) -> Vec<NetworkedSession> {
+        lock(&self.shared()).networked.owned_by(owner)
     }
 
     fn shared(&self) -> Arc<Mutex<RememberedRuns>> {
-        Arc::clone(&lock(&self.remembered))
+        self.remembered.current()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RememberedRuns {
     /// Adds the reads of a call to its run.
-    fn end(&mut self, call: &Arc<CallUnderWay>) {
-        self.under_way.retain(|other| !Arc::ptr_eq(other, call));
-        // The usual case: most calls of a run read nothing, or only what earlier calls have read.
-        let own = self.runs.get(&call.owner);
-        if !call.labels().all(|label| own.is_some_and(|own| own.contains_key(&label))) {
+    fn end(&mut self, call: &Arc<RunningCall>) {
+        self.running.retain(|running_call| !Arc::ptr_eq(running_call, call));
+        // The usual case adds nothing: most calls of a run read nothing, or only what earlier calls have read.
+        let run_labels = self.runs.get(&call.owner);
+        if !call.labels().all(|label| run_labels.is_some_and(|run_labels| run_labels.contains_key(&label))) {
             self.add(&call.owner, call.labels().map(|label| (label, call.call_id.clone())));
         }
     }
 
-    fn take_over(&mut self, others: Self) {
-        let Self { mut runs, order, forgotten, under_way, networked } = others;
+    fn take_over(&mut self, other: Self) {
+        let Self { mut runs, order, forgotten, running, networked } = other;
         for owner in order {
             let labels = runs.remove(&owner).unwrap_or_default();
             self.add(&owner, Arc::unwrap_or_clone(labels));
         }
         self.forgotten.extend(forgotten);
-        self.under_way.extend(under_way);
+        self.running.extend(running);
         self.networked.take_over(networked);
     }
 
-    /// Adds labels to a run. A label keeps the first call that brought it.
+    /// Adds labels to a run. A label keeps the id of the first call that brought it.
     fn add(&mut self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
         let Self { runs, order, forgotten, .. } = self;
-        let own = runs.entry(owner.clone()).or_insert_with(|| {
+        let run_labels = runs.entry(owner.clone()).or_insert_with(|| {
             order.push_back(owner.clone());
             Arc::default()
         });
-        let own = Arc::make_mut(own);
+        let run_labels = Arc::make_mut(run_labels);
         for (label, call_id) in labels {
-            own.entry(label).or_insert(call_id);
+            run_labels.entry(label).or_insert(call_id);
         }
         if order.len() > MAX_REMEMBERED_RUNS
             && let Some(oldest) = order.pop_front()
@@ -265,20 +265,24 @@ impl RememberedRuns {
     }
 }
 
-impl CallUnderWay {
-    /// One label for each mount that the call has used, one for the network, one for each secret that its requests have
-    /// carried, and those of a stored output that it has read.
+impl RunningCall {
+    /// The call's labels: one for each mount that it has used, one for the network, one for each secret that its
+    /// requests have carried, and the labels of the stored outputs that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
-        let carried = lock(&self.carried).clone().into_iter().map(FlowLabel::Secret);
-        let brought = lock(&self.brought).clone();
-        mounts.map(|(_, mount)| FlowLabel::of_mount(&mount.name)).chain(web).chain(carried).chain(brought)
+        let sent_secrets = lock(&self.sent_secrets).clone().into_iter().map(FlowLabel::Secret);
+        let from_stored_outputs = lock(&self.from_stored_outputs).clone();
+        mounts
+            .map(|(_, mount)| FlowLabel::of_mount(&mount.name))
+            .chain(web)
+            .chain(sent_secrets)
+            .chain(from_stored_outputs)
     }
 }
 
 /// The refusal of a mount whose content could leave through a session that could not be ended.
-fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
+fn mount_refusal(rule: &str, error: &SidecarError) -> MountRefusal {
     tracing::warn!(error = error as &dyn std::error::Error, rule, "a session with a network cannot be ended");
     MountRefusal {
         rule: rule.to_owned(),
@@ -287,13 +291,13 @@ fn not_ended(rule: &str, error: &SidecarError) -> MountRefusal {
     }
 }
 
-impl RunningCallLabels {
-    /// The caller's run with the labels of all other calls.
-    pub(crate) fn facts_of_others<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+impl LabelGuard {
+    /// The facts of the caller's run with the labels of all other calls.
+    pub(crate) fn facts_without_call<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
     }
 
-    /// The caller's run with all labels but those of this call's own requests, since an approval covers all
+    /// The facts of the caller's run without the labels of this call's own requests, because an approval covers all
     /// requests of a call.
     pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, label| {
@@ -301,41 +305,41 @@ impl RunningCallLabels {
         })
     }
 
-    /// Ends the run's sessions with a network, if the policy denies the network after the labels that this
-    /// call's requests have marked. Must be called after the marks and before the request.
+    /// Ends the run's sessions with a network, if the policy denies the network after the labels of this call's
+    /// requests. Must be called after the labels are marked and before the request is sent.
     ///
     /// # Errors
-    /// The denial, if the sessions may not have ended.
+    /// The denial, if a session may still have its network.
     pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
         let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
         let labels = self.call.labels().filter(is_of_request);
         self.labels.withdraw_networks_after(labels, &self.call.owner, &self.call.call_id, policy).await
     }
 
-    /// The flags of the grant's mounts, for the guest that uses them.
+    /// The flags of the grant's mounts, which the guest sets as it uses them.
     pub(crate) fn used(&self) -> &MountUse {
         &self.call.used
     }
 
-    /// Marks every mount, where the used ones are unknown.
+    /// Marks every mount as used, because it is unknown which are used.
     pub(crate) fn mark_all_mounts_used(&self) {
         (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
     }
 
-    /// Marks the network. Called before a request is sent, so that the label precedes the response.
+    /// Marks the network as read. Called before a request is sent, so that the label precedes the response.
     pub(crate) fn mark_web_read(&self) {
         self.call.web.store(true, Ordering::Release);
     }
 
-    /// Marks the secrets with these names. Called before a request with them is sent.
-    pub(crate) fn mark_secrets_sent(&self, names: &[Text]) {
-        let named = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
-        let carried = self.call.secrets.iter().filter(named).map(|secret| secret.name.clone());
-        lock(&self.call.carried).extend(carried);
+    /// Marks the secrets with these names as sent. Called before a request with them is sent.
+    pub(crate) fn mark_secrets_sent(&self, names: &[SharedText]) {
+        let is_sent = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
+        let sent_secrets = self.call.secrets.iter().filter(is_sent).map(|secret| secret.name.clone());
+        lock(&self.call.sent_secrets).extend(sent_secrets);
     }
 }
 
-impl Drop for RunningCallLabels {
+impl Drop for LabelGuard {
     fn drop(&mut self) {
         lock(&self.labels.shared()).end(&self.call);
     }
@@ -348,22 +352,22 @@ mod tests {
 
     use super::*;
 
-    fn call(labels: &Arc<RunLabels>, caller: &Caller, id: &str, mounts: &[&str]) -> RunningCallLabels {
+    fn call(labels: &Arc<RunLabels>, caller: &Caller, id: &str, mounts: &[&str]) -> LabelGuard {
         let mounts = mounts
             .iter()
             .map(|name| GrantedMount { name: MountName::parse(name).expect("a name"), access: Access::Read });
-        let call = Arc::new(CallUnderWay {
+        let call = Arc::new(RunningCall {
             owner: caller.owner(),
             call_id: id.to_owned(),
-            used: MountUse::of(mounts.len()),
+            used: MountUse::new(mounts.len()),
             mounts: mounts.collect(),
             web: AtomicBool::new(false),
             secrets: Arc::default(),
-            carried: Mutex::default(),
-            brought: Mutex::default(),
+            sent_secrets: Mutex::default(),
+            from_stored_outputs: Mutex::default(),
         });
-        lock(&labels.shared()).under_way.push(Arc::clone(&call));
-        RunningCallLabels { labels: Arc::clone(labels), call }
+        lock(&labels.shared()).running.push(Arc::clone(&call));
+        LabelGuard { labels: Arc::clone(labels), call }
     }
 
     fn labels_of(labels: &RunLabels, run: &str) -> Vec<(String, String)> {
@@ -390,53 +394,65 @@ mod tests {
     }
 
     #[test]
-    fn a_call_under_way_brings_what_it_has_read_so_far() {
-        let labels = Arc::default();
-        let run = Caller::new("a", "1");
-        let running = call(&labels, &run, "c1", &["tmp", "vault"]);
-        assert_eq!(labels_of(&labels, "1"), []);
-        running.used().mark(1);
+    fn labels_from_another_process_hold_for_their_run() {
+        let labels = RunLabels::default();
+        let owner = Caller::new("a", "1").owner();
+        labels.add_labels(&owner, [(FlowLabel::Vault, "c1".to_owned())]);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
-        // The run has ended, but its call continues and still reads.
+        // The first call that brought a label stays the one that is named.
+        labels.add_labels(&owner, [(FlowLabel::Vault, "c2".to_owned())]);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+    }
+
+    #[test]
+    fn a_running_call_adds_its_labels_before_it_ends() {
+        let labels = Arc::default();
+        let run = Caller::new("a", "1");
+        let running_call = call(&labels, &run, "c1", &["tmp", "vault"]);
+        assert_eq!(labels_of(&labels, "1"), []);
+        running_call.used().mark(1);
+        assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
+        assert_eq!(labels_of(&labels, "2"), []);
+        // The run has ended, but its call still runs and reads.
         labels.end_run(&run.owner());
-        running.mark_web_read();
-        drop(running);
+        running_call.mark_web_read();
+        drop(running_call);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
-        assert!(lock(&labels.shared()).under_way.is_empty());
+        assert!(lock(&labels.shared()).running.is_empty());
     }
 
     #[test]
     fn a_stored_output_brings_its_labels_to_the_call_that_reads_it() {
         let labels = Arc::default();
         let run = Caller::new("a", "1");
-        let reading = call(&labels, &run, "c1", &[]);
-        labels.add_brought(&run.owner(), "c1", &[FlowLabel::Vault].into());
+        let reading_call = call(&labels, &run, "c1", &[]);
+        labels.add_to_running(&run.owner(), "c1", &[FlowLabel::Vault].into());
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
-        // The call goes on under an ended run, and what it has read counts for what follows.
+        // The call continues under an ended run. What it has read counts for later calls of that run.
         labels.end_run(&run.owner());
-        drop(reading);
+        drop(reading_call);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
-        // A call that is not known as under way: its run has them.
-        labels.add_brought(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
+        // No running call has this id, so the run itself gets the labels.
+        labels.add_to_running(&Caller::new("a", "2").owner(), "c2", &[FlowLabel::Web].into());
         assert_eq!(labels_of(&labels, "2"), [label("web", "c2")]);
     }
 
     #[test]
-    fn labels_outlast_what_collects_them() {
-        let (before, after) = (Arc::default(), Arc::new(RunLabels::default()));
-        let (one, other) = (Caller::new("a", "1"), Caller::new("a", "2"));
-        call(&before, &one, "c1", &["vault"]).mark_all_mounts_used();
-        let begun_before = call(&before, &other, "c2", &["vault"]);
-        call(&after, &other, "c3", &["tmp"]).mark_all_mounts_used();
-        after.share_with(&before);
-        after.share_with(&before);
-        begun_before.mark_all_mounts_used();
-        assert_eq!(labels_of(&after, "1"), [label("vault", "c1")]);
-        assert_eq!(labels_of(&after, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
-        drop(begun_before);
-        call(&before, &one, "c4", &["tmp"]).mark_all_mounts_used();
-        for labels in [&before, &after] {
+    fn labels_outlast_the_registry_that_collects_them() {
+        let (old_labels, new_labels) = (Arc::default(), Arc::new(RunLabels::default()));
+        let (first_run, second_run) = (Caller::new("a", "1"), Caller::new("a", "2"));
+        call(&old_labels, &first_run, "c1", &["vault"]).mark_all_mounts_used();
+        let running_call = call(&old_labels, &second_run, "c2", &["vault"]);
+        call(&new_labels, &second_run, "c3", &["tmp"]).mark_all_mounts_used();
+        new_labels.share_with(&old_labels);
+        new_labels.share_with(&old_labels);
+        running_call.mark_all_mounts_used();
+        assert_eq!(labels_of(&new_labels, "1"), [label("vault", "c1")]);
+        assert_eq!(labels_of(&new_labels, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
+        drop(running_call);
+        call(&old_labels, &first_run, "c4", &["tmp"]).mark_all_mounts_used();
+        for labels in [&old_labels, &new_labels] {
             assert_eq!(labels_of(labels, "1"), [label("vault", "c1"), label("mount:tmp", "c4")]);
             assert_eq!(labels_of(labels, "2"), [label("vault", "c2"), label("mount:tmp", "c3")]);
         }

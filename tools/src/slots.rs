@@ -1,11 +1,11 @@
-//! Slots of calls: how many run at once, and which may run together. Ten slots by default, a bounded queue
-//! before them, and one writer per mount.
+//! Slots of calls: how many calls run at once, and which calls may run together. There are ten slots by default, a
+//! bounded queue before them, at most one writer per mount, and at most one call of a module that may change a server.
 //!
-//! A call that may write a mount never runs together with another call that may write it, whatever their
-//! callers and tools: a tool that reads a file, thinks, and writes it back would lose the other's changes.
-//! Calls that only read run beside it. A call gets its slot and its mounts in one step, or waits for both. If
-//! it held one while waiting for the other, two calls could deadlock, and waiting writers would keep readers
-//! out.
+//! Two calls that may write the same mount never run together, whatever their callers and tools are. Otherwise a tool
+//! that reads a file and later writes it back could lose the changes of another tool. The same holds for two calls of
+//! one module that may send requests with effects. Calls that only read run beside both. A call gets its slot and its
+//! exclusive rights together, or waits for both. A call that held one and waited for the other could cause a deadlock,
+//! and waiting writers would block readers.
 
 use std::{
     collections::VecDeque,
@@ -18,11 +18,14 @@ use std::{
 use portcullis_types::{CancellationToken, ToolError};
 use tokio::sync::oneshot;
 
-/// The most calls that may wait for a slot; one more is refused, so that a flood of calls costs no memory.
+use crate::{call::cancelled_before_run_error, sandbox::ModuleDigest};
+
+/// The most calls that may wait for a slot: 1,024. A further call is refused, so that a flood of calls costs little
+/// memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
-/// The most calls whose work may go on after they were given up, such as native tools that block their
-/// threads. At this number new calls are refused until one of them returns.
+/// The most abandoned calls: 64. An abandoned call has ended for its caller, but its work goes on, for example because
+/// a native tool blocks its thread. At this number, new calls are refused until one of the abandoned calls returns.
 pub(crate) const MAX_ABANDONED: usize = 64;
 
 /// Hands out the slots.
@@ -31,35 +34,42 @@ pub(crate) struct CallSlots {
     shared: Arc<SharedSlots>,
 }
 
-/// A call's slot, with the mounts that only this call may write. Nested calls share their parent's slot, and
-/// have mounts of their own.
+/// A right that only one running call can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ExclusiveRight {
+    /// To write the mount of this name.
+    Mount(String),
+    /// To send requests with effects as a tool of this module.
+    Module(ModuleDigest),
+}
+
+/// A call's slot, with its exclusive rights. Nested calls share the slot of their parent, and have rights of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSlot {
-    /// Released when the last part of the call that could still write has dropped it. Declared before the
-    /// slot, so that it drops first and the next waiter finds both.
-    _writes: Option<Arc<TakenSlot>>,
-    held: Arc<SlotLease>,
+    /// Shared by all parts of the call that can write. The last one to end releases the rights. This field stands before
+    /// `lease`, because fields drop in order and the next waiter needs both.
+    _rights: Option<Arc<GrantedClaim>>,
+    lease: Arc<SlotLease>,
 }
 
 #[derive(Debug)]
 struct SlotLease {
-    /// None after the call was given up.
-    taken: Mutex<Option<TakenSlot>>,
+    /// `None` after the call was abandoned.
+    granted_claim: Mutex<Option<GrantedClaim>>,
     shared: Arc<SharedSlots>,
 }
 
-/// A slot and mounts, handed out together.
+/// A slot and rights that are handed out together.
 #[derive(Debug, Default)]
-struct SlotRequest {
+struct SlotClaim {
     slot: bool,
-    /// Names of mounts to write.
-    writes: Vec<String>,
+    rights: Vec<ExclusiveRight>,
 }
 
-/// A slot and mounts that were handed out; returned on drop.
+/// A slot and rights that were handed out. The drop returns them.
 #[derive(Debug)]
-struct TakenSlot {
-    wants: SlotRequest,
+struct GrantedClaim {
+    claim: SlotClaim,
     shared: Arc<SharedSlots>,
 }
 
@@ -72,9 +82,9 @@ struct SharedSlots {
 #[derive(Debug)]
 struct SlotsState {
     free: usize,
-    /// The mounts that a running call may write.
-    written: Vec<String>,
-    /// In order of arrival. The first waiter whose wants are free is served next.
+    /// The rights of running calls.
+    held_rights: Vec<ExclusiveRight>,
+    /// The waiters, in order of arrival. The first waiter whose slot and rights are free is served next.
     queue: VecDeque<Waiter>,
     next_number: u64,
 }
@@ -82,24 +92,24 @@ struct SlotsState {
 #[derive(Debug)]
 struct Waiter {
     number: u64,
-    wants: SlotRequest,
-    reply: oneshot::Sender<TakenSlot>,
+    claim: SlotClaim,
+    reply: oneshot::Sender<GrantedClaim>,
 }
 
 impl CallSlot {
-    /// Frees the slot for the next call, though work of this one may go on. That work counts as abandoned
-    /// until it drops the slot too.
+    /// Frees the slot for the next call, although work of this call may go on. That work counts as abandoned until it
+    /// drops the slot as well.
     pub(crate) fn abandon(&self) {
-        let taken = self.held.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if taken.is_some() {
-            self.held.shared.abandoned.fetch_add(1, Ordering::AcqRel);
+        let granted_claim = self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if granted_claim.is_some() {
+            self.lease.shared.abandoned.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        if self.taken.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if self.granted_claim.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
             self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -107,17 +117,18 @@ impl Drop for SlotLease {
 
 impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
-        let state = SlotsState { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+        let state =
+            SlotsState { free: count, held_rights: Vec::new(), queue: VecDeque::new(), next_number: 0 };
         Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a slot and the mounts that the call may write, waiting if needed.
+    /// Takes a slot and the exclusive rights of the call. Waits if needed.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
     pub(crate) async fn take(
         &self,
-        writes: Vec<String>,
+        rights: Vec<ExclusiveRight>,
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
@@ -125,92 +136,94 @@ impl CallSlots {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut taken = self.acquire(SlotRequest { slot: true, writes }, cancel).await?;
-        // The two are returned separately: the slot may be freed while abandoned work still writes.
-        let writes = std::mem::take(&mut taken.wants.writes);
+        let mut granted_claim = self.acquire(SlotClaim { slot: true, rights }, cancel).await?;
+        // The slot and the rights are returned separately: the slot can be freed while abandoned work still writes.
+        let rights = std::mem::take(&mut granted_claim.claim.rights);
         let shared = Arc::clone(&self.shared);
-        let writes = (!writes.is_empty()).then(|| {
-            Arc::new(TakenSlot { wants: SlotRequest { slot: false, writes }, shared: Arc::clone(&shared) })
+        let rights = (!rights.is_empty()).then(|| {
+            Arc::new(GrantedClaim { claim: SlotClaim { slot: false, rights }, shared: Arc::clone(&shared) })
         });
-        Ok(CallSlot { _writes: writes, held: Arc::new(SlotLease { taken: Mutex::new(Some(taken)), shared }) })
+        Ok(CallSlot {
+            _rights: rights,
+            lease: Arc::new(SlotLease { granted_claim: Mutex::new(Some(granted_claim)), shared }),
+        })
     }
 
-    /// The slot for a nested call, with the mounts that it may write. It waits only for the mounts; their
-    /// holder is running, so the wait ends.
+    /// The slot of a nested call, with the exclusive rights of that call. A nested call waits only
+    /// for rights, never for a slot. The wait ends, because the call that holds the rights already runs and will release
+    /// them.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
     pub(crate) async fn take_nested(
         &self,
         parent: &CallSlot,
-        writes: Vec<String>,
+        rights: Vec<ExclusiveRight>,
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
-        if writes.is_empty() {
+        if rights.is_empty() {
             return Ok(parent.clone());
         }
-        let writes = self.acquire(SlotRequest { slot: false, writes }, cancel).await?;
-        Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
+        let rights = self.acquire(SlotClaim { slot: false, rights }, cancel).await?;
+        Ok(CallSlot { _rights: Some(Arc::new(rights)), lease: Arc::clone(&parent.lease) })
     }
 
-    async fn acquire(&self, wants: SlotRequest, cancel: &CancellationToken) -> Result<TakenSlot, ToolError> {
-        let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
+    async fn acquire(&self, claim: SlotClaim, cancel: &CancellationToken) -> Result<GrantedClaim, ToolError> {
         if cancel.is_cancelled() {
-            return Err(cancelled());
+            return Err(cancelled_before_run_error());
         }
-        let (number, mut granted) = {
+        let (number, mut claim_receiver) = {
             let mut state = self.shared.state();
-            let is_free = state.can_have(&wants);
-            if is_free && !state.queue.iter().any(|waiter| waiter.wants.comes_before(&wants)) {
-                state.hand_out(&wants);
-                return Ok(TakenSlot { wants, shared: Arc::clone(&self.shared) });
+            let is_free = state.can_grant(&claim);
+            if is_free && !state.queue.iter().any(|waiter| waiter.claim.comes_before(&claim)) {
+                state.hand_out(&claim);
+                return Ok(GrantedClaim { claim, shared: Arc::clone(&self.shared) });
             }
             if state.queue.len() >= MAX_QUEUED {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
                 return Err(ToolError::resource_limit(message).with_code("queue_full"));
             }
-            let (reply, granted) = oneshot::channel();
+            let (reply, receiver) = oneshot::channel();
             let number = state.next_number;
             state.next_number += 1;
-            state.queue.push_back(Waiter { number, wants, reply });
-            (number, granted)
+            state.queue.push_back(Waiter { number, claim, reply });
+            (number, receiver)
         };
         let _queued = QueuePosition { shared: &self.shared, number };
-        // `biased`: a batch that is cancelled frees slots, and none of its own may take them.
+        // `biased`: the cancellation of a batch frees slots, and no call of the same batch may take them.
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(cancelled()),
-            taken = &mut granted => taken.map_err(|closed| ToolError::internal(closed.to_string())),
+            () = cancel.cancelled() => Err(cancelled_before_run_error()),
+            result = &mut claim_receiver => result.map_err(|closed| ToolError::internal(closed.to_string())),
         }
     }
 }
 
-impl SlotRequest {
-    /// Whether an earlier waiter must be served before a later one: both want to write the same mount. A
-    /// nested call (which has a slot) never waits for a call without a slot: that one may be waiting for the
-    /// slot of the nested call's parent.
+impl SlotClaim {
+    /// Whether an earlier waiter must be served before a later one. It must if both want the same right, except before a
+    /// nested call: the earlier waiter may need the slot of the nested call's parent, so both would wait for ever.
     fn comes_before(&self, later: &Self) -> bool {
-        (later.slot || !self.slot) && self.shares_mount(&later.writes)
+        (later.slot || !self.slot) && self.shares_right(&later.rights)
     }
 
-    fn shares_mount(&self, mounts: &[String]) -> bool {
-        self.writes.iter().any(|name| mounts.contains(name))
+    fn shares_right(&self, rights: &[ExclusiveRight]) -> bool {
+        self.rights.iter().any(|right| rights.contains(right))
     }
 }
 
 impl SlotsState {
-    fn can_have(&self, wants: &SlotRequest) -> bool {
-        (!wants.slot || self.free > 0) && !wants.shares_mount(&self.written)
+    fn can_grant(&self, claim: &SlotClaim) -> bool {
+        (!claim.slot || self.free > 0) && !claim.shares_right(&self.held_rights)
     }
 
-    fn hand_out(&mut self, wants: &SlotRequest) {
-        self.free -= usize::from(wants.slot);
-        self.written.extend(wants.writes.iter().cloned());
+    fn hand_out(&mut self, claim: &SlotClaim) {
+        self.free -= usize::from(claim.slot);
+        self.held_rights.extend(claim.rights.iter().cloned());
     }
 
-    fn take_back(&mut self, wants: &SlotRequest) {
-        self.free += usize::from(wants.slot);
-        self.written.retain(|name| !wants.writes.contains(name));
+    fn take_back(&mut self, claim: &SlotClaim) {
+        self.free += usize::from(claim.slot);
+        self.held_rights.retain(|right| !claim.rights.contains(right));
     }
 }
 
@@ -219,54 +232,53 @@ impl SharedSlots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves waiters with what is free, in order of arrival.
+    /// Serves waiters with the free slots and rights, in order of arrival.
     fn serve(self: &Arc<Self>) {
         loop {
-            let (reply, taken) = {
+            let (reply, granted_claim) = {
                 let mut state = self.state();
-                let Some(at) = state.next() else { return };
-                let Some(Waiter { wants, reply, .. }) = state.queue.remove(at) else { return };
-                state.hand_out(&wants);
-                (reply, TakenSlot { wants, shared: Arc::clone(self) })
+                let Some(index) = state.next_servable() else { return };
+                let Some(Waiter { claim, reply, .. }) = state.queue.remove(index) else { return };
+                state.hand_out(&claim);
+                (reply, GrantedClaim { claim, shared: Arc::clone(self) })
             };
-            // If the waiter has just given up, this drops `TakenSlot`, which takes the lock: not under the
-            // lock.
-            drop(reply.send(taken));
+            // If the waiter has just given up, this drops the claim, whose drop takes the lock. Therefore the block
+            // above releases the lock first.
+            drop(reply.send(granted_claim));
         }
     }
 }
 
 impl SlotsState {
-    /// The next waiter to serve: the first whose wants are free and not claimed by an earlier waiter.
-    fn next(&self) -> Option<usize> {
-        // Fast path: no slot is free, and every waiter needs one.
-        if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.slot) {
+    /// The next waiter to serve: the first whose slot and rights are free, and whom no earlier waiter precedes.
+    fn next_servable(&self) -> Option<usize> {
+        // The fast path: no slot is free, and every waiter needs one.
+        if self.free == 0 && self.queue.iter().all(|waiter| waiter.claim.slot) {
             return None;
         }
-        let mut before: Vec<&SlotRequest> = Vec::new();
-        for (at, Waiter { wants, .. }) in self.queue.iter().enumerate() {
-            if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
-                return Some(at);
+        let mut earlier_claims: Vec<&SlotClaim> = Vec::new();
+        for (index, Waiter { claim, .. }) in self.queue.iter().enumerate() {
+            if self.can_grant(claim) && !earlier_claims.iter().any(|earlier| earlier.comes_before(claim)) {
+                return Some(index);
             }
-            // Mounts are few: one waiter represents all that want the same.
-            let is_same =
-                |earlier: &&SlotRequest| earlier.slot == wants.slot && earlier.writes == wants.writes;
-            if !wants.writes.is_empty() && !before.iter().any(is_same) {
-                before.push(wants);
+            // Equal claims block the same later claims, so one claim stands for all of them. This keeps the scan short.
+            let is_same = |earlier: &&SlotClaim| earlier.slot == claim.slot && earlier.rights == claim.rights;
+            if !claim.rights.is_empty() && !earlier_claims.iter().any(is_same) {
+                earlier_claims.push(claim);
             }
         }
         None
     }
 }
 
-impl Drop for TakenSlot {
+impl Drop for GrantedClaim {
     fn drop(&mut self) {
-        if !self.wants.slot && self.wants.writes.is_empty() {
+        if !self.claim.slot && self.claim.rights.is_empty() {
             return;
         }
         let is_waited_for = {
             let mut state = self.shared.state();
-            state.take_back(&self.wants);
+            state.take_back(&self.claim);
             !state.queue.is_empty()
         };
         if is_waited_for {
@@ -275,7 +287,7 @@ impl Drop for TakenSlot {
     }
 }
 
-/// A position in the queue; left on drop.
+/// A position in the queue. The drop leaves the queue.
 struct QueuePosition<'a> {
     shared: &'a Arc<SharedSlots>,
     number: u64,
@@ -285,17 +297,17 @@ impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let was_waiting = {
             let mut state = self.shared.state();
-            let at = state.queue.iter().position(|waiter| waiter.number == self.number);
-            at.and_then(|at| state.queue.remove(at))
+            let index = state.queue.iter().position(|waiter| waiter.number == self.number);
+            index.and_then(|index| state.queue.remove(index))
         };
-        // Later waiters may have waited only for this one.
+        // Later waiters may have waited only for this waiter.
         if was_waiting.is_some() {
             self.shared.serve();
         }
     }
 }
 
-/// Frees a slot on drop, even if others still hold it.
+/// Frees a slot when dropped, even if others still hold it.
 #[derive(Debug)]
 pub(crate) struct AbandonOnDrop(pub(crate) CallSlot);
 
@@ -307,13 +319,18 @@ impl Drop for AbandonOnDrop {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::poll;
+    use futures_util::{FutureExt as _, poll};
     use portcullis_types::ToolErrorKind;
+    use proptest::prelude::*;
 
     use super::*;
 
-    fn shared_mount() -> Vec<String> {
-        vec!["shared".to_owned()]
+    fn mount(name: &str) -> ExclusiveRight {
+        ExclusiveRight::Mount(name.to_owned())
+    }
+
+    fn shared_mount() -> Vec<ExclusiveRight> {
+        vec![mount("shared")]
     }
 
     async fn reading(slots: &CallSlots) -> Result<CallSlot, ToolError> {
@@ -325,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_does_not_stop_keeps_no_place_but_is_bounded() {
+    async fn abandoned_calls_free_their_slot_but_are_bounded() {
         let slots = CallSlots::new(1);
         let mut still_working = Vec::new();
         for _ in 0..MAX_ABANDONED {
@@ -345,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn the_queue_is_bounded_and_a_cancelled_wait_leaves_it() {
         let slots = Arc::new(CallSlots::new(1));
-        let held = reading(&slots).await.expect("free");
+        let held_slot = reading(&slots).await.expect("free");
         let cancel = CancellationToken::new();
         let mut waiting: Vec<_> = (0..MAX_QUEUED)
             .map(|_| {
@@ -363,7 +380,7 @@ mod tests {
             assert_eq!(wait.await.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
         }
         assert!(slots.shared.state().queue.is_empty());
-        drop(held);
+        drop(held_slot);
         reading(&slots).await.expect("free again");
     }
 
@@ -375,58 +392,150 @@ mod tests {
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
         // Two slots are free, although a writer waits for the mount.
         let readers = [reading(&slots).await, reading(&slots).await];
-        let mut late = Box::pin(reading(&slots));
-        assert!(poll!(&mut late).is_pending());
-        // Mount and slot are returned together, and waiters are served in order.
+        let mut late_reader = Box::pin(reading(&slots));
+        assert!(poll!(&mut late_reader).is_pending());
+        // Mount and slot are returned together, and the waiters are served in order.
         drop(first);
         let second = second.await.expect("its turn");
-        assert!(poll!(&mut third).is_pending() && poll!(&mut late).is_pending());
+        assert!(poll!(&mut third).is_pending() && poll!(&mut late_reader).is_pending());
         drop(readers);
-        late.await.expect("a slot");
+        late_reader.await.expect("a slot");
         assert!(poll!(&mut third).is_pending());
         drop(second);
         third.await.expect("its turn");
         let state = slots.shared.state();
-        assert_eq!((state.free, state.written.len(), state.queue.len()), (3, 0, 0));
+        assert_eq!((state.free, state.held_rights.len(), state.queue.len()), (3, 0, 0));
     }
 
     #[tokio::test]
     async fn writers_of_different_mounts_run_beside_each_other() {
         let slots = CallSlots::new(3);
         let cancel = CancellationToken::new();
-        let one = slots.take(vec!["a".into(), "b".into()], &cancel).await.expect("free");
-        let _other = slots.take(vec!["c".into()], &cancel).await.expect("free");
-        let mut both = Box::pin(slots.take(vec!["b".into(), "c".into()], &cancel));
-        assert!(poll!(&mut both).is_pending());
-        drop(one);
-        assert!(poll!(&mut both).is_pending(), "it gets nothing before it gets all");
-        slots.take(vec!["a".into()], &cancel).await.expect("nobody waits for this one");
+        let first = slots.take(vec![mount("a"), mount("b")], &cancel).await.expect("free");
+        let _other = slots.take(vec![mount("c")], &cancel).await.expect("free");
+        let mut second = Box::pin(slots.take(vec![mount("b"), mount("c")], &cancel));
+        assert!(poll!(&mut second).is_pending());
+        drop(first);
+        assert!(poll!(&mut second).is_pending(), "it gets nothing before it gets all");
+        slots.take(vec![mount("a")], &cancel).await.expect("nobody waits for this one");
+    }
+
+    #[tokio::test]
+    async fn two_calls_of_a_module_with_effects_run_one_after_the_other() {
+        let slots = CallSlots::new(4);
+        let cancel = CancellationToken::new();
+        let module = |byte: u8| vec![ExclusiveRight::Module(ModuleDigest([byte; 32]))];
+        let first = slots.take(module(1), &cancel).await.expect("free");
+        let mut second = Box::pin(slots.take(module(1), &cancel));
+        let mut third = Box::pin(slots.take(module(1), &cancel));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        let _other = slots.take(module(2), &cancel).await.expect("another module does not wait");
+        let _reader = reading(&slots).await.expect("a call without effects does not wait");
+        drop(first);
+        let second = second.await.expect("its turn");
+        assert!(poll!(&mut third).is_pending());
+        drop(second);
+        third.await.expect("its turn");
+    }
+
+    /// Two mounts and two modules, each wanted or not.
+    fn rights(wanted: u8) -> Vec<ExclusiveRight> {
+        let all = [
+            mount("a"),
+            mount("b"),
+            ExclusiveRight::Module(ModuleDigest([1; 32])),
+            ExclusiveRight::Module(ModuleDigest([2; 32])),
+        ];
+        let is_wanted = |(index, right): (usize, ExclusiveRight)| (wanted >> index & 1 == 1).then_some(right);
+        all.into_iter().enumerate().filter_map(is_wanted).collect()
+    }
+
+    proptest! {
+        /// Calls arrive, give up and end in any order. No right is ever held twice, no slot too often, and of two
+        /// waiters that want one right the earlier is served first.
+        #[test]
+        fn rights_exclude_each_other_in_order_of_arrival(
+            slot_count in 1_usize..4,
+            steps in prop::collection::vec((0_u8..16, 0_usize..8, prop::bool::weighted(0.6)), 1..60),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let _entered = runtime.enter();
+            let slots = CallSlots::new(slot_count);
+            let cancel = CancellationToken::new();
+            let (mut waiting, mut running) = (Vec::new(), Vec::new());
+            for (wanted, position, arrives) in steps {
+                match arrives {
+                    true => waiting.push((wanted, Box::pin(slots.take(rights(wanted), &cancel)))),
+                    // A waiter gives up, or a call ends.
+                    false if position % 3 == 0 && !waiting.is_empty() => {
+                        drop(waiting.remove(position % waiting.len()));
+                    }
+                    false if !running.is_empty() => drop(running.swap_remove(position % running.len())),
+                    false => {}
+                }
+                let mut still_waiting = Vec::new();
+                let mut overtaken = 0;
+                for (wanted, mut wait) in waiting {
+                    match wait.as_mut().now_or_never() {
+                        Some(slot) => {
+                            prop_assert_eq!(wanted & overtaken, 0, "a later waiter was served first");
+                            running.push((wanted, slot.expect("served")));
+                        }
+                        None => {
+                            overtaken |= wanted;
+                            still_waiting.push((wanted, wait));
+                        }
+                    }
+                }
+                waiting = still_waiting;
+                prop_assert!(running.len() <= slot_count);
+                for right in 0..4 {
+                    prop_assert!(running.iter().filter(|(wanted, _)| wanted >> right & 1 == 1).count() <= 1);
+                }
+            }
+            // All that still wait are served when the calls before them end.
+            while !waiting.is_empty() {
+                running.clear();
+                let count = waiting.len();
+                let mut still_waiting = Vec::new();
+                for (wanted, mut wait) in waiting {
+                    match wait.as_mut().now_or_never() {
+                        Some(slot) => running.push((wanted, slot.expect("served"))),
+                        None => still_waiting.push((wanted, wait)),
+                    }
+                }
+                waiting = still_waiting;
+                prop_assert!(waiting.len() < count);
+            }
+            drop(running);
+            prop_assert_eq!(slots.shared.state().free, slot_count);
+        }
     }
 
     #[tokio::test]
     async fn a_nested_call_never_waits_for_a_call_without_a_slot() {
         let slots = CallSlots::new(1);
         let parent = reading(&slots).await.expect("free");
-        let mut outside = Box::pin(writing(&slots));
-        assert!(poll!(&mut outside).is_pending());
+        let mut outer_writer = Box::pin(writing(&slots));
+        assert!(poll!(&mut outer_writer).is_pending());
         let cancel = CancellationToken::new();
-        let within = slots.take_nested(&parent, shared_mount(), &cancel).await.expect("no deadlock");
-        let mut beside = Box::pin(slots.take_nested(&parent, shared_mount(), &cancel));
-        assert!(poll!(&mut beside).is_pending(), "one writer, also within a call");
-        drop(within);
-        drop(beside.await.expect("its turn"));
+        let nested_writer = slots.take_nested(&parent, shared_mount(), &cancel).await.expect("no deadlock");
+        let mut second_nested = Box::pin(slots.take_nested(&parent, shared_mount(), &cancel));
+        assert!(poll!(&mut second_nested).is_pending(), "one writer, also within a call");
+        drop(nested_writer);
+        drop(second_nested.await.expect("its turn"));
         drop(parent);
-        outside.await.expect("its turn");
+        outer_writer.await.expect("its turn");
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_given_up_when_its_turn_has_come_passes_it_on() {
+    async fn an_abandoned_wait_passes_its_turn_on() {
         let slots = CallSlots::new(2);
         let first = writing(&slots).await.expect("free");
-        let (mut gone, mut next) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
-        assert!(poll!(&mut gone).is_pending() && poll!(&mut next).is_pending());
+        let (mut dropped, mut next) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
+        assert!(poll!(&mut dropped).is_pending() && poll!(&mut next).is_pending());
         drop(first);
-        drop(gone);
+        drop(dropped);
         next.await.expect("its turn");
     }
 }

@@ -1,4 +1,5 @@
-//! The one module of this crate that spawns tasks and threads.
+//! Spawns tasks and threads. The only other module that does is `web/http_client.rs`, which reads secrets on a blocking
+//! thread.
 
 use std::future::Future;
 
@@ -6,11 +7,11 @@ use futures_util::future::BoxFuture;
 use portcullis_types::ToolError;
 use tokio::task::JoinSet;
 
-/// Drives a future on a separate thread that it may block, and returns its output.
+/// Drives a future on a thread of its own, which the future may block, and returns its output.
 ///
 /// # Cancellation
-/// Dropping the returned future detaches the thread; the inner future must end by its own deadline.
-pub(crate) async fn blocking<T: Send + 'static>(
+/// If the returned future is dropped, the thread goes on. The inner future must end by a deadline of its own.
+pub(crate) async fn spawn_blocking<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, ToolError> {
     let handle = tokio::runtime::Handle::current();
@@ -19,22 +20,24 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// Drives a future that must clean up at its end, even if its caller stops waiting, and returns its output.
-/// Boxed, since it may make calls like the one that it is part of.
+/// Drives a future that must clean up at its end even if its caller stops waiting, and returns its output. The future
+/// is boxed, because it can make calls like the call that contains it.
 ///
 /// # Cancellation
-/// Dropping the returned future detaches the task; the inner future must end by its own deadline.
-pub(crate) async fn to_its_end<T: Send + 'static>(future: BoxFuture<'static, T>) -> Result<T, ToolError> {
+/// If the returned future is dropped, the task goes on. The inner future must end by a deadline of its own.
+pub(crate) async fn run_to_completion<T: Send + 'static>(
+    future: BoxFuture<'static, T>,
+) -> Result<T, ToolError> {
     #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
     let task = tokio::spawn(future);
     task.await.map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// Drives a future in a separate task and returns its output; none if it panics. If it blocks its thread, the
-/// caller can still give up, as long as the runtime has other threads.
+/// Drives a future in a task of its own, and returns its output. `None` if it panics. Even if the future blocks its
+/// thread, the caller can give up, as long as the runtime has other threads.
 ///
 /// # Cancellation
-/// Dropping the returned future aborts the task at its next await.
+/// If the returned future is dropped, the task is aborted at its next await.
 pub(crate) async fn spawn_task<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
@@ -43,8 +46,11 @@ pub(crate) async fn spawn_task<T: Send + 'static>(
     task.join_next().await?.ok()
 }
 
-/// Drives a short future to its end without waiting, such as a last message to a sidecar. If the runtime is
-/// gone, the future is dropped.
-pub(crate) fn detached(runtime: &tokio::runtime::Handle, future: impl Future<Output = ()> + Send + 'static) {
+/// Drives a short future to its end, and does not wait for it. An example is a last message to a sidecar. If the
+/// runtime has ended, the future is dropped.
+pub(crate) fn spawn_detached(
+    runtime: &tokio::runtime::Handle,
+    future: impl Future<Output = ()> + Send + 'static,
+) {
     runtime.spawn(future);
 }

@@ -1,4 +1,5 @@
-//! The state folder: audit log, module cache, stored outputs. Private to its user, outside every mount.
+//! The state folder: audit log, module cache and stored outputs. It is private to its user, and lies outside every
+//! mount.
 
 use std::{
     fs,
@@ -8,24 +9,25 @@ use std::{
 
 use thiserror::Error;
 
-/// Makes the state folder on first use, and makes an existing one private.
+/// Creates the state folder on first use, and makes an existing folder private.
 ///
 /// # Errors
-/// [`StateError`] if it cannot be made, belongs to another user, or its file system keeps no permissions.
+/// [`StateError`] if the folder cannot be created, belongs to another user, or lies on a file system without
+/// permissions.
 pub fn prepare(path: &Path) -> Result<(), StateError> {
-    let failed = |source| StateError::Unusable { path: path.to_owned(), source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    let metadata = fs::metadata(path).map_err(failed)?;
-    let own = rustix::process::geteuid().as_raw();
-    if metadata.uid() != own {
-        return Err(StateError::Foreign { path: path.to_owned(), owner: metadata.uid(), own });
+    let unusable = |source| StateError::Unusable { path: path.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+    let metadata = fs::metadata(path).map_err(unusable)?;
+    let own_uid = rustix::process::geteuid().as_raw();
+    if metadata.uid() != own_uid {
+        return Err(StateError::Foreign { path: path.to_owned(), owner: metadata.uid(), own: own_uid });
     }
     if metadata.permissions().mode() & 0o077 != 0 {
-        // A folder made by hand may be too open. Close it: its content must stay private.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions: every file
-        // there looks open to all, and each start would make new keys.
-        let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+        // A folder that a person made may be too open. Close it, because its content must stay private.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(unusable)?;
+        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions. Every file there looks
+        // open to all users, and each start would make new keys.
+        let mode = fs::metadata(path).map_err(unusable)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(StateError::Modeless { path: path.to_owned(), mode });
         }
@@ -36,7 +38,7 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
 /// Why the state folder cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// It cannot be made or read.
+    /// The folder cannot be created or read.
     #[error("cannot use the state folder `{}`", path.display())]
     Unusable {
         /// The state folder's path.
@@ -45,7 +47,7 @@ pub enum StateError {
         #[source]
         source: std::io::Error,
     },
-    /// Its file system keeps no permissions, so its content cannot be private.
+    /// The folder's file system keeps no permissions, so its content cannot be private.
     #[error(
         "the state folder `{}` has mode {mode:04o} even after `chmod 0700`: its file system keeps no permissions, so \
          keys in it would be everybody's; name a folder of another one with `--state`",
@@ -57,14 +59,14 @@ pub enum StateError {
         /// The permission bits of its mode.
         mode: u32,
     },
-    /// It belongs to another user, who could change the records.
+    /// The folder belongs to another user, who could change the records.
     #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]
     Foreign {
         /// The state folder's path.
         path: PathBuf,
         /// The owner's user number.
         owner: u32,
-        /// Our user id.
+        /// This process's user number.
         own: u32,
     },
 }

@@ -1,15 +1,16 @@
-//! The registered tools, by name and alias: [`ToolTable`] at one moment, [`ServedTools`] while they may change.
+//! The registered tools, by name and alias: [`ToolTable`] at one moment, and [`ServedTools`], which can change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use portcullis_policy::Operation;
+use portcullis_policy::{MountName, Operation};
 use portcullis_types::ToolName;
 use tokio::sync::watch;
 
 use crate::{
+    home::Home,
     registered::RegisteredTool,
     registry::{NameHolder, RegistryError},
 };
@@ -20,25 +21,36 @@ pub(crate) struct ToolTable {
     tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
     /// The tool's name for each alias.
     aliases: BTreeMap<ToolName, ToolName>,
-    /// Tools that should be here and are missing.
+    /// Expected tools that are missing.
     lost: BTreeSet<ToolName>,
+    /// Where relative paths of every tool start, if not in `shared`.
+    home: Option<Home>,
 }
 
 impl ToolTable {
-    /// Adds a tool that callers can name, or nothing.
+    /// No tools. Relative paths of later ones start in this mount.
+    pub(crate) fn new(home: &MountName) -> Self {
+        Self { home: Home::new(home), ..Self::default() }
+    }
+
+    /// Adds a tool that callers can name. On an error nothing is added.
     pub(crate) fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
-        // Otherwise the policy's entry of the step would apply to this tool.
+        // A tool with the name of a step would get the policy's entry for that step.
         if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
             return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
         }
         self.insert(tool)
     }
 
-    /// Adds a tool, which may be a step, under its name and its aliases, or nothing.
+    /// Adds a tool, which can be a step, under its name and its aliases. On an error nothing is added.
     pub(crate) fn insert(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
         if let Some((name, holder)) = tool.names().find_map(|name| Some((name, self.get(name.as_str())?))) {
-            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::of(holder) });
+            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::new(holder) });
         }
+        let tool = match &self.home {
+            Some(home) => tool.with_home(home)?,
+            None => tool,
+        };
         let name = tool.facts().name.clone();
         let mut aliases = BTreeMap::new();
         for alias in tool.aliases() {
@@ -53,38 +65,38 @@ impl ToolTable {
 
     /// Removes a tool with its aliases.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<RegisteredTool>> {
-        let removed = self.tools.remove(name)?;
-        self.aliases.retain(|_, of| of.as_str() != name);
-        Some(removed)
+        let removed_tool = self.tools.remove(name)?;
+        self.aliases.retain(|_, target| target.as_str() != name);
+        Some(removed_tool)
     }
 
-    /// The tool of a name or an alias.
+    /// The tool with this name or alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
     }
 
-    /// Notes tools that should be here and are missing: their calls fail as unavailable, not as unknown.
-    pub(crate) fn note_lost(&mut self, lost: impl IntoIterator<Item = ToolName>) {
-        self.lost.extend(lost);
+    /// Notes expected tools that are missing. Their calls then fail as unavailable instead of unknown.
+    pub(crate) fn record_lost_tools(&mut self, lost_names: impl IntoIterator<Item = ToolName>) {
+        self.lost.extend(lost_names);
     }
 
-    /// The name of a missing tool.
+    /// The name of a missing tool, if `name` is one.
     pub(crate) fn lost(&self, name: &str) -> Option<&ToolName> {
         self.lost.get(name)
     }
 
-    /// The tools, by name.
+    /// The tools, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.tools.values()
     }
 }
 
-/// The tools that a registry serves. A call takes a snapshot, and keeps the tool that it finds there until its
-/// end, whatever is added or removed meanwhile.
+/// The tools that a registry serves. A call takes a snapshot, and keeps the tool that it finds there until the call
+/// ends, even if tools are added or removed in the meantime.
 #[derive(Debug)]
 pub(crate) struct ServedTools {
     table: watch::Sender<Arc<ToolTable>>,
-    /// Held during a change, so that no other change is lost.
+    /// Held during a change, so that two changes at once do not overwrite each other.
     changing: Mutex<()>,
 }
 
@@ -98,13 +110,13 @@ impl ServedTools {
         Arc::clone(&self.table.borrow())
     }
 
-    /// Changes the tools for later snapshots. A change that fails has no effect.
+    /// Changes the tools that later snapshots contain. A change that fails has no effect.
     pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut ToolTable) -> Result<T, E>) -> Result<T, E> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tools = ToolTable::clone(&self.snapshot());
-        let done = change(&mut tools)?;
+        let output = change(&mut tools)?;
         self.table.send_replace(Arc::new(tools));
-        Ok(done)
+        Ok(output)
     }
 
     /// Follows the changes from this moment on.

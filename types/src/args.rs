@@ -1,30 +1,30 @@
-//! The arguments of one call: their exact text and its value.
+//! The arguments of one call: their exact JSON text, and the value decoded from it.
 
 use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A call's arguments. The text is kept beside the value because a value cannot hold every number of JSON: a
-/// `u128` survives only in the text.
+/// A call's arguments: their JSON text and, on demand, the decoded value. The text is the reference, because a
+/// [`Value`] cannot represent every JSON number: a `u128` survives only in the text.
 ///
-/// The registry makes these after its strict decoding (duplicate keys, depth and size refused); a tool only
-/// reads them.
+/// The registry creates these after strict decoding, which refuses duplicate keys and too much depth or size. A
+/// tool only reads them.
 #[derive(Debug, Clone)]
 pub struct ToolArgs {
     text: Arc<str>,
-    /// Decoded on first use: a value is many times the size of its text, and most tools read the text.
+    /// Decoded on first use, because a value is many times the size of its text and most tools read the text.
     value: OnceLock<Value>,
 }
 
 impl ToolArgs {
-    /// Pairs a text with its decoded value. The caller guarantees that they match.
+    /// Pairs a text with its decoded value. The caller guarantees that the two match.
     #[must_use]
     pub fn from_decoded(text: impl Into<Arc<str>>, value: Value) -> Self {
         Self { text: text.into(), value: OnceLock::from(value) }
     }
 
-    /// Takes a text that is not decoded yet. The caller guarantees that it is valid JSON and was checked.
+    /// Wraps a text that is decoded later. The caller guarantees that the text is valid JSON and was checked.
     #[must_use]
     pub fn from_checked(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), value: OnceLock::new() }
@@ -33,7 +33,7 @@ impl ToolArgs {
     /// Parses a text without the registry's strictness, for tests and for tools that build calls.
     ///
     /// # Errors
-    /// When the text is not JSON.
+    /// If the text is not JSON.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         Ok(Self::from_decoded(text, serde_json::from_str(text)?))
     }
@@ -53,10 +53,10 @@ impl ToolArgs {
         self.value.get_or_init(|| serde_json::from_str(&self.text).expect("the caller vouched for the text"))
     }
 
-    /// Decodes the text into a type: the text, not the value, so that no number loses digits.
+    /// Decodes the arguments into a type. The text is decoded, not the value, so no number loses digits.
     ///
     /// # Errors
-    /// When the text does not fit the type.
+    /// If the text does not fit the type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.text)
     }
@@ -64,7 +64,7 @@ impl ToolArgs {
 
 impl PartialEq for ToolArgs {
     fn eq(&self, other: &Self) -> bool {
-        // The text first: only equal texts are decoded.
+        // Texts first: two calls with different texts need not be decoded.
         self.text == other.text && self.value() == other.value()
     }
 }
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_is_the_same_whenever_it_is_made() {
+    fn the_value_does_not_depend_on_when_it_is_decoded() {
         let text = r#"{"b":[1,2.5,"x"],"a":null}"#;
-        let (early, late) = (ToolArgs::parse(text).expect("valid JSON"), ToolArgs::from_checked(text));
-        assert_eq!(early, late);
-        assert_eq!(late.value()["b"][1], 2.5);
-        assert_eq!(late.clone().text(), text);
-        assert_ne!(late, ToolArgs::from_checked("{}"));
+        let (parsed, unparsed) = (ToolArgs::parse(text).expect("valid JSON"), ToolArgs::from_checked(text));
+        assert_eq!(parsed, unparsed);
+        assert_eq!(unparsed.value()["b"][1], 2.5);
+        assert_eq!(unparsed.clone().text(), text);
+        assert_ne!(unparsed, ToolArgs::from_checked("{}"));
     }
 
     #[test]

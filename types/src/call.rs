@@ -10,32 +10,32 @@ use crate::{ToolError, ToolOutput};
 /// One tool call, as a model requested it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The call's id. A provider may have chosen it, so nothing is derived from it.
+    /// The call's id. A provider may have chosen it, so it need not be unique.
     pub id: String,
-    /// The tool's name, also where the call used an alias; as requested if there is no such tool.
+    /// The tool's name, even if the call used an alias. If there is no such tool, the name as requested.
     pub tool: String,
     /// The JSON text of the arguments, as given. Empty text means `{}`.
     pub arguments: String,
 }
 
-/// The result of a call. Its audit row is written before a caller sees it.
+/// The result of a call. The call's audit row is written before a caller sees the result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The call's id.
     pub call_id: String,
-    /// The tool's name, also where the call used an alias; as requested if there is no such tool.
+    /// The tool's name, even if the call used an alias. If there is no such tool, the name as requested.
     pub tool: String,
-    /// The result, or the error. The `details` of a result are moved to [`ToolResult::details`].
+    /// The output, or the error. The `details` of the output are moved to [`ToolResult::details`].
     pub outcome: Result<ToolOutput, ToolError>,
-    /// Details for people and logs: the tool's own, and those of the host: `repaired`, `ignored`,
-    /// `output_id`, `rest`, `withheld`. A model never sees them, except through [`ToolResult::rest_hint`].
+    /// Details for people and logs: the tool's own, and the host's `repaired`, `ignored`, `output_id`, `hooked`,
+    /// `tries`, `rest` and `withheld`. A model never sees them, except through [`ToolResult::rest_hint`].
     pub details: Value,
-    /// Whether something of the result is missing: text was cut, or a block or data left out for its length.
+    /// Whether a part of the result is missing: text was cut, or a block or data was left out because of its length.
     pub truncated: bool,
-    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and
-    /// details of a foreign tool.
+    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and the details of
+    /// a foreign tool.
     pub original_bytes: u64,
-    /// The time from the request to the row, without the wait for an approver; written as whole microseconds.
+    /// The time from the request to the audit row, without the wait for an approver. Serialised as whole microseconds.
     #[serde(rename = "duration_us", with = "crate::micros")]
     pub duration: Duration,
 }
@@ -55,7 +55,7 @@ impl ToolResult {
         }
     }
 
-    /// The text for a model: the result, or `Tool execution failed: …`.
+    /// The text for a model: the output's text, or `Tool execution failed: …`.
     #[must_use]
     pub fn model_text(&self) -> String {
         match &self.outcome {
@@ -64,9 +64,10 @@ impl ToolResult {
         }
     }
 
-    /// Tells a model how to read the rest of a cut output, in separate text, since a model knows only its own
-    /// id of the call. For a page of a stored output: which page it is, and where the next one begins. For a
-    /// part of a file: how far the stored part goes. None if nothing is missing.
+    /// Tells a model how to read the rest of a cut output: for a page of a stored output, which page it is and where
+    /// the next one starts; for a part of a file, how far the stored part goes. `None` if nothing is missing.
+    ///
+    /// The hint names the stored output by `output_id`, because a model knows only the call id of its provider.
     #[must_use]
     pub fn rest_hint(&self) -> Option<String> {
         if let Some(rest) = self.details["rest"].as_str() {
@@ -93,8 +94,8 @@ mod tests {
             ..refused.clone()
         };
         for result in [refused, done] {
-            let written = serde_json::to_string(&result).expect("encodes");
-            assert_eq!(serde_json::from_str::<ToolResult>(&written).expect("decodes"), result);
+            let json = serde_json::to_string(&result).expect("encodes");
+            assert_eq!(serde_json::from_str::<ToolResult>(&json).expect("decodes"), result);
         }
     }
 }

@@ -12,18 +12,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ToolOutput;
 
-/// Receives partial results while a tool runs. Called synchronously, on the tool's thread.
+/// Receives partial results while a tool runs. It is called synchronously, on the tool's thread.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolOutput) + Send + Sync>;
 
-/// Receives short progress texts while a tool runs. Called synchronously.
+/// Receives short progress texts while a tool runs. It is called synchronously.
 pub type ProgressFn = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The context of one call. The registry makes it; a tool reads it. Updates and progress texts never reach a
-/// model: only the tool's result does.
+/// The context of one call. The registry creates it, and a tool reads it. A model sees only the tool's result, never an
+/// update or a progress text.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
-    /// The call's id, unique within the registry's lifetime.
+    /// The call's id. A provider may have chosen it, so two calls can have the same id.
     pub call_id: String,
     /// The tool's registered name.
     pub tool_name: String,
@@ -31,27 +31,27 @@ pub struct ToolContext {
     pub run_id: String,
     /// The agent that makes the call.
     pub agent_id: String,
-    /// The agent's space, for tools whose results are shown in one.
+    /// The agent's space, for tools whose results are shown in a space.
     pub space_id: Option<String>,
-    /// A key that stays the same for every attempt of this call: 64 hexadecimal digits, usable as the
-    /// `Idempotency-Key` of a request. It is derived from agent, run and call id, so it is unique as long as
-    /// they are, as in a loop's run. Empty in a guest, which reaches no service that would take one.
+    /// A key that is equal for all attempts of this call: 64 hexadecimal digits, usable as the `Idempotency-Key` of a
+    /// request. It is a hash of agent, run and call id, so it is as unique as these three together. Within a run, the
+    /// agent loop makes call ids unique. Empty in a guest, which reaches no service that could use the key.
     pub idempotency_key: String,
     /// Fires when the caller cancels the call.
     pub cancel: CancellationToken,
-    /// The call's deadline; none outside a running call.
+    /// The call's deadline; `None` outside a running call.
     pub deadline: Option<Instant>,
-    /// Takes partial results, if there is a listener.
+    /// Receives partial results, if there is a listener.
     pub on_update: Option<ToolUpdateFn>,
-    /// Takes progress texts, if there is a listener.
+    /// Receives progress texts, if there is a listener.
     pub on_progress: Option<ProgressFn>,
-    /// Values from the host for tools of its own process, by type.
+    /// Values that the host gives to tools in its own process, by type.
     pub extensions: Extensions,
 }
 
 impl ToolContext {
-    /// A context without caller, deadline or listeners: for tests, and as the base that the registry and the
-    /// guest entry point complete.
+    /// A context without caller, deadline or listeners. Tests use it as it is; the registry and the guest's entry point
+    /// fill it in.
     #[must_use]
     pub fn detached(tool_name: impl Into<String>) -> Self {
         Self {
@@ -69,21 +69,21 @@ impl ToolContext {
         }
     }
 
-    /// Reports a partial result; does nothing without a listener.
+    /// Reports a partial result. Does nothing without a listener.
     pub fn update(&self, partial: ToolOutput) {
         if let Some(listener) = &self.on_update {
             listener(partial);
         }
     }
 
-    /// Reports progress; does nothing without a listener.
+    /// Reports progress. Does nothing without a listener.
     pub fn progress(&self, text: impl Into<String>) {
         if let Some(listener) = &self.on_progress {
             listener(text.into());
         }
     }
 
-    /// The time left until the deadline; none without a deadline.
+    /// The time left until the deadline; `None` without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -104,14 +104,14 @@ impl fmt::Debug for ToolContext {
     }
 }
 
-/// Values by their type, at most one of each.
+/// Values by their type, at most one of each type.
 ///
-/// An ordered map, since a hash map would ask a guest's host for randomness at every call.
+/// The map is ordered, because a guest with a hash map would ask its host for randomness at every call.
 #[derive(Clone, Default)]
 pub struct Extensions(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl Extensions {
-    /// Inserts a value; replaces one of the same type.
+    /// Inserts a value, and replaces a value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
@@ -120,6 +120,10 @@ impl Extensions {
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref())
+    }
+
+    pub(crate) fn contains(&self, ty: TypeId) -> bool {
+        self.0.contains_key(&ty)
     }
 }
 
@@ -139,11 +143,11 @@ mod tests {
     fn reports_reach_the_listener_and_are_harmless_without_one() {
         let mut ctx = ToolContext::detached("t");
         ctx.progress("nobody hears");
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&heard);
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&reports);
         ctx.on_progress = Some(Arc::new(move |text| sink.lock().expect("not poisoned").push(text)));
         ctx.progress("half");
-        assert_eq!(*heard.lock().expect("not poisoned"), ["half"]);
+        assert_eq!(*reports.lock().expect("not poisoned"), ["half"]);
     }
 
     #[test]

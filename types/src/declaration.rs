@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolMeta, ToolPolicy};
 
-/// The answer to `describe`.
+/// The declarations of a module: its answer to `describe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declarations {
-    /// [`crate::FRAME_VERSION`].
+    /// The version of the frames: [`crate::FRAME_VERSION`].
     pub v: u32,
     /// The module's tools.
     pub tools: Vec<ToolDeclaration>,
 }
 
-/// A tool's declaration within a module. It declares requests; the policy decides what to grant.
+/// A tool's declaration within a module. A declaration only requests; the policy decides what to grant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolDeclaration {
@@ -26,12 +26,12 @@ pub struct ToolDeclaration {
     /// What the tool does, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The schema of its arguments.
+    /// The schema of the tool's arguments.
     pub parameters: JsonSchema,
-    /// The schema of its structured result, if any.
+    /// The schema of the tool's structured result, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonSchema>,
-    /// The safety tier; none if the author did not declare one.
+    /// The safety tier; `None` if the author did not declare one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<SafetyTier>,
     /// Whether every call needs an approval.
@@ -40,13 +40,13 @@ pub struct ToolDeclaration {
     /// The time limit of a call, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Which arguments are paths, addresses or commands.
+    /// The arguments that are paths, addresses or commands.
     #[serde(default)]
     pub roles: Vec<ArgumentRole>,
     /// The profile that the author suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The hosts that it wants to reach.
+    /// The hosts that the tool wants to reach.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Hints for the registry.

@@ -1,5 +1,5 @@
-//! The start-up envelope of a runner. The command line makes one from its options; a program that receives
-//! one as text reads it with [`RunnerBootstrapEnvelope::from_json`].
+//! The start-up envelope of a runner. The command line makes an envelope from its options; a program that receives
+//! an envelope as text reads it with [`RunnerBootstrapEnvelope::from_json`].
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 crate::words! {
-    /// The isolation of the runner itself. Each tier may have a section in the policy, which may only take away.
+    /// The isolation of the runner itself. Each tier may have a section in the policy, which can only reduce access.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum SandboxTier as "sandbox tier" {
         /// A process on the operator's machine.
@@ -20,7 +20,7 @@ crate::words! {
     }
 }
 
-/// The envelope from which a registry is built (specification 004, "Registration").
+/// The envelope from which a registry is built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunnerBootstrapEnvelope {
@@ -31,20 +31,22 @@ pub struct RunnerBootstrapEnvelope {
     pub sandbox_tier: SandboxTier,
     /// The host folder that contains the policy's mounts.
     pub workspace: PathBuf,
-    /// The host folder of audit log, cache and stored outputs.
+    /// The host folder of the audit log, the cache and the stored outputs.
     pub state: PathBuf,
-    /// The operator's policy file; none means the usual places, then the shipped default.
+    /// The host folder of compiled modules, which several state folders may share. `None` means the state folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PathBuf>,
+    /// The operator's policy file; `None` means the usual places, then the shipped default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PathBuf>,
-    /// Foreign module files to load in addition to those of the policy's folder. An unusable one prevents the
-    /// start.
+    /// Foreign module files to load in addition to those in the policy's folder. An unusable file prevents the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<PathBuf>,
-    /// The program that compiles foreign modules in a separate process: a `portcullis`. Without it such
-    /// modules are refused, unless an earlier start has compiled them.
+    /// The program that compiles foreign modules in a separate process: a `portcullis`. Without it foreign modules are
+    /// refused, unless an earlier start has compiled them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<PathBuf>,
-    /// The shell sidecar that runs beside this process. None means that a front end provides one, or that
+    /// The shell sidecar that runs beside this process. `None` means that a front end provides a sidecar, or that
     /// there is no shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<SidecarSocket>,
@@ -54,9 +56,9 @@ pub struct RunnerBootstrapEnvelope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarSocket {
-    /// Its Unix socket.
+    /// The sidecar's Unix socket.
     pub path: PathBuf,
-    /// The file with the sidecar's token, readable by its owner only.
+    /// The file with the sidecar's token. Only the file's owner can read it.
     pub token_file: PathBuf,
 }
 
@@ -72,6 +74,7 @@ impl RunnerBootstrapEnvelope {
             sandbox_tier: SandboxTier::Process,
             workspace,
             state,
+            cache: None,
             policy: None,
             modules: Vec::new(),
             compiler: None,
@@ -79,8 +82,8 @@ impl RunnerBootstrapEnvelope {
         }
     }
 
-    /// Reads an envelope from its JSON text, for a program that another one starts. The command line has
-    /// options instead.
+    /// Reads an envelope from its JSON text, for a program that another program starts. The command line has options
+    /// instead.
     ///
     /// # Errors
     /// [`EnvelopeError`] for another version, an unknown field, or invalid JSON.
@@ -89,7 +92,7 @@ impl RunnerBootstrapEnvelope {
         struct Version {
             version: u32,
         }
-        // The version first: a newer envelope should fail for its version, not for an unknown field.
+        // Read the version first, so that a newer envelope fails because of its version and not because of a new field.
         let Version { version } = serde_json::from_str(text)?;
         if version != Self::VERSION {
             return Err(EnvelopeError::Version { found: version });
@@ -101,7 +104,7 @@ impl RunnerBootstrapEnvelope {
 /// The reason why an envelope cannot be used.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
-    /// It has another version.
+    /// The envelope has another version.
     #[error(
         "the envelope has version {found}; this build reads version {}",
         RunnerBootstrapEnvelope::VERSION
@@ -110,7 +113,7 @@ pub enum EnvelopeError {
         /// The version found.
         found: u32,
     },
-    /// It is not a valid envelope.
+    /// The text is not a valid envelope.
     #[error("the envelope cannot be read")]
     Malformed(#[from] serde_json::Error),
 }

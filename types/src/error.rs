@@ -5,23 +5,23 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize};
 
 crate::words! {
-    /// The kinds of [`ToolError`]; callers match on these, never on text.
+    /// The kinds of [`ToolError`]. Callers match on these, never on text.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[non_exhaustive]
     pub enum ToolErrorKind {
         /// The arguments do not fit the tool.
         InvalidArguments = "invalid_arguments",
-        /// No such tool, or the tool did not find its subject.
+        /// There is no such tool, or the tool did not find its subject.
         NotFound = "not_found",
         /// The tool reports a failure, or crashed.
         Failed = "failed",
         /// A memory, output, queue or other limit was reached.
         ResourceLimit = "resource_limit",
-        /// Too many calls in the last minute.
+        /// There were too many calls in the last minute.
         RateLimited = "rate_limited",
         /// The caller cancelled the call.
         Cancelled = "cancelled",
-        /// A fault on our side. Its cause is for the operator; the model gets one generic sentence.
+        /// A fault of the runtime itself. The cause is for the operator; the model gets one generic sentence.
         Internal = "internal",
         /// Policy or approval refused the call.
         Denied = "denied",
@@ -45,10 +45,10 @@ impl ToolErrorKind {
     }
 }
 
-/// The reason why a call gave no result, in words that a model may read.
+/// The reason why a call has no result, in words that a model may read.
 ///
-/// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is for the operator
-/// alone and is never serialised.
+/// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is only for the operator
+/// and is never serialised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredError")]
 pub struct ToolError {
@@ -60,8 +60,8 @@ pub struct ToolError {
     operator_detail: Option<String>,
 }
 
-/// The serialized form of a [`ToolError`]. An `internal` error is read with [`ToolError`]'s one message for it,
-/// so a forged frame cannot show its text to a model.
+/// The serialised form of a [`ToolError`]. An `internal` error always gets the message
+/// [`ToolError::INTERNAL_MESSAGE`], so a forged frame cannot show its own text to a model.
 #[derive(Deserialize)]
 struct StoredError {
     kind: ToolErrorKind,
@@ -81,16 +81,15 @@ impl From<StoredError> for ToolError {
 }
 
 impl ToolError {
-    /// The sentence that replaces every [`ToolErrorKind::Internal`] message for a model (specification 000,
-    /// "Error Handling Contract").
+    /// The message that a model gets for every [`ToolErrorKind::Internal`].
     pub const INTERNAL_MESSAGE: &'static str = "An internal error occurred while executing the tool";
 
-    /// An error of a kind, with a message for the model. For `internal` use [`ToolError::internal`]: here the
-    /// message of that kind becomes the operator's detail and is not shown to the model.
+    /// An error of a kind, with a message for the model. For the kind `internal`, the message goes to the operator
+    /// instead, as with [`ToolError::internal`].
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         if kind == ToolErrorKind::Internal {
-            // The text of an internal error never reaches a model.
+            // Defence in depth: the text of an internal error must never reach a model.
             return Self::internal(message);
         }
         Self {
@@ -126,7 +125,7 @@ impl ToolError {
         Self::new(ToolErrorKind::ResourceLimit, message)
     }
 
-    /// Refused by policy or approval.
+    /// The policy or an approval refused the call.
     #[must_use]
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::Denied, message)
@@ -150,7 +149,8 @@ impl ToolError {
         Self::new(ToolErrorKind::Unavailable, message)
     }
 
-    /// A fault on our side: the model reads [`ToolError::INTERNAL_MESSAGE`], the operator reads the detail.
+    /// A fault of the runtime itself. The model reads [`ToolError::INTERNAL_MESSAGE`], and the operator reads the
+    /// detail.
     #[must_use]
     pub fn internal(detail: impl Into<String>) -> Self {
         Self {
@@ -176,7 +176,7 @@ impl ToolError {
         self
     }
 
-    /// Adds a cause for the operator alone.
+    /// Adds a cause that only the operator sees.
     #[must_use]
     pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.operator_detail = Some(detail.into());
@@ -195,19 +195,19 @@ impl ToolError {
         &self.code
     }
 
-    /// The model's message, without the hint.
+    /// The message for a model, without the hint.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The hint what to do instead, if there is one.
+    /// The hint that says what to do instead, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The cause, for the operator's log only.
+    /// The cause, which is only for the operator's log.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.operator_detail.as_deref()
@@ -215,7 +215,7 @@ impl ToolError {
 }
 
 impl ToolError {
-    /// The text for a model (specification 004, "Validation and Self-Correction").
+    /// The text for a model.
     #[must_use]
     pub fn for_model(&self) -> String {
         format!("Tool execution failed: {self}")
@@ -246,22 +246,22 @@ impl From<&str> for ToolError {
     }
 }
 
-/// An I/O error becomes `internal`: its text may name host paths, which a model must not see. A tool that
-/// wants to tell the model more converts the error explicitly.
+/// An I/O error becomes `internal`, because its text may name host paths, which a model must not see. To tell the model
+/// more, a tool converts the error explicitly.
 impl From<std::io::Error> for ToolError {
     fn from(error: std::io::Error) -> Self {
         Self::internal(error.to_string())
     }
 }
 
-/// Like I/O errors; the causes also go to the operator.
+/// Converted like an I/O error. The operator's detail includes the causes.
 impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
         Self::internal(chain(&*error))
     }
 }
 
-/// An error with all its causes, outermost first, joined by `: `.
+/// The texts of an error and all its causes, the outermost first, joined by `: `.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -276,7 +276,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 macro_rules! operators_errors {
     ($($ty:ty),* $(,)?) => {$(
-        /// Like I/O errors.
+        /// Converted like an I/O error.
         impl From<$ty> for ToolError {
             fn from(error: $ty) -> Self {
                 Self::internal(error.to_string())
@@ -316,13 +316,12 @@ mod tests {
     #[test]
     fn an_error_is_written_and_read_again_without_its_detail() {
         let denied = ToolError::denied("no").with_code("mount_read_only").with_hint("elsewhere");
-        let written =
-            serde_json::to_string(&denied.clone().with_operator_detail("hunter2")).expect("encodes");
-        assert!(!written.contains("hunter2"), "{written}");
-        assert_eq!(serde_json::from_str::<ToolError>(&written).expect("decodes"), denied);
+        let json = serde_json::to_string(&denied.clone().with_operator_detail("hunter2")).expect("encodes");
+        assert!(!json.contains("hunter2"), "{json}");
+        assert_eq!(serde_json::from_str::<ToolError>(&json).expect("decodes"), denied);
         let forged = r#"{"kind": "internal", "code": "internal", "message": "hunter2", "hint": null}"#;
-        let read: ToolError = serde_json::from_str(forged).expect("decodes");
-        assert_eq!(read.message(), ToolError::INTERNAL_MESSAGE);
+        let decoded: ToolError = serde_json::from_str(forged).expect("decodes");
+        assert_eq!(decoded.message(), ToolError::INTERNAL_MESSAGE);
     }
 
     #[test]

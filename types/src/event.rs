@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ToolErrorKind, ToolOutput};
 
-/// Receives the events of calls. Called synchronously by the pipeline; it must not block.
+/// Receives the events of calls. The pipeline calls it synchronously, so it must not block.
 pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 
 impl ToolEvent {
@@ -28,9 +28,9 @@ impl ToolEvent {
     }
 }
 
-/// One event of a call. Events only inform; the record is the audit log.
+/// One event of a call. Events only inform; the audit log is the record.
 ///
-/// Exhaustive on purpose: a format that forgets a new event must not compile.
+/// The enum is exhaustive on purpose: an event format that forgets a new event must not compile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolEvent {
@@ -61,7 +61,7 @@ pub enum ToolEvent {
     ApprovalResolved {
         /// The call's id.
         call_id: String,
-        /// Whether it was given.
+        /// Whether the approval was given.
         approved: bool,
     },
     /// All checks passed; the tool starts now.
@@ -71,11 +71,11 @@ pub enum ToolEvent {
         /// The tool's name.
         tool: String,
     },
-    /// The tool is running and has reported nothing for a while. The registry sends this, not the tool.
+    /// The tool is running and has reported nothing for a while. The registry sends this event on the tool's behalf.
     Heartbeat {
         /// The call's id.
         call_id: String,
-        /// The time since it started; written as whole microseconds.
+        /// The time since the call started. Serialised as whole microseconds.
         #[serde(rename = "elapsed_us", with = "crate::micros")]
         elapsed: Duration,
     },
@@ -93,25 +93,26 @@ pub enum ToolEvent {
         /// The partial result.
         partial: ToolOutput,
     },
-    /// The result will come later, from outside.
+    /// The result will come later, from outside the registry.
     Pending {
         /// The call's id.
         call_id: String,
     },
-    /// The call is over; its audit row is written.
+    /// The call is over, and its audit row is written.
     Finished {
         /// The call's id.
         call_id: String,
         /// The tool's name.
         tool: String,
-        /// The error's kind; none for a result.
+        /// The error's kind; `None` for a result.
         error: Option<ToolErrorKind>,
-        /// The time from the request to the row, without the wait for an approver; written as whole microseconds.
+        /// The time from the request to the audit row, without the wait for an approver. Serialised as whole
+        /// microseconds.
         #[serde(rename = "duration_us", with = "crate::micros")]
         duration: Duration,
         /// The size of the whole result before anything was cut, in bytes.
         bytes: u64,
-        /// Whether something of the result was cut or left out.
+        /// Whether a part of the result was cut or left out.
         truncated: bool,
     },
 }
@@ -151,9 +152,9 @@ mod tests {
                 "finished",
             ),
         ] {
-            let written = serde_json::to_value(&event).expect("encodes");
-            assert_eq!((written["type"].as_str(), written["call_id"].as_str()), (Some(kind), Some("c")));
-            assert_eq!(serde_json::from_value::<ToolEvent>(written).expect("decodes"), event);
+            let json = serde_json::to_value(&event).expect("encodes");
+            assert_eq!((json["type"].as_str(), json["call_id"].as_str()), (Some(kind), Some("c")));
+            assert_eq!(serde_json::from_value::<ToolEvent>(json).expect("decodes"), event);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Example arguments, for a model that sent wrong ones.
+//! Example arguments, for a model that sent wrong arguments.
 
 use serde_json::{Map, Value, json};
 
 use crate::{JsonSchema, RoleKind};
 
-/// The deepest nesting of an example: a recursive type would have no end.
+/// The deepest nesting of an example. It ends the example of a recursive type.
 const MAX_DEPTH: usize = 8;
 
-/// The most values of an example: a schema may require any number.
+/// The most values of an example. A schema may require any number of values.
 const MAX_VALUES: usize = 64;
 
 impl JsonSchema {
-    /// Minimal arguments that the schema seems to allow. `roles` tell which of them are paths, addresses and
-    /// commands. Only the normal form of schemas is understood, so validate the example of a foreign schema
-    /// before showing it. At most 8 levels and 64 values.
+    /// Builds minimal arguments that the schema probably allows, with at most 8 levels and 64 values. `roles` say which
+    /// arguments are paths, addresses and commands. The builder understands only the normal form of schemas, so
+    /// validate the example of a foreign schema before showing it.
     #[must_use]
     pub fn example<'r>(&self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) -> Value {
         let root = self.as_value();
-        let mut arguments = ExampleBuilder { root, left: MAX_VALUES }.value(root, MAX_DEPTH);
+        let mut arguments = ExampleBuilder { root, remaining_values: MAX_VALUES }.value(root, MAX_DEPTH);
         if let Value::Object(arguments) = &mut arguments {
             for (name, role) in roles {
                 if let Some(argument) = arguments.get_mut(name) {
@@ -36,27 +36,27 @@ impl JsonSchema {
 /// An example under construction.
 struct ExampleBuilder<'s> {
     root: &'s Value,
-    /// The number of values that it may still get.
-    left: usize,
+    /// The number of values that may still be added.
+    remaining_values: usize,
 }
 
 impl ExampleBuilder<'_> {
     fn value(&mut self, schema: &Value, depth: usize) -> Value {
-        let (Some(map), Some(depth), Some(left)) =
-            (schema.as_object(), depth.checked_sub(1), self.left.checked_sub(1))
+        let (Some(map), Some(depth), Some(remaining_values)) =
+            (schema.as_object(), depth.checked_sub(1), self.remaining_values.checked_sub(1))
         else {
             return Value::Null;
         };
-        // Counted over the whole example, unlike the depth.
-        self.left = left;
-        if let Some(known) = map.get("default").or_else(|| map.get("const")) {
-            return known.clone();
+        // The budget of values is shared by the whole example, unlike the depth.
+        self.remaining_values = remaining_values;
+        if let Some(known_value) = map.get("default").or_else(|| map.get("const")) {
+            return known_value.clone();
         }
-        if let Some(first) = first(map, "enum") {
-            return first.clone();
+        if let Some(first_value) = first_of_array(map, "enum") {
+            return first_value.clone();
         }
-        if let Some(first) = first(map, "anyOf") {
-            return self.value(first, depth);
+        if let Some(first_branch) = first_of_array(map, "anyOf") {
+            return self.value(first_branch, depth);
         }
         if let Some(target) =
             map.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'))
@@ -81,9 +81,13 @@ impl ExampleBuilder<'_> {
 
     fn array(&mut self, map: &Map<String, Value>, depth: usize) -> Value {
         if let Some(Value::Array(places)) = map.get("prefixItems") {
-            return places.iter().take(MAX_VALUES).map(|place| self.value(place, depth)).collect();
+            return places
+                .iter()
+                .take(MAX_VALUES)
+                .map(|item_schema| self.value(item_schema, depth))
+                .collect();
         }
-        // A schema may require thousands; the example need not be valid.
+        // At most 4: a schema may require thousands of items, and the example need not be valid.
         let count = map.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(4);
         (0..count).map(|_| map.get("items").map_or(Value::Null, |items| self.value(items, depth))).collect()
     }
@@ -104,7 +108,7 @@ impl ExampleBuilder<'_> {
     }
 }
 
-fn first<'s>(map: &'s Map<String, Value>, key: &str) -> Option<&'s Value> {
+fn first_of_array<'s>(map: &'s Map<String, Value>, key: &str) -> Option<&'s Value> {
     map.get(key)?.as_array()?.first()
 }
 

@@ -1,4 +1,4 @@
-//! [`ToolExecutor`]: runs the calls of a loop (specification 000, "ToolRegistry").
+//! [`ToolExecutor`]: runs the calls of a loop.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -6,35 +6,35 @@ use crate::{
     CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolError, ToolResult, async_trait,
 };
 
-/// An owner of tools that runs calls of them, such as the registry. It applies every rule about a call; a
-/// loop only decides when the call starts.
+/// Owns tools and runs calls of them, as the registry does. The executor enforces every rule about a call; the loop
+/// only decides when the call starts.
 #[async_trait]
 pub trait ToolExecutor: Send + Sync {
-    /// The tools offered to a model, sorted by name. Read at the start of each turn.
+    /// The tools offered to a model, sorted by name. A loop reads them at the start of each turn.
     fn offers(&self) -> Vec<OfferedTool>;
 
-    /// Runs one call. Refusals and failures are results too.
+    /// Runs one call. A refusal or a failure is a result too.
     ///
     /// # Cancellation
     /// Dropping the future or firing `terms.cancel` stops the call.
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
 
-    /// Records a call that the loop refused, and returns the refusal as its result. Reasons: the answer that
-    /// asked for it was cut off, a person spoke in between, or the call was cancelled before it began. An
-    /// executor with a log notes the call there. If one such note takes longer than a second, the loop skips
-    /// those of the turn's remaining calls. Default: the result alone.
+    /// Records a call that the loop refused, and returns the refusal as its result. The loop refuses a call if the
+    /// answer that requested it was cut off, if a person spoke in between, or if the call was cancelled before it
+    /// started. An executor with a log records the refusal there. If one such record takes longer than a second, the
+    /// loop skips this method for the turn's remaining calls. Default: only returns the result.
     fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
         ToolResult::without_run(call, error)
     }
 
-    /// Whether no call blocks its thread, except to write its log row. Then a loop runs a single call in its
-    /// own task, since handing it to another thread takes longer than most calls. Calls of other executors
-    /// run in separate tasks, which are abandoned if they block. Default: no.
+    /// Whether calls are non-blocking, apart from writing their log row. If so, a loop runs a single call in its
+    /// own task, because handing the call to another thread takes longer than most calls. Calls of other executors run
+    /// in separate tasks, which the loop abandons if they block. Default: no.
     fn never_blocks(&self) -> bool {
         false
     }
 
-    /// Called at the end of a run, also of a dropped one, so that leftovers of its calls can be cleaned up.
+    /// Called at the end of a run, even of a dropped one, so that the executor can clean up after the run's calls.
     /// Must not block. Default: nothing.
     fn run_ended(&self, _agent_id: &str, _run_id: &str) {}
 }
@@ -67,16 +67,16 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
 pub struct OfferedTool {
     /// The declaration for the model.
     pub decl: FunctionDecl,
-    /// A name for people; none means the tool's own.
+    /// A name for people; `None` means the tool's own name.
     pub label: Option<String>,
-    /// The declared tier; none for an interface without tiers.
+    /// The declared tier; `None` for an interface without tiers.
     pub tier: Option<SafetyTier>,
 }
 
 impl OfferedTool {
-    /// Whether calls of the tool may run concurrently with others: it only reads, or declares no tier.
+    /// Whether calls of the tool may run concurrently with others. They may if the tool only reads or declares no tier.
     #[must_use]
-    pub fn runs_beside_others(&self) -> bool {
+    pub fn may_run_concurrently(&self) -> bool {
         matches!(self.tier, None | Some(SafetyTier::ReadOnly))
     }
 }
@@ -92,9 +92,9 @@ pub struct CallTerms {
     pub space_id: Option<String>,
     /// Fires when the call is cancelled.
     pub cancel: CancellationToken,
-    /// The end of the turn; no call continues after it. Default: none.
+    /// The end of the turn. No call continues after it. Default: none.
     pub turn_deadline: Option<Instant>,
-    /// Takes the call's events; called synchronously, and must not block.
+    /// Receives the call's events. It is called synchronously, so it must not block.
     pub on_event: Option<EventFn>,
 }
 

@@ -1,10 +1,10 @@
 //! Frames: the messages on a guest's standard input and standard output.
 //!
-//! A guest is a WASI command. Run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
+//! A guest is a WASI command. When it is run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
 //! number of progress and update frames, then exactly one final frame.
 //!
 //! Two guests that are the ends of a transfer also pass bytes, in chunks between these lines. Only the host
-//! makes such calls; no caller can request one.
+//! makes calls with a transfer; no caller can request one.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, value::RawValue};
@@ -14,22 +14,22 @@ use crate::{ToolError, ToolErrorKind, ToolOutput};
 /// The version of the frames: 1.
 pub const FRAME_VERSION: u32 = 1;
 
-/// The longest progress or update frame: 1 MiB. A longer one is a guest fault.
+/// The longest progress or update frame in bytes: 1 MiB. A longer frame is a fault of the guest.
 pub const MAX_STREAM_FRAME_BYTES: usize = 1 << 20;
 
-/// The longest final frame: 8 MiB. A longer one is a guest fault.
+/// The longest final frame in bytes: 8 MiB. A longer frame is a fault of the guest.
 pub const MAX_FINAL_FRAME_BYTES: usize = 8 << 20;
 
-/// The longest chunk: 512 KiB. A longer one is a guest fault.
+/// The longest chunk in bytes: 512 KiB. A longer chunk is a fault of the guest.
 pub const MAX_CHUNK_BYTES: usize = 512 << 10;
 
-/// The most bytes of one transfer: 256 MiB. Both guests and the host enforce it.
+/// The most bytes of one transfer: 256 MiB. Both guests and the host enforce this limit.
 pub const MAX_TRANSFER_BYTES: u64 = 256 << 20;
 
-/// The first frame on a guest's standard input; the only one, except at the receiving end of a transfer.
+/// The first frame on a guest's standard input. Only the receiving end of a transfer gets more frames after it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CallFrame {
-    /// [`FRAME_VERSION`].
+    /// The version of the frames: [`FRAME_VERSION`].
     pub v: u32,
     /// The name of the module's tool to call.
     pub tool: String,
@@ -49,21 +49,20 @@ pub enum GuestFrame {
     Progress(String),
     /// A partial result for observers.
     Update(OutputFrame),
-    /// The result; nothing follows.
+    /// The result. No line follows.
     Ok(OutputFrame),
-    /// The failure; nothing follows.
+    /// The failure. No line follows.
     Error(GuestError),
-    /// This many raw bytes follow the line, then the next line. Only for a tool called as the sending end of
-    /// a transfer.
+    /// This many raw bytes follow the line, and then the next line. Only the sending end of a transfer may send it.
     Chunk(usize),
 }
 
-/// A line of a guest's standard input after the call's, where the tool is the receiving end of a transfer. An
-/// input without [`InputFrame::End`] was interrupted.
+/// A line of a guest's standard input after the call frame, if the tool is the receiving end of a transfer. Input
+/// that ends without [`InputFrame::End`] was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputFrame {
-    /// This many raw bytes follow the line, then the next line.
+    /// This many raw bytes follow the line, and then the next line.
     Chunk(usize),
     /// The end of the transfer, with the total number of bytes.
     End(u64),
@@ -85,7 +84,7 @@ pub struct OutputFrame(pub ToolOutput);
 impl Serialize for OutputFrame {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            // The short form only if nothing is lost by it.
+            // Use the short form only if the output has nothing else.
             ToolOutput { content, details: Value::Null, structured: None }
                 if let [crate::Content::Text { text }] = content.as_slice() =>
             {
@@ -146,11 +145,11 @@ impl<'de> Deserialize<'de> for OutputFrame {
 pub struct GuestError {
     /// The kind that the guest claims.
     pub kind: GuestErrorKind,
-    /// The message for the model, passed on unchanged.
+    /// The message, which reaches the model unchanged.
     pub message: String,
 }
 
-/// The kinds of failure that a guest may claim. Only the host reports the others.
+/// The kinds of failure that a guest may claim. Only the host reports the other kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestErrorKind {
@@ -179,7 +178,7 @@ impl From<GuestErrorKind> for ToolErrorKind {
 }
 
 impl From<ToolErrorKind> for GuestErrorKind {
-    /// Kinds that only the host reports become `failed`.
+    /// Converts a kind. Kinds that only the host reports become `failed`.
     fn from(kind: ToolErrorKind) -> Self {
         match kind {
             ToolErrorKind::InvalidArguments => Self::InvalidArguments,
@@ -197,8 +196,8 @@ impl From<GuestError> for ToolError {
     }
 }
 
-/// Converts a guest's own error: kinds that it may not claim become `failed`, and the detail of an internal
-/// error stays in the guest.
+/// Converts a guest's own error. Kinds that a guest may not claim become `failed`. The detail of an internal error does
+/// not leave the guest.
 impl From<&ToolError> for GuestError {
     fn from(error: &ToolError) -> Self {
         Self { kind: error.kind().into(), message: error.to_string() }
@@ -283,9 +282,9 @@ mod tests {
     fn an_error_passes_the_wire_word_for_word() {
         let error = ToolError::not_found("no file `/shared/ä`");
         let line = serde_json::to_string(&GuestFrame::Error((&error).into())).expect("encodes");
-        let GuestFrame::Error(back) = serde_json::from_str(&line).expect("decodes") else {
+        let GuestFrame::Error(decoded) = serde_json::from_str(&line).expect("decodes") else {
             panic!("not an error frame: {line}");
         };
-        assert_eq!(ToolError::from(back), error);
+        assert_eq!(ToolError::from(decoded), error);
     }
 }

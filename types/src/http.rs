@@ -1,4 +1,4 @@
-//! Requests of guests by HTTP, as they cross between a guest and its host: JSON, with bodies beside it.
+//! HTTP requests between a guest and its host: heads as JSON, bodies separately.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub const HTTP_IMPORT: &str = "portcullis_http";
 /// The most bytes of a request's head as JSON: 64 KiB.
 pub const MAX_HTTP_HEAD_BYTES: usize = 64 << 10;
 
-/// The most bytes of a request's body: 1 MiB less the head, so that both fit the HTTP client's own limit.
+/// The most bytes of a request's body: 1 MiB minus the head's limit, so that both fit the HTTP client's own limit.
 pub const MAX_HTTP_BODY_BYTES: usize = (1 << 20) - MAX_HTTP_HEAD_BYTES;
 
 /// The most bytes of a response's body that one read returns: 64 KiB.
@@ -24,7 +24,7 @@ pub struct HttpRequestHead {
     pub method: String,
     /// The address, with its scheme.
     pub url: String,
-    /// Further headers, in the order in which they are sent. The host sets those of the connection itself.
+    /// Further headers, in the order in which they are sent. The host sets the headers of the connection itself.
     pub headers: Vec<(String, String)>,
 }
 
@@ -32,7 +32,7 @@ pub struct HttpRequestHead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpResponseHead {
-    /// The number under which the body is read. It means nothing in another call.
+    /// The handle for reading the body. It is valid only in this call.
     pub body: u32,
     /// The status, such as 200.
     pub status: u16,
@@ -42,7 +42,7 @@ pub struct HttpResponseHead {
     pub headers: Vec<(String, String)>,
 }
 
-/// The failure of a request. A response with any status is no failure.
+/// The failure of a request. A response with any status is not a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpFault {
@@ -58,9 +58,9 @@ pub struct HttpFault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpAnswer {
-    /// There is a response; its body is read piece by piece.
+    /// There is a response. Its body is read piece by piece.
     Ok(HttpResponseHead),
-    /// There is none.
+    /// There is no response.
     Error(HttpFault),
 }
 

@@ -29,6 +29,7 @@ mod example;
 mod executor;
 mod frame;
 mod http;
+mod lock;
 mod message;
 mod meta;
 mod micros;
@@ -38,6 +39,7 @@ mod path;
 mod posture;
 mod role;
 mod schema;
+mod state;
 mod tool;
 mod words;
 
@@ -60,6 +62,7 @@ pub use http::{
     HTTP_IMPORT, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead, MAX_HTTP_BODY_BYTES,
     MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
 };
+pub use lock::{LOCK_IMPORT, MAX_HELD_LOCKS};
 pub use message::{Message, MessageRole};
 pub use meta::ToolMeta;
 pub use name::{InvalidToolName, ToolName};
@@ -68,9 +71,10 @@ pub use path::{GuestPath, InvalidGuestPath, MAX_GUEST_PATH_BYTES};
 pub use posture::ShellPosture;
 pub use role::{Access, ArgumentRole, RoleKind};
 pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
+pub use state::{State, StateType};
 pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};
 
-/// Re-exported, so that implementors of [`Tool`] use the same version of the macro as this crate.
+/// Re-exported, so that implementors of [`Tool`] use the macro's version of this crate.
 pub use async_trait::async_trait;
 /// Re-exported, so that users of [`ToolContext::cancel`] need no further dependency.
 pub use tokio_util::sync::CancellationToken;

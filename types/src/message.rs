@@ -25,13 +25,13 @@ pub struct Message {
     pub role: MessageRole,
     /// The content, in order.
     pub content: Vec<Content>,
-    /// The calls that the model requests, in its order; for [`MessageRole::Assistant`] only.
+    /// The calls that the model requests, in the model's order; only for [`MessageRole::Assistant`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The id of the call that the message answers; for [`MessageRole::Tool`] only.
+    /// The id of the call that the message answers; only for [`MessageRole::Tool`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Whether the call failed; for [`MessageRole::Tool`] only.
+    /// Whether the call failed; only for [`MessageRole::Tool`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -40,25 +40,25 @@ impl Message {
     /// The operator's instructions.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
-        Self::of(MessageRole::System, text)
+        Self::new(MessageRole::System, text)
     }
 
     /// A message of the person.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
-        Self::of(MessageRole::User, text)
+        Self::new(MessageRole::User, text)
     }
 
     /// A message of the model, with the calls that it requests. Empty text gives no content.
     #[must_use]
     pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
-        let mut message = Self::of(MessageRole::Assistant, text);
+        let mut message = Self::new(MessageRole::Assistant, text);
         message.content.retain(|content| content.as_text() != Some(""));
         Self { tool_calls, ..message }
     }
 
-    /// The message with the result of a call for a model: its content, with a hint how to read the rest if it
-    /// was cut, or `Tool execution failed: …`.
+    /// The result of a call as a message for a model: the content, or `Tool execution failed: …`. If the content was
+    /// cut, a hint says how to read the rest.
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
         match &result.outcome {
@@ -70,20 +70,19 @@ impl Message {
                     .chain(result.rest_hint().map(Content::text))
                     .collect(),
                 tool_call_id: Some(result.call_id.clone()),
-                ..Self::of(MessageRole::Tool, "")
+                ..Self::new(MessageRole::Tool, "")
             },
             Err(error) => Self::tool_failure(result.call_id.clone(), error),
         }
     }
 
-    /// The message about a failed call for a model (specification 004, "Validation and Self-Correction"):
-    /// `Tool execution failed: …`.
+    /// The failure of a call as a message for a model: `Tool execution failed: …`.
     #[must_use]
     pub fn tool_failure(tool_call_id: impl Into<String>, error: &ToolError) -> Self {
         Self {
             tool_call_id: Some(tool_call_id.into()),
             is_error: true,
-            ..Self::of(MessageRole::Tool, error.for_model())
+            ..Self::new(MessageRole::Tool, error.for_model())
         }
     }
 
@@ -94,7 +93,7 @@ impl Message {
         texts.join("\n")
     }
 
-    fn of(role: MessageRole, text: impl Into<String>) -> Self {
+    fn new(role: MessageRole, text: impl Into<String>) -> Self {
         Self {
             role,
             content: vec![Content::text(text)],
@@ -138,19 +137,19 @@ mod tests {
     #[test]
     fn a_message_has_in_json_what_its_role_needs() {
         let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
-        let asked = serde_json::to_value(Message::assistant("", vec![call])).expect("serialises");
+        let call_json = serde_json::to_value(Message::assistant("", vec![call])).expect("serialises");
         assert_eq!(
-            asked,
+            call_json,
             serde_json::json!({
                 "role": "assistant",
                 "content": [],
                 "tool_calls": [{"id": "c", "tool": "t", "arguments": "{}"}],
             })
         );
-        let said = Message::user("hello");
-        let back: Message =
+        let user_message = Message::user("hello");
+        let decoded: Message =
             serde_json::from_str(r#"{"role":"user","content":[{"type":"text","text":"hello"}]}"#)
                 .expect("reads");
-        assert_eq!(back, said);
+        assert_eq!(decoded, user_message);
     }
 }

@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Hints of a tool's author. A registry may use them; none widens what a call may do.
+/// Hints of a tool's author. A registry may use them; none of them widens the access of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolMeta {
     /// Aliases of the tool, for instance earlier names. Never listed to a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether a repeated call with the same arguments has no further effect. Clients of the Model Context
-    /// Protocol see it as `idempotentHint`. If a native tool fails because something was unavailable, the
-    /// registry retries the call, unless the tool itself had made calls. It ignores the claim of a module.
+    /// Whether a repeated call with equal arguments has no further effect. Clients of the Model Context Protocol see
+    /// this hint as `idempotentHint`. If a native tool fails because something was unavailable, the registry retries
+    /// the call, unless the tool had made calls itself. The registry ignores the hint of a module.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// Whether the tool is hidden from models; it can still be called by name.
+    /// Whether the tool is hidden from models. It can still be called by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// The most bytes of an output for a model, where the author wants less than the registry's limit.
+    /// The most bytes of an output for a model, if the author wants less than the registry's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cap_bytes: Option<u64>,
 }

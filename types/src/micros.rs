@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serializer};
 
 pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    // Not reached: `u64::MAX` microseconds are more than 500,000 years.
+    // The fallback is unreachable: `u64::MAX` microseconds are more than 500,000 years.
     serializer.serialize_u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 

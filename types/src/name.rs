@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name of a tool: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. Upper case and other alphabets
-/// are excluded, so that no two names look alike.
+/// are excluded so that no two names look alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);
@@ -18,8 +18,8 @@ impl ToolName {
     /// [`InvalidToolName`] with the text.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidToolName> {
         let text = text.into();
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if (1..=64).contains(&text.len()) && text.bytes().all(is_allowed) {
             Ok(Self(text))
         } else {
             Err(InvalidToolName { name: text })
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn names_are_small_and_plain() {
-        for good in ["a", "file_read", "x-1", &"a".repeat(64)] {
-            assert!(ToolName::parse(good).is_ok(), "{good}");
+        for valid in ["a", "file_read", "x-1", &"a".repeat(64)] {
+            assert!(ToolName::parse(valid).is_ok(), "{valid}");
         }
-        for bad in ["", "File_read", "file read", "filе_read", "a/b", &"a".repeat(65)] {
-            assert!(ToolName::parse(bad).is_err(), "{bad}");
+        for invalid in ["", "File_read", "file read", "filе_read", "a/b", &"a".repeat(65)] {
+            assert!(ToolName::parse(invalid).is_err(), "{invalid}");
         }
     }
 }

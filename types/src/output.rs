@@ -5,14 +5,14 @@ use serde_json::Value;
 
 /// The result of a call.
 ///
-/// `content` is for the model. `details` never reaches a model: it is for logs and user interfaces.
-/// `structured` is the same result as data, for callers that can use it.
+/// `content` is for the model. `details` never reaches a model; it is for logs and user interfaces.
+/// `structured` is the result as data, for callers that can use data.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// The blocks for a model, in order.
     #[serde(default)]
     pub content: Vec<Content>,
-    /// For people and logs only; `null` if there is nothing to say.
+    /// Details for people and logs only; `null` if there are none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
     /// The result as data, if the tool provides it.
@@ -27,7 +27,7 @@ impl ToolOutput {
         Self { content: vec![Content::text(text)], ..Self::default() }
     }
 
-    /// Data: kept as `structured`, and as its JSON text for the model.
+    /// Data as a result: `structured` gets the value, and the content for the model is its JSON text.
     #[must_use]
     pub fn structured(value: Value) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl ToolOutput {
         self
     }
 
-    /// All text blocks, joined by newlines: what a front end without other content kinds shows.
+    /// All text blocks, joined by newlines, for a front end that shows only text.
     #[must_use]
     pub fn joined_text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
@@ -64,11 +64,11 @@ impl ToolOutput {
     }
 }
 
-/// The length of a value as JSON without spaces, in bytes. Counts without building the text.
+/// The length of a value as JSON without spaces, in bytes. Counts the text without building it.
 #[must_use]
 pub fn json_bytes(value: &Value) -> usize {
     let mut count = Count(0);
-    // Neither the counter nor a `Value` can fail here.
+    // Neither writing to the counter nor serialising a `Value` can fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
@@ -100,17 +100,17 @@ pub enum Content {
     },
     /// A picture.
     Image {
-        /// Its bytes, base64.
+        /// The picture's bytes as base64.
         data: String,
-        /// Its media type, such as `image/png`.
+        /// The picture's media type, such as `image/png`.
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
     /// A sound.
     Audio {
-        /// Its bytes, base64.
+        /// The sound's bytes as base64.
         data: String,
-        /// Its media type, such as `audio/wav`.
+        /// The sound's media type, such as `audio/wav`.
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
@@ -118,13 +118,13 @@ pub enum Content {
     Resource {
         /// The resource's URI.
         uri: String,
-        /// Its media type, if known.
+        /// The resource's media type, if known.
         #[serde(rename = "mimeType", default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
-        /// Its contents, if text.
+        /// The resource's contents, if they are text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
-        /// Its contents, if binary, base64.
+        /// The resource's contents as base64, if they are binary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blob: Option<String>,
     },
@@ -134,10 +134,10 @@ pub enum Content {
         uri: String,
         /// The resource's name.
         name: String,
-        /// Its description.
+        /// The resource's description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
-        /// Its media type, where known.
+        /// The resource's media type, if known.
         #[serde(rename = "mimeType", default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
     },
@@ -159,18 +159,20 @@ impl Content {
         }
     }
 
-    /// The length of the block in bytes: all fields together, binary data as base64.
+    /// The length of the block in bytes: the sum of all fields, with binary data as base64.
     ///
-    /// Every field counts, since a tool may put any amount into each of them.
+    /// Every field counts, because a tool may put any amount of text into each of them.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of = |field: &Option<String>| field.as_deref().map_or(0, str::len);
+        let length_of = |field: &Option<String>| field.as_deref().map_or(0, str::len);
         match self {
             Self::Text { text } => text.len(),
             Self::Image { data, mime_type } | Self::Audio { data, mime_type } => data.len() + mime_type.len(),
-            Self::Resource { uri, mime_type, text, blob } => uri.len() + of(mime_type) + of(text) + of(blob),
+            Self::Resource { uri, mime_type, text, blob } => {
+                uri.len() + length_of(mime_type) + length_of(text) + length_of(blob)
+            }
             Self::ResourceLink { uri, name, description, mime_type } => {
-                uri.len() + name.len() + of(description) + of(mime_type)
+                uri.len() + name.len() + length_of(description) + length_of(mime_type)
             }
         }
     }

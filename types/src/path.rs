@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest guest path: 4,096 bytes, Linux's `PATH_MAX`.
+/// The longest guest path in bytes: 4,096, Linux's `PATH_MAX`.
 pub const MAX_GUEST_PATH_BYTES: usize = 4096;
 
 /// The mount that relative paths start in.
@@ -13,9 +13,9 @@ const DEFAULT_MOUNT: &str = "shared";
 
 /// An absolute path as a guest sees it, such as `/shared/notes/today.md`.
 ///
-/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative path.
-/// `..` stays in place: its meaning depends on links, which only the mount's directory handle can resolve.
-/// [`GuestPath::climbs_out`] tells whether it leaves the mount even without links.
+/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative path. It keeps
+/// `..`, whose meaning depends on links: only the mount's directory handle can resolve them. [`GuestPath::climbs_out`]
+/// tells whether `..` leads out of the mount even without links.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuestPath(String);
@@ -24,8 +24,8 @@ impl GuestPath {
     /// Parses a path that a model or a tool wrote.
     ///
     /// # Errors
-    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`], also if only
-    /// the mount in front of a relative path makes them more.
+    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`], which include
+    /// the mount that is put before a relative path.
     pub fn parse(text: &str) -> Result<Self, InvalidGuestPath> {
         if text.is_empty() {
             return Err(InvalidGuestPath::Empty);
@@ -38,41 +38,41 @@ impl GuestPath {
         }
         let root = if text.starts_with('/') { None } else { Some(DEFAULT_MOUNT) };
         let parts = text.split('/').filter(|part| !part.is_empty() && *part != ".");
-        let mut normal = String::with_capacity(text.len() + 8);
+        let mut normalized = String::with_capacity(text.len() + 8);
         for part in root.into_iter().chain(parts) {
-            normal.push('/');
-            normal.push_str(part);
+            normalized.push('/');
+            normalized.push_str(part);
         }
-        // Only for a path of slashes and dots, such as `/.`: no component was left.
-        if normal.is_empty() {
-            normal.push('/');
+        // A path of only slashes and dots, such as `/.`, has no components.
+        if normalized.is_empty() {
+            normalized.push('/');
         }
-        // Once more: a relative path has become longer, and what is written down must be read again.
-        if normal.len() > MAX_GUEST_PATH_BYTES {
-            return Err(InvalidGuestPath::TooLong { bytes: normal.len() });
+        // Check the length again: `/shared/` may have made the path too long, and every parsed path must parse again.
+        if normalized.len() > MAX_GUEST_PATH_BYTES {
+            return Err(InvalidGuestPath::TooLong { bytes: normalized.len() });
         }
-        Ok(Self(normal))
+        Ok(Self(normalized))
     }
 
-    /// The path as text; always starts with `/`.
+    /// The path as text. It always starts with `/`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The components, the mount's name first; none for `/`.
+    /// The components, with the mount's name first; none for `/`.
     #[must_use]
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }
 
-    /// The name of the mount that the path starts in; none for `/`.
+    /// The name of the mount that the path starts in; `None` for `/`.
     #[must_use]
     pub fn mount(&self) -> Option<&str> {
         self.components().next()
     }
 
-    /// The part after the mount's name, relative; `.` for the mount itself.
+    /// The relative part after the mount's name; `.` for the mount itself.
     #[must_use]
     pub fn below_mount(&self) -> &str {
         // The first byte is always `/`.
@@ -89,9 +89,9 @@ impl GuestPath {
         // The first component is the mount itself.
         for part in self.components().skip(1) {
             if part == ".." {
-                // Below zero the path has left the mount, even if it comes back later.
-                let Some(less) = depth.checked_sub(1) else { return true };
-                depth = less;
+                // Below zero the path has left the mount, even if a later component leads back.
+                let Some(parent_depth) = depth.checked_sub(1) else { return true };
+                depth = parent_depth;
             } else {
                 depth += 1;
             }
@@ -131,13 +131,13 @@ impl From<GuestPath> for String {
 /// The reason why a text is not a guest path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidGuestPath {
-    /// It is empty.
+    /// The text is empty.
     #[error("the path is empty")]
     Empty,
-    /// It contains a NUL character.
+    /// The text contains a NUL character.
     #[error("the path contains a NUL character")]
     Nul,
-    /// It is too long.
+    /// The path is too long.
     #[error("the path has {bytes} bytes; at most {MAX_GUEST_PATH_BYTES} are allowed")]
     TooLong {
         /// The path's length in bytes.
@@ -152,11 +152,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, normal: &str, mount: Option<&str>, below: &str, climbs: bool) {
+    fn check(text: &str, normalized: &str, mount: Option<&str>, below_mount: &str, climbs_out: bool) {
         let path = GuestPath::parse(text).expect("parses");
         assert_eq!(
             (path.as_str(), path.mount(), path.below_mount(), path.climbs_out()),
-            (normal, mount, below, climbs)
+            (normalized, mount, below_mount, climbs_out)
         );
     }
 

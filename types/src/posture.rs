@@ -1,4 +1,4 @@
-//! The confinement of a shell, named the same in the policy, the daemon and audit rows.
+//! The confinement of a shell, in the words that the policy, the daemon and audit rows share.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ crate::words! {
     pub enum ShellPosture as "posture" {
         /// No confinement: the host's own shell, for local development, on explicit request.
         None = "none",
-        /// Limits, and the other layers that are available.
+        /// Limits, and whichever other layers are available.
         Minimal = "minimal",
         /// All layers that a stock unprivileged container allows: limits, no privileges, Landlock, seccomp.
         Contained = "contained",
-        /// The same layers and namespaces, with a file tree that holds the policy's mounts and the system,
-        /// read-only.
+        /// The layers of `contained` and namespaces, with a file tree that has only the policy's mounts and the
+        /// read-only system.
         Strong = "strong",
     }
 }

@@ -1,4 +1,4 @@
-//! Roles: which arguments are paths, addresses or commands, for the policy.
+//! Roles tell the policy which arguments are paths, addresses or commands.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ impl ArgumentRole {
 }
 
 impl RoleKind {
-    /// The access to the path; none if the role is not a path.
+    /// The access to the path; `None` if the role is not a path.
     #[must_use]
     pub const fn path_access(self) -> Option<Access> {
         match self {
@@ -43,14 +43,14 @@ impl RoleKind {
     }
 }
 
-/// The kind of an argument.
+/// The kind of subject that an argument names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A guest path that the tool uses with this access. A final link is followed.
+    /// A guest path that the tool uses with this access. A link at the end of the path is followed.
     Path(Access),
-    /// A guest path whose directory entry is changed, for instance removed: always with [`Access::Write`]. A
-    /// final link is not followed: the path names the link itself; earlier links are followed.
+    /// A guest path whose directory entry changes, as when a file is removed. The access is always [`Access::Write`]. A
+    /// link at the end of the path is not followed, because the path names the link itself; earlier links are followed.
     Entry,
     /// An address that the tool fetches.
     Url,

@@ -1,6 +1,6 @@
 //! The declaration of a tool for a model, and the JSON Schema of its parameters.
 //!
-//! Schemas are data here. The registry validates.
+//! Schemas are plain data here. The registry validates arguments against them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// The declaration of a tool (specification 004, "Schema Types").
+/// The declaration of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionDecl {
     /// The tool's name.
@@ -16,19 +16,18 @@ pub struct FunctionDecl {
     /// The description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The schema of its arguments, always an object's.
+    /// The schema of the tool's arguments. It always describes an object.
     pub parameters: JsonSchema,
 }
 
-/// A JSON Schema of draft 2020-12, as written. [`JsonSchemaType`] is the typed view of the part in
-/// specification 004, with conversions both ways. Clones share the value, since every turn of a model lists
-/// every tool.
+/// A JSON Schema of draft 2020-12, as written. [`JsonSchemaType`] is a typed view of a subset, with conversions both
+/// ways. Clones share the value, because every turn of a model lists every tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JsonSchema(Arc<Value>);
 
 impl JsonSchema {
-    /// Wraps any value as a schema. Registration checks that it is one.
+    /// Wraps any value as a schema. Registration checks that the value is a valid schema.
     #[must_use]
     pub fn new(value: Value) -> Self {
         Self(Arc::new(value))
@@ -46,7 +45,7 @@ impl JsonSchema {
         &self.0
     }
 
-    /// Whether its top level describes an object.
+    /// Whether the schema's top level describes an object.
     #[must_use]
     pub fn describes_object(&self) -> bool {
         self.0.get("type").and_then(Value::as_str) == Some("object")
@@ -58,26 +57,16 @@ impl JsonSchema {
         Arc::unwrap_or_clone(self.0)
     }
 
-    /// Adds a keyword at the top level; no change if the schema is not an object.
-    #[must_use]
-    pub fn with_keyword(mut self, keyword: &str, value: Value) -> Self {
-        // Copies the schema if it is shared: other clones keep theirs.
-        if let Value::Object(map) = Arc::make_mut(&mut self.0) {
-            map.insert(keyword.to_owned(), value);
-        }
-        self
-    }
-
     /// Whether unknown keys are refused (`additionalProperties` is `false`).
     #[must_use]
     pub fn denies_unknown(&self) -> bool {
         self.0.get("additionalProperties") == Some(&Value::Bool(false))
     }
 
-    /// The typed view.
+    /// The typed view of the schema.
     ///
     /// # Errors
-    /// [`UntypedSchema`] with the first keyword or type that is missing in specification 004's enum.
+    /// [`UntypedSchema`] with the first keyword or type that [`JsonSchemaType`] lacks.
     pub fn as_typed(&self) -> Result<JsonSchemaType, UntypedSchema> {
         typed(&self.0, "")
     }
@@ -126,8 +115,7 @@ impl TryFrom<&JsonSchema> for JsonSchemaType {
     }
 }
 
-/// The typed view of a schema (specification 004, "Schema Types"). It serialises as the schema itself,
-/// with a lowercase `type`.
+/// The typed view of a schema. It serialises as the schema itself, with a lowercase `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum JsonSchemaType {
@@ -167,7 +155,7 @@ pub enum JsonSchemaType {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
-    /// A list of values of one schema.
+    /// A list whose values all have one schema.
     Array {
         /// The schema of each value.
         items: Box<JsonSchema>,
@@ -203,11 +191,11 @@ impl JsonSchemaType {
     }
 }
 
-/// A schema that [`JsonSchemaType`] cannot express.
+/// The reason why [`JsonSchemaType`] cannot express a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("schema at `{pointer}/` has no typed view: {what}")]
 pub struct UntypedSchema {
-    /// The JSON pointer of the schema at fault, empty for the root.
+    /// The JSON pointer of the schema at fault; empty for the root.
     pub pointer: String,
     /// The unsupported keyword or type.
     pub what: String,
@@ -221,14 +209,14 @@ fn typed(value: &Value, pointer: &str) -> Result<JsonSchemaType, UntypedSchema> 
     let Some(kind) = map.get("type").and_then(Value::as_str) else {
         return Err(fail("it has no single `type`".into()));
     };
-    let known: &[&str] = match kind {
+    let known_keywords: &[&str] = match kind {
         "object" => &["properties", "required"],
         "string" => &["enum", "description"],
         "integer" | "number" | "boolean" => &["description"],
         "array" => &["items", "description"],
         other => return Err(fail(format!("type `{other}`"))),
     };
-    if let Some(keyword) = map.keys().find(|key| *key != "type" && !known.contains(&key.as_str())) {
+    if let Some(keyword) = map.keys().find(|key| *key != "type" && !known_keywords.contains(&key.as_str())) {
         return Err(fail(format!("keyword `{keyword}`")));
     }
     let schema = JsonSchemaType::deserialize(value).map_err(|error| fail(error.to_string()))?;

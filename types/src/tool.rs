@@ -5,16 +5,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ArgumentRole, FunctionDecl, JsonSchema, ToolArgs, ToolContext, ToolError, ToolMeta, ToolOutput};
+use crate::{
+    ArgumentRole, FunctionDecl, JsonSchema, StateType, ToolArgs, ToolContext, ToolError, ToolMeta, ToolOutput,
+};
 
 /// The time limit of a tool that declares none: 30 seconds.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A tool that runs in this process (specification 004, "The Tool Trait").
+/// A tool that runs in this process.
 ///
-/// The four required methods are those of the specification. The provided ones carry the registry's further
-/// needs. The registry reads all descriptive methods once, at registration, and calls [`Tool::call`] once per
-/// admitted call, on an executor thread, with the deadline already running. It is the only caller.
+/// The specification defines the four required methods. The provided methods serve the registry's further
+/// needs. The registry reads all descriptive methods once, at registration. It calls [`Tool::call`] once per
+/// admitted call, on an executor thread, with the deadline already running. The registry is the only caller.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// The declaration for a model.
@@ -23,7 +25,7 @@ pub trait Tool: Send + Sync {
     /// Runs the tool on the JSON text of its arguments, which the registry has validated.
     ///
     /// # Errors
-    /// Any failure that the tool reports; its message reaches the model unless its kind is `internal`.
+    /// Any failure that the tool reports. The error's message reaches the model unless the kind is `internal`.
     ///
     /// # Cancellation
     /// The future is dropped at the deadline or when the call is cancelled.
@@ -32,12 +34,12 @@ pub trait Tool: Send + Sync {
     /// The time limit of one call. The policy may shorten it.
     fn timeout(&self) -> Duration;
 
-    /// The safety tier of the tool; if it declares none, the tier that it counts as.
+    /// The safety tier of the tool. A tool that declares no tier returns the tier that it counts as.
     fn safety_tier(&self) -> SafetyTier;
 
-    /// The tier that the tool's author declares. Default: [`Tool::safety_tier`]. None if the author declares
-    /// none: the policy then counts the tool as [`SafetyTier::SideEffecting`], and an agent's loop knows that
-    /// no effects were declared.
+    /// The tier that the author declares; `None` if the author declares none. The policy then counts the tool as
+    /// [`SafetyTier::SideEffecting`], and an agent's loop knows that the tool declares no effects. Default:
+    /// [`Tool::safety_tier`].
     fn declared_tier(&self) -> Option<SafetyTier> {
         Some(self.safety_tier())
     }
@@ -47,12 +49,12 @@ pub trait Tool: Send + Sync {
         ToolPolicy::Auto
     }
 
-    /// A name for people. Default: none; then the tool's name is shown.
+    /// A name for people. Default: none, and the tool's name is shown.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// Which arguments are paths, URLs or commands. Default: none.
+    /// The arguments that are paths, addresses or commands. Default: none.
     fn roles(&self) -> Vec<ArgumentRole> {
         Vec::new()
     }
@@ -67,7 +69,13 @@ pub trait Tool: Send + Sync {
         ToolMeta::default()
     }
 
-    /// Runs the tool with its context. Default: [`Tool::execute`] on the argument text; its string becomes
+    /// The types of the states that the tool takes. A registry refuses a tool whose states it was not given. Default:
+    /// none.
+    fn states(&self) -> Vec<StateType> {
+        Vec::new()
+    }
+
+    /// Runs the tool with its context. Default: runs [`Tool::execute`] on the argument text, and turns its string into
     /// one text block.
     ///
     /// # Errors
@@ -82,28 +90,28 @@ pub trait Tool: Send + Sync {
 }
 
 crate::words! {
-    /// The danger of a tool; decides its default profile and approval (specification 004, "Safety Tiers").
+    /// The danger of a tool. The tier decides the tool's default profile and approval.
     ///
-    /// Ordered from harmless to dangerous: the stricter of two tiers is their maximum.
+    /// Ordered from harmless to dangerous: the maximum of two tiers is the stricter one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum SafetyTier as "tier" {
-        /// No side effects.
+        /// The tool has no side effects.
         ReadOnly = "read_only",
-        /// Changes state within the sandbox.
+        /// The tool changes state within the sandbox.
         SideEffecting = "side_effecting",
-        /// High-risk operations.
+        /// The tool makes high-risk operations.
         Privileged = "privileged",
     }
 }
 
-/// Whether a tool's calls need approval (specification 000, "Tool Policies"). Default: `auto`.
+/// Whether a tool's calls need approval. Default: `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {
-    /// Runs at once, if tier and policy file allow it.
+    /// A call runs at once, if tier and policy file allow it.
     #[default]
     Auto,
-    /// Waits for an approval, independent of the tier.
+    /// A call waits for an approval, independent of the tier.
     RequiresApproval,
 }
 

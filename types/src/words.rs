@@ -1,9 +1,10 @@
-//! [`words!`](crate::words!): enums whose variants are words in files, in rows and on the command line.
+//! [`words!`](crate::words!): enums whose variants are words in files, in audit rows and on the command line.
 
-/// Declares an enum with one word for each variant: `ALL`, `as_str` and [`Display`](std::fmt::Display) come with it, and
-/// serde's derives, where the enum has them, use the word.
+/// Declares an enum with one word for each variant. The enum gets `ALL`, `as_str` and
+/// [`Display`](std::fmt::Display). The enum must be `Copy` and derive `Serialize` or `Deserialize` of serde, which use the
+/// words.
 ///
-/// With `as "noun"` behind the enum's name it also has [`FromStr`](std::str::FromStr), whose error names the noun and
+/// With `as "noun"` after its name the enum also gets [`FromStr`](std::str::FromStr). The error names the noun and
 /// all words.
 ///
 /// ```
@@ -58,22 +59,22 @@ macro_rules! words {
                 type Err = ::std::string::String;
 
                 fn from_str(text: &str) -> ::std::result::Result<Self, Self::Err> {
-                    let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
-                    found.ok_or_else(|| $crate::unknown_word($noun, text, &Self::ALL.map(Self::as_str)))
+                    let known_word = Self::ALL.into_iter().find(|word| word.as_str() == text);
+                    known_word.ok_or_else(|| $crate::unknown_word($noun, text, &Self::ALL.map(Self::as_str)))
                 }
             }
         )?
     };
 }
 
-/// The message about a word that is none of these. For [`words!`](crate::words!).
+/// The message about an unknown word, for the code that [`words!`](crate::words!) generates.
 #[doc(hidden)]
 #[must_use]
 pub fn unknown_word(noun: &str, text: &str, words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     let expected = match quoted.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        Some((last_word, [])) => last_word.clone(),
+        Some((last_word, other_words)) => format!("{} or {last_word}", other_words.join(", ")),
         None => String::new(),
     };
     format!("unknown {noun} `{text}`: expected {expected}")

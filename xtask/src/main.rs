@@ -1,4 +1,4 @@
-//! Chores of this repository, run as `cargo xtask …`. It starts cargo, git and scripts and does nothing itself.
+//! Chores of this repository, run as `cargo xtask …`. This program starts cargo, git and scripts.
 
 mod quick;
 mod readability;
@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Runs a program and lets it speak for itself.
+/// Runs a program, whose output goes to the terminal.
 fn run(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let status =
         command(folder, program, arguments).status().with_context(|| format!("cannot start `{program}`"))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask readability`: how much of each page of the corpus `web_fetch` keeps, and how much else it shows.
 //!
-//! Counted in words: recall is the part of the expected words that are shown, noise the part of the shown words
-//! that are not expected.
+//! The score counts words. Recall is the part of the expected words that is shown; noise is the part of the shown
+//! words that is not expected.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,44 +13,43 @@ use std::{
 use anyhow::{Context, bail};
 use portcullis_guest_tools::{PageContent, PageEffort, PageFormat, PageSource, read_page};
 
-/// A page of the corpus.
 struct CorpusPage {
     name: String,
     html: Vec<u8>,
     expected: String,
 }
 
-/// How well a text matches the expected one, in parts of one.
+/// How well a text matches the expected text. Both numbers go from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Score {
     recall: f64,
     noise: f64,
 }
 
-/// The table of all pages, with their means; beside it Mozilla's Readability where `peer` is a folder whose
-/// `node_modules` has it.
+/// The table of all pages, with their means. If `peer` is a folder whose `node_modules` has Mozilla's Readability, the
+/// table also has its scores.
 pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> {
     let mut pages = corpus(root)?;
     let peer = peer.map(|modules| peer_texts(root, modules)).transpose()?;
     pages.push(large_page()?);
     let mut table = format!("{:24} {:>7} {:>7} {:>9} {:>9}\n", "page", "recall", "noise", "peer", "noise");
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut our_scores, mut peer_scores) = (Vec::new(), Vec::new());
     for page in &pages {
-        let score = score(&page.expected, &shown(page));
-        ours.push(score);
+        let score = score(&page.expected, &visible_text(page));
+        our_scores.push(score);
         write!(table, "{:24} {:7.3} {:7.3}", page.name, score.recall, score.noise)?;
-        // A page that the peer does not get counts for neither of its means.
+        // The peer's means leave out pages that the peer did not process.
         if let Some(text) = peer.as_ref().and_then(|texts| texts.get(&page.name)) {
             let score = self::score(&page.expected, text);
-            theirs.push(score);
+            peer_scores.push(score);
             write!(table, " {:9.3} {:9.3}", score.recall, score.noise)?;
         }
         table.push('\n');
     }
-    let mean_of_ours = mean(&ours);
-    write!(table, "{:24} {:7.3} {:7.3}", "mean", mean_of_ours.recall, mean_of_ours.noise)?;
-    if !theirs.is_empty() {
-        let mean = mean(&theirs);
+    let our_mean = mean(&our_scores);
+    write!(table, "{:24} {:7.3} {:7.3}", "mean", our_mean.recall, our_mean.noise)?;
+    if !peer_scores.is_empty() {
+        let mean = mean(&peer_scores);
         write!(table, " {:9.3} {:9.3}", mean.recall, mean.noise)?;
     }
     table.push('\n');
@@ -59,7 +58,7 @@ pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> 
 
 /// The pages of the corpus, by name.
 fn corpus(root: &Path) -> anyhow::Result<Vec<CorpusPage>> {
-    let folder = folder(root);
+    let folder = corpus_folder(root);
     let mut pages = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot list `{}`", folder.display()))? {
         let path = entry?.path();
@@ -71,11 +70,11 @@ fn corpus(root: &Path) -> anyhow::Result<Vec<CorpusPage>> {
         let expected = fs::read_to_string(&expected).with_context(|| format!("`{}`", expected.display()))?;
         pages.push(CorpusPage { name, html: fs::read(&path)?, expected });
     }
-    pages.sort_by(|one, other| one.name.cmp(&other.name));
+    pages.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(pages)
 }
 
-/// An article of 5 MB, which no repository should hold. The peer does not read it.
+/// An article of 5 MB. It is generated, because no repository should contain it. The peer does not read it.
 fn large_page() -> anyhow::Result<CorpusPage> {
     const BYTES: usize = 5 << 20;
     let (mut html, mut expected) =
@@ -94,38 +93,38 @@ fn large_page() -> anyhow::Result<CorpusPage> {
     Ok(CorpusPage { name: "large".to_owned(), html: html.into_bytes(), expected })
 }
 
-fn folder(root: &Path) -> PathBuf {
+fn corpus_folder(root: &Path) -> PathBuf {
     root.join("guest-tools/corpus")
 }
 
-/// What a reader of the page gets: title and text.
-fn shown(page: &CorpusPage) -> String {
+/// The text that a reader of the page gets: title and content.
+fn visible_text(page: &CorpusPage) -> String {
     let source =
         PageSource { bytes: &page.html, content_type: Some("text/html"), url: "https://harbor.example/page" };
     match read_page(source, PageFormat::Text, PageEffort::Extract).content {
         PageContent::Text(text) => text,
-        PageContent::Image | PageContent::Unshown => String::new(),
+        PageContent::Image | PageContent::NotShown => String::new(),
     }
 }
 
-fn score(expected: &str, shown: &str) -> Score {
-    let (expected, shown) = (words(expected), words(shown));
+fn score(expected: &str, actual: &str) -> Score {
+    let (expected, actual) = (count_words(expected), count_words(actual));
     let common: usize =
-        expected.iter().map(|(word, count)| shown.get(word).copied().unwrap_or(0).min(*count)).sum();
-    let part = |of: &HashMap<String, usize>| {
-        let all: usize = of.values().sum();
-        if all == 0 { 0.0 } else { ratio(common, all) }
+        expected.iter().map(|(word, count)| actual.get(word).copied().unwrap_or(0).min(*count)).sum();
+    let share = |counts: &HashMap<String, usize>| {
+        let total: usize = counts.values().sum();
+        if total == 0 { 0.0 } else { ratio(common, total) }
     };
-    Score { recall: part(&expected), noise: if shown.is_empty() { 0.0 } else { 1.0 - part(&shown) } }
+    Score { recall: share(&expected), noise: if actual.is_empty() { 0.0 } else { 1.0 - share(&actual) } }
 }
 
-fn ratio(part: usize, all: usize) -> f64 {
+fn ratio(part: usize, total: usize) -> f64 {
     let number = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    number(part) / number(all)
+    number(part) / number(total)
 }
 
-/// Each word in lower case, and how often it occurs.
-fn words(text: &str) -> HashMap<String, usize> {
+/// The number of occurrences of each word, in lower case.
+fn count_words(text: &str) -> HashMap<String, usize> {
     let mut words = HashMap::new();
     for word in text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
         *words.entry(word.to_lowercase()).or_default() += 1;
@@ -134,14 +133,15 @@ fn words(text: &str) -> HashMap<String, usize> {
 }
 
 fn mean(scores: &[Score]) -> Score {
-    let of = |part: fn(&Score) -> f64| scores.iter().map(part).sum::<f64>() / ratio(scores.len().max(1), 1);
-    Score { recall: of(|score| score.recall), noise: of(|score| score.noise) }
+    let mean_of =
+        |part: fn(&Score) -> f64| scores.iter().map(part).sum::<f64>() / ratio(scores.len().max(1), 1);
+    Score { recall: mean_of(|score| score.recall), noise: mean_of(|score| score.noise) }
 }
 
-/// What Mozilla's Readability keeps, by page.
+/// The text that Mozilla's Readability keeps of each page, by the page's name.
 fn peer_texts(root: &Path, modules: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut node = super::command(root, "node", &["xtask/readability/peer.mjs"]);
-    let output = node.arg(folder(root)).arg(modules).output().context("cannot start `node`")?;
+    let output = node.arg(corpus_folder(root)).arg(modules).output().context("cannot start `node`")?;
     if !output.status.success() {
         bail!("node failed: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -152,7 +152,7 @@ fn peer_texts(root: &Path, modules: &Path) -> anyhow::Result<BTreeMap<String, St
 mod tests {
     use super::*;
 
-    /// Raise them as the reader gets better.
+    /// Raise these numbers when the reader gets better.
     const MIN_MEAN_RECALL: f64 = 0.98;
     const MAX_MEAN_NOISE: f64 = 0.06;
     const MIN_RECALL: f64 = 0.85;
@@ -162,7 +162,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         let pages = corpus(root).expect("a corpus");
         assert!(pages.len() >= 60);
-        let scores: Vec<Score> = pages.iter().map(|page| score(&page.expected, &shown(page))).collect();
+        let scores: Vec<Score> =
+            pages.iter().map(|page| score(&page.expected, &visible_text(page))).collect();
         let mean = mean(&scores);
         assert!(mean.recall >= MIN_MEAN_RECALL && mean.noise <= MAX_MEAN_NOISE, "{mean:?}");
         for (page, score) in pages.iter().zip(&scores) {

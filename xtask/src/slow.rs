@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The names of the slow tests, one a line. A slow test took seven seconds or more while all tests ran on two
+/// The names of the slow tests, one a line. A slow test took at least seven seconds while all tests ran on two
 /// cores.
 const SLOW_TESTS: &str = include_str!("../slow-tests");
 
@@ -45,17 +45,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_test_is_on_one_side() {
+    fn each_test_is_either_fast_or_slow() {
         assert_eq!(arguments(TestChoice::All), ["test", "--workspace", "--locked"]);
         let slow = SLOW_TESTS.lines().count();
         assert_eq!(arguments(TestChoice::Fast).len(), 4 + 2 * slow);
         assert_eq!(arguments(TestChoice::Slow).len(), 6 + slow);
     }
 
-    /// A name that no test has would leave a slow test among the fast ones.
+    /// A name that no test has would mean that a slow test runs among the fast ones.
     #[test]
-    fn each_slow_test_is_there() {
-        let mut known = BTreeSet::new();
+    fn each_slow_test_exists() {
+        let mut functions_found = BTreeSet::new();
         let mut folders =
             vec![Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()];
         while let Some(folder) = folders.pop() {
@@ -67,13 +67,13 @@ mod tests {
                 } else if name.ends_with(".rs") {
                     let text = fs::read_to_string(&path).expect("readable");
                     let functions = text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next());
-                    known.extend(functions.map(str::to_owned));
+                    functions_found.extend(functions.map(str::to_owned));
                 }
             }
         }
         for name in SLOW_TESTS.lines() {
             let function = name.rsplit("::").next().expect("a name");
-            assert!(known.contains(function), "{name}");
+            assert!(functions_found.contains(function), "{name}");
         }
         assert!(SLOW_TESTS.lines().is_sorted(), "one order");
     }

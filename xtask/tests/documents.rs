@@ -1,4 +1,4 @@
-//! The documents against names in the sources: codes of errors, hints of tools, protocols.
+//! Checks the documents against names in the sources: codes of errors, hints of tools, protocols.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,15 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Codes that reach no row and no result of a call, and why.
+/// Codes that reach no audit row and no result of a call, each with the reason.
 const IN_NO_ROW: [(&str, &str); 3] = [
     ("origin_not_configured", "for the program that dials a provider"),
     ("redirect_not_followed", "for the operation that requests the target itself"),
     ("answer_invalid", "within a guest, from the SDK"),
 ];
 
-/// How many codes the sources have at least.
-const AT_LEAST: usize = 70;
+/// The least number of codes that the sources must have.
+const MIN_CODES: usize = 70;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
@@ -24,15 +24,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("readable")
 }
 
-/// The shipped sources without their tests, by their path from the root.
-fn sources() -> BTreeMap<String, String> {
-    let (root, mut found) = (root(), BTreeMap::new());
+/// The shipped sources without their tests, by path from the root.
+fn shipped_sources() -> BTreeMap<String, String> {
+    let (root, mut sources) = (root(), BTreeMap::new());
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("readable") {
             let path = entry.expect("readable").path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            let is_left_out = [
+            let skipped_folders = [
                 "target",
                 ".git",
                 "node_modules",
@@ -43,21 +43,22 @@ fn sources() -> BTreeMap<String, String> {
                 "benches",
                 "generated",
             ];
-            if path.is_dir() && !is_left_out.contains(&&*name) {
+            if path.is_dir() && !skipped_folders.contains(&&*name) {
                 folders.push(path);
             } else if name.ends_with(".rs") && name != "tests.rs" && !name.starts_with("hostile_") {
                 let text = fs::read_to_string(&path).expect("readable");
                 let shipped = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
-                let below = path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
-                found.insert(below, shipped);
+                let relative_path =
+                    path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
+                sources.insert(relative_path, shipped);
             }
         }
     }
-    found
+    sources
 }
 
-/// The text literals that follow each occurrence of `before`.
-fn literals<'t>(text: &'t str, before: &str) -> impl Iterator<Item = &'t str> {
+/// The string literals that follow the occurrences of `before`.
+fn literals_after<'t>(text: &'t str, before: &str) -> impl Iterator<Item = &'t str> {
     text.split(before)
         .skip(1)
         .filter_map(|rest| Some(rest.trim_start().strip_prefix('"')?.split_once('"')?.0))
@@ -67,41 +68,42 @@ fn is_code(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// All stable codes of errors: given by `with_code`, in a field `code`, or by a function `code` over an enumeration.
+/// All stable codes of errors: in calls of `with_code`, in fields `code`, and in functions `code` of enums.
 fn codes() -> BTreeMap<String, String> {
-    let sources = sources();
-    let mut found = BTreeMap::new();
+    let sources = shipped_sources();
+    let mut codes = BTreeMap::new();
     for (path, text) in &sources {
-        let mut note = |code: &str| {
+        let mut insert_code = |code: &str| {
             if is_code(code) {
-                found.insert(code.to_owned(), path.clone());
+                codes.insert(code.to_owned(), path.clone());
             }
         };
-        literals(text, ".with_code(").for_each(&mut note);
+        literals_after(text, ".with_code(").for_each(&mut insert_code);
         for line in text.lines() {
-            literals(line.trim_start(), "code:")
+            literals_after(line.trim_start(), "code:")
                 .filter(|_| line.trim_start().starts_with("code:"))
-                .for_each(&mut note);
+                .for_each(&mut insert_code);
         }
         for constant in text.split(".with_code(").skip(1) {
             let name: String = constant.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
             if !name.is_empty() {
-                literals(text, &format!("const {name}: &str =")).for_each(&mut note);
+                literals_after(text, &format!("const {name}: &str =")).for_each(&mut insert_code);
             }
         }
         for function in ["fn code(&self) -> &'static str {", "fn code(self) -> &'static str {"] {
             for body in text.split(function).skip(1) {
-                literals(body.split("\n    }\n").next().unwrap_or_default(), "=>").for_each(&mut note);
+                literals_after(body.split("\n    }\n").next().unwrap_or_default(), "=>")
+                    .for_each(&mut insert_code);
             }
         }
     }
-    found
+    codes
 }
 
 #[test]
 fn every_code_of_an_error_is_in_a_document() {
     let codes = codes();
-    assert!(codes.len() >= AT_LEAST, "only {} codes were found: {codes:?}", codes.len());
+    assert!(codes.len() >= MIN_CODES, "only {} codes were found: {codes:?}", codes.len());
     let documents: String = ["docs/audit.md", "docs/policy.md"].map(read).concat();
     let words: BTreeSet<&str> = documents.split('`').collect();
     let missing: Vec<String> = codes
@@ -132,7 +134,7 @@ fn the_manual_for_authors_has_every_hint_of_a_tool() {
 fn the_list_of_changes_names_every_protocol() {
     let text = read("agent/src/providers/settings.rs");
     let body = text.split_once("pub enum ProviderKind {").and_then(|(_, rest)| rest.split_once("\n    }"));
-    let names: Vec<&str> = literals(body.expect("the enumeration").0, " = ").collect();
+    let names: Vec<&str> = literals_after(body.expect("the enumeration").0, " = ").collect();
     assert!(names.len() > 3, "{names:?}");
     let changes = read("CHANGELOG.md").to_lowercase();
     let line =
@@ -142,7 +144,7 @@ fn the_list_of_changes_names_every_protocol() {
     }
 }
 
-/// A first reader takes minutes for the one, a maintainer half an hour for the other.
+/// A first reader should need minutes for README.md, and a maintainer half an hour for ARCHITECTURE.md.
 #[test]
 fn readme_and_architecture_stay_short() {
     let (lines, words) =

@@ -1,8 +1,8 @@
-//! `docs/limits.md` against the constants that it names: each number in it is the code's.
+//! Checks `docs/limits.md` against the constants that it names: each number must be the constant's.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-/// Constants that the document gives in other words than their value, and why.
+/// Constants whose value the document gives in other words, each with the reason.
 const IN_OTHER_WORDS: [(&str, &str); 5] = [
     ("MAX_ENDS_BEYOND_CAPACITY", "a sum of products of another constant"),
     ("PAUSES", "the row names the unit once for both"),
@@ -11,10 +11,10 @@ const IN_OTHER_WORDS: [(&str, &str); 5] = [
     ("MAX_HTTP_BODY_BYTES", "a difference of two constants"),
 ];
 
-/// How many constants the document names at least.
-const AT_LEAST: usize = 150;
+/// The least number of constants that the document must name.
+const MIN_CONSTANTS: usize = 150;
 
-/// Where each constant of the workspace is defined, and by which expression.
+/// The constants of the workspace: for each name, the files that define it and the expressions.
 type Constants = BTreeMap<String, Vec<(String, String)>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +23,12 @@ enum Value {
     Time(Duration),
 }
 
-/// The table of core tools in `docs/operating.md`.
+/// Checks the table of core tools in `docs/operating.md`.
 #[test]
 fn the_times_of_file_tools_are_those_of_their_attributes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
     let document = fs::read_to_string(root.join("docs/operating.md")).expect("readable");
-    let mut found = 0;
+    let mut checked_count = 0;
     for entry in fs::read_dir(root.join("guest-tools/src")).expect("readable") {
         let path = entry.expect("readable").path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
@@ -41,18 +41,18 @@ fn the_times_of_file_tools_are_those_of_their_attributes() {
         let row = document.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("docs/operating.md has no row of `{name}`"));
         assert!(row.contains(&format!(", {seconds} s |")), "{name} has {seconds} s; the document: {row}");
-        found += 1;
+        checked_count += 1;
     }
-    assert_eq!(found, 6);
+    assert_eq!(checked_count, 6);
 }
 
-/// The rows of the same table for `vault_copyto`, whose steps have its time, and for native tools.
+/// Checks the rows of the same table for `vault_copyto`, whose steps have its time, and for native tools.
 #[test]
 fn the_times_of_other_core_tools_are_those_of_the_code() {
     let (root, constants) = workspace();
     let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
     let document = read("docs/operating.md");
-    let seconds = |name: &str, file: &str| match of_file(&constants, name, file).as_deref() {
+    let seconds = |name: &str, file: &str| match values_in_file(&constants, name, file).as_deref() {
         Some([Value::Time(time)]) => time.as_secs(),
         other => panic!("{name} in {file}: {other:?}"),
     };
@@ -80,7 +80,7 @@ fn the_times_of_other_core_tools_are_those_of_the_code() {
     }
 }
 
-/// The structs of limits: their file, and whether docs/limits.md has a table of them.
+/// The structs of limits, each with its file, and whether docs/limits.md has a table of it.
 const STRUCTS: [(&str, &str, bool); 5] = [
     ("RequestLimits", "egress/src/limits.rs", true),
     ("SessionLimits", "shell-daemon/src/server/config.rs", true),
@@ -89,12 +89,12 @@ const STRUCTS: [(&str, &str, bool); 5] = [
     ("McpLimits", "mcp/src/limits.rs", false),
 ];
 
-/// Each field's documentation says its default, and so does its row in docs/limits.md.
+/// Each field's documentation and its row in docs/limits.md must say its default.
 #[test]
 fn the_defaults_of_structs_are_those_of_the_documents() {
     let (root, constants) = workspace();
     let document = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
-    let mut wrong = Vec::new();
+    let mut faults = Vec::new();
     for (name, file, has_table) in STRUCTS {
         let text = fs::read_to_string(root.join(file)).expect("readable");
         let fields = defaults(&text, name);
@@ -104,28 +104,29 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
                 .map_or("", |(_, rest)| rest.split_once("\n\n").map_or(rest, |(table, _)| table))
         });
         for (field, expression) in fields {
-            let Some(&[value]) = values(&expression, &constants).as_deref() else {
-                wrong.push(format!("{name}::{field}: {expression} is not read"));
+            let Some(&[value]) = evaluate(&expression, &constants).as_deref() else {
+                faults.push(format!("{name}::{field}: {expression} is not read"));
                 continue;
             };
-            let said = documentation(&text, name, &field);
-            let said = said.split_once("Default:").map_or("", |(_, said)| said);
-            if !cell_states(said, value) {
-                wrong
-                    .push(format!("{name}::{field}: its documentation says {said:?}, the code {expression}"));
+            let doc_text = documentation(&text, name, &field);
+            let doc_text = doc_text.split_once("Default:").map_or("", |(_, doc_text)| doc_text);
+            if !cell_states(doc_text, value) {
+                faults.push(format!(
+                    "{name}::{field}: its documentation says {doc_text:?}, the code {expression}"
+                ));
             }
             let row = table.lines().find(|line| line.contains(&format!("(`{field}`)")));
             let cell =
                 row.and_then(|row| row.trim_matches('|').rsplit_once(" | ")).map_or("", |(_, cell)| cell);
             if has_table && !cell_states(cell, value) {
-                wrong.push(format!("{name}::{field}: docs/limits.md says {cell:?}, the code {expression}"));
+                faults.push(format!("{name}::{field}: docs/limits.md says {cell:?}, the code {expression}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Sentences of the documents, with `{}` in place of a constant's value and its unit.
+/// Sentences of the documents. `{}` stands for a constant's value and its unit.
 const SENTENCES: [(&str, &str, &str, &str); 22] = [
     ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
@@ -169,13 +170,13 @@ const SENTENCES: [(&str, &str, &str, &str); 22] = [
 #[test]
 fn sentences_of_the_documents_have_the_values_of_constants() {
     let (root, constants) = workspace();
-    let mut wrong = Vec::new();
+    let mut faults = Vec::new();
     for (document, sentence, name, file) in SENTENCES {
         let text = fs::read_to_string(root.join(document)).expect("readable");
         let (before, after) = sentence.split_once("{}").expect("a place for the value");
-        let value = of_file(&constants, name, file).and_then(|values| values.first().copied());
+        let value = values_in_file(&constants, name, file).and_then(|values| values.first().copied());
         let value = value.unwrap_or_else(|| panic!("{name} in {file} is not read"));
-        let is_said = text.split(before).skip(1).any(|rest| {
+        let is_stated = text.split(before).skip(1).any(|rest| {
             let cell = if after.is_empty() {
                 rest.lines().next()
             } else {
@@ -183,11 +184,11 @@ fn sentences_of_the_documents_have_the_values_of_constants() {
             };
             cell.is_some_and(|cell| cell.len() < 40 && cell_states(cell, value))
         });
-        if !is_said {
-            wrong.push(format!("{document} does not say {sentence:?} with {name} ({value:?})"));
+        if !is_stated {
+            faults.push(format!("{document} does not say {sentence:?} with {name} ({value:?})"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
@@ -195,53 +196,53 @@ fn the_agents_manual_has_the_limits_of_a_provider() {
     let (root, constants) = workspace();
     let text = fs::read_to_string(root.join("agent/src/providers/settings.rs")).expect("readable");
     let fields: BTreeMap<String, String> = defaults(&text, "ProviderLimits").into_iter().collect();
-    let number = |field: &str| match values(&fields[field], &constants).as_deref() {
+    let number = |field: &str| match evaluate(&fields[field], &constants).as_deref() {
         Some([Value::Time(time)]) => time.as_secs(),
         Some([Value::Number(number)]) => *number,
         other => panic!("{field}: {other:?}"),
     };
     assert_eq!(number("retries"), 3, "the manual says \"three times at most\"");
     let manual = fs::read_to_string(root.join("docs/agent.md")).expect("readable");
-    for said in [
+    for statement in [
         "three times at most".to_owned(),
         format!("`Retry-After` is honoured up to {} s", number("retry_wait_max")),
         format!("after {} s of silence or at {} MiB", number("idle"), number("answer_bytes") >> 20),
     ] {
-        assert!(manual.contains(&said), "docs/agent.md does not say {said:?}");
+        assert!(manual.contains(&statement), "docs/agent.md does not say {statement:?}");
     }
 }
 
-/// The bounds of the forwarder's dialogue with a program, in the manuals.
+/// Checks the bounds of the forwarder's dialogue with a program in the manuals.
 #[test]
 fn the_manuals_have_the_limits_of_a_tunnel() {
     let (root, constants) = workspace();
     let read = |path: &str| fs::read_to_string(root.join(path)).expect("readable");
     let fields: BTreeMap<String, String> =
         defaults(&read("egress/src/tunnel.rs"), "TunnelLimits").into_iter().collect();
-    let field = |name: &str| match values(&fields[name], &constants).as_deref() {
+    let field = |name: &str| match evaluate(&fields[name], &constants).as_deref() {
         Some([Value::Time(time)]) => time.as_secs(),
         Some([Value::Number(bytes)]) => *bytes >> 10,
         other => panic!("{name}: {other:?}"),
     };
     let (head, hello, greeting) = (field("head_bytes"), field("hello_bytes"), field("greeting"));
     let minutes = field("idle") / 60;
-    for (document, said) in [
+    for (document, statement) in [
         ("docs/audit.md", format!("is longer than {head} KiB, has a body")),
         ("docs/audit.md", format!("did not come within {greeting} seconds |")),
         ("docs/audit.md", format!("or that is longer than {hello} KiB |")),
         ("docs/network.md", format!("in at most {head} KiB and {greeting} seconds")),
         ("docs/network.md", format!("for {minutes} minutes of silence")),
     ] {
-        assert!(read(document).contains(&said), "{document} does not say {said:?}");
+        assert!(read(document).contains(&statement), "{document} does not say {statement:?}");
     }
 }
 
-/// A heartbeat of a call is passed on to a client unless a report was sent shortly before it. So that time must be
-/// shorter than the time between two heartbeats.
+/// A heartbeat of a call is passed to a client unless a report was sent shortly before it. The time that counts as
+/// shortly must therefore be shorter than the time between two heartbeats.
 #[test]
 fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
     let (_, constants) = workspace();
-    let time = |name: &str, file: &str| match of_file(&constants, name, file).as_deref() {
+    let time = |name: &str, file: &str| match values_in_file(&constants, name, file).as_deref() {
         Some([Value::Time(time)]) => *time,
         other => panic!("{name} in {file}: {other:?}"),
     };
@@ -253,14 +254,14 @@ fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
 fn workspace() -> (&'static Path, Constants) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
     let mut constants = Constants::new();
-    collect(root, root, &mut constants);
+    collect_constants(root, root, &mut constants);
     (root, constants)
 }
 
 /// The value of a constant that a file defines.
-fn of_file(constants: &Constants, name: &str, file: &str) -> Option<Vec<Value>> {
+fn values_in_file(constants: &Constants, name: &str, file: &str) -> Option<Vec<Value>> {
     let (_, expression) = constants.get(name)?.iter().find(|(path, _)| path == file)?;
-    values(expression, constants)
+    evaluate(expression, constants)
 }
 
 /// The fields of a struct and their expressions in its `Default`.
@@ -292,36 +293,38 @@ fn documentation(text: &str, name: &str, field: &str) -> String {
 fn every_number_is_that_of_the_code() {
     let (root, constants) = workspace();
     let text = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
-    let (mut checked, mut wrong) = (0, Vec::new());
+    let (mut checked, mut faults) = (0, Vec::new());
     for row in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [_, said, .., place] = cells[..] else { continue };
-        let named: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
-        let files: Vec<&str> = named.iter().copied().filter(|name| name.ends_with(".rs")).collect();
-        for name in named.into_iter().filter(|name| is_constant(name)) {
+        let [_, value_cell, .., code_cell] = cells[..] else { continue };
+        let quoted_names: Vec<&str> = code_cell.split('`').skip(1).step_by(2).collect();
+        let files: Vec<&str> = quoted_names.iter().copied().filter(|name| name.ends_with(".rs")).collect();
+        for name in quoted_names.into_iter().filter(|name| is_constant(name)) {
             checked += 1;
             if IN_OTHER_WORDS.iter().any(|(other, _)| *other == name) {
                 continue;
             }
             let Some(definitions) = constants.get(name) else {
-                wrong.push(format!("{name}: there is no such constant"));
+                faults.push(format!("{name}: there is no such constant"));
                 continue;
             };
-            // One name may stand for several constants; the row says whose it means, or "as above".
-            let of_row: Vec<_> = definitions
+            // Several constants may have one name. The row then names the file of the one that it means, or says "as
+            // above".
+            let named_definitions: Vec<_> = definitions
                 .iter()
                 .filter(|(path, _)| files.iter().any(|file| path.ends_with(file)))
                 .collect();
-            let meant = if of_row.is_empty() { definitions.iter().collect() } else { of_row };
+            let candidates =
+                if named_definitions.is_empty() { definitions.iter().collect() } else { named_definitions };
             let values: Vec<Vec<Value>> =
-                meant.iter().filter_map(|(_, expression)| values(expression, &constants)).collect();
-            if !values.iter().any(|values| values.iter().all(|value| cell_states(said, *value))) {
-                wrong.push(format!("{name}: the document says {said:?}, the code {meant:?}"));
+                candidates.iter().filter_map(|(_, expression)| evaluate(expression, &constants)).collect();
+            if !values.iter().any(|values| values.iter().all(|value| cell_states(value_cell, *value))) {
+                faults.push(format!("{name}: the document says {value_cell:?}, the code {candidates:?}"));
             }
         }
     }
-    assert!(checked > AT_LEAST, "only {checked} constants are named");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > MIN_CONSTANTS, "only {checked} constants are named");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 fn is_constant(name: &str) -> bool {
@@ -329,24 +332,25 @@ fn is_constant(name: &str) -> bool {
     name.len() > 2 && name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(is_part)
 }
 
-/// All constants below a folder, those of tests excepted.
-fn collect(root: &Path, folder: &Path, constants: &mut Constants) {
+/// Collects all constants below a folder, except those of tests.
+fn collect_constants(root: &Path, folder: &Path, constants: &mut Constants) {
     for entry in fs::read_dir(folder).expect("readable") {
         let path = entry.expect("readable").path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && !matches!(name, "target" | ".git" | "node_modules" | "tests") {
-            collect(root, &path, constants);
+            collect_constants(root, &path, constants);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = fs::read_to_string(&path).expect("readable");
-            let below = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            let relative_path =
+                path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
             for (name, expression) in definitions(&text) {
-                constants.entry(name).or_default().push((below.clone(), expression));
+                constants.entry(name).or_default().push((relative_path.clone(), expression));
             }
         }
     }
 }
 
-/// `const NAME: TYPE = EXPRESSION;`, on one line or several.
+/// The names and expressions of `const NAME: TYPE = EXPRESSION;`, on one line or several.
 fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split("const ").skip(1).filter_map(|rest| {
         let (name, rest) = rest.split_once(':')?;
@@ -357,41 +361,41 @@ fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
 }
 
 /// The value of an expression, in the forms that constants of this workspace have.
-fn values(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
+fn evaluate(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
     let expression = expression.trim();
     if let Some(elements) = expression.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return elements.split(", ").map(|element| Some(values(element, constants)?[0])).collect();
+        return elements.split(", ").map(|element| Some(evaluate(element, constants)?[0])).collect();
     }
-    let within = |prefix: &str| Some(expression.strip_prefix(prefix)?.split_once(')')?.0);
+    let argument_of = |prefix: &str| Some(expression.strip_prefix(prefix)?.split_once(')')?.0);
     for (prefix, unit) in [
         ("Duration::from_secs(", Duration::from_secs(1)),
         ("Duration::from_millis(", Duration::from_millis(1)),
         ("Duration::from_micros(", Duration::from_micros(1)),
     ] {
-        if let Some(count) = within(prefix) {
-            return Some(vec![Value::Time(unit * u32::try_from(number(count)?).ok()?)]);
+        if let Some(count) = argument_of(prefix) {
+            return Some(vec![Value::Time(unit * u32::try_from(parse_number(count)?).ok()?)]);
         }
     }
     for prefix in ["NonZeroU32::new(", "NonZeroUsize::new(", "OutputBytes("] {
-        if let Some(inner) = within(prefix) {
-            return values(inner, constants);
+        if let Some(argument) = argument_of(prefix) {
+            return evaluate(argument, constants);
         }
     }
     let name = expression.rsplit("::").next().unwrap_or(expression).trim_end_matches(" as u64");
     if is_constant(name) {
-        return values(&constants.get(name)?.first()?.1, constants);
+        return evaluate(&constants.get(name)?.first()?.1, constants);
     }
-    Some(vec![Value::Number(number(expression)?)])
+    Some(vec![Value::Number(parse_number(expression)?)])
 }
 
-/// A number, a product, or a shifted one.
-fn number(text: &str) -> Option<u64> {
+/// The value of a number, a product, or a shifted number.
+fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim().trim_matches(['(', ')']);
     if let Some((left, right)) = text.split_once("<<") {
-        return number(left)?.checked_shl(u32::try_from(number(right)?).ok()?);
+        return parse_number(left)?.checked_shl(u32::try_from(parse_number(right)?).ok()?);
     }
     if let Some((left, right)) = text.split_once('*') {
-        return number(left)?.checked_mul(number(right)?);
+        return parse_number(left)?.checked_mul(parse_number(right)?);
     }
     let digits: String = text.chars().filter(|character| *character != '_').collect();
     let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
@@ -399,7 +403,7 @@ fn number(text: &str) -> Option<u64> {
     matches!(suffix, "" | "u8" | "u16" | "u32" | "u64" | "usize" | "i64").then(|| digits.parse().ok())?
 }
 
-/// Whether a cell has the value, with any unit that it is a whole number of.
+/// Whether a cell states the value, in any unit in which the value is a whole number.
 fn cell_states(cell: &str, value: Value) -> bool {
     let (count, units): (u128, &[(&str, u128)]) = match value {
         Value::Number(count) => {
@@ -418,18 +422,19 @@ fn cell_states(cell: &str, value: Value) -> bool {
         ),
     };
     units.iter().filter(|(_, size)| count.is_multiple_of(*size)).any(|(unit, size)| {
-        let wanted = format!("{}{unit}", with_commas(count / size));
-        cell.match_indices(&wanted).any(|(at, _)| {
-            // Neither the end of a longer number, nor the beginning of another unit.
+        let expected_text = format!("{}{unit}", with_commas(count / size));
+        cell.match_indices(&expected_text).any(|(index, _)| {
+            // The match must not be the end of a longer number, nor the start of another unit.
             let is_number = |character: char| character.is_ascii_digit() || matches!(character, ',' | '.');
-            let before = cell[..at].chars().next_back();
-            !before.is_some_and(is_number) && !goes_on(unit, &cell[at + wanted.len()..])
+            let previous_char = cell[..index].chars().next_back();
+            !previous_char.is_some_and(is_number)
+                && !continues_value(unit, &cell[index + expected_text.len()..])
         })
     })
 }
 
-/// Whether what stands behind a number, or behind its unit, makes another value of it.
-fn goes_on(unit: &str, rest: &str) -> bool {
+/// Whether the text after a number, or after its unit, makes it another value.
+fn continues_value(unit: &str, rest: &str) -> bool {
     let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
     let units = ["KiB", "MiB", "GiB", "µs", "ms", "min", "s", "h"];
     let has_unit =
@@ -440,14 +445,14 @@ fn goes_on(unit: &str, rest: &str) -> bool {
 
 fn with_commas(count: u128) -> String {
     let digits = count.to_string();
-    let mut shown = String::new();
+    let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
+            grouped.push(',');
         }
-        shown.push(digit);
+        grouped.push(digit);
     }
-    shown
+    grouped
 }
 
 #[test]
@@ -462,9 +467,9 @@ fn expressions_and_cells_are_read() {
         ("Duration::from_secs(5 * 60)", time(300)),
         ("NonZeroU32::new(10).expect(\"not 0\")", Value::Number(10)),
     ] {
-        assert_eq!(values(expression, &constants), Some(vec![value]), "{expression}");
+        assert_eq!(evaluate(expression, &constants), Some(vec![value]), "{expression}");
     }
-    assert_eq!(values("anything()", &constants), None);
+    assert_eq!(evaluate("anything()", &constants), None);
     assert!(
         cell_states("5 min", time(300))
             && cell_states("10 s; 300 s", time(300))

@@ -1,4 +1,4 @@
-//! House rules that a test can check: layering, headers, sizes, and the places of `unsafe`.
+//! Rules of the repository that a test can check: layering, headers, sizes, and the places of `unsafe`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use toml::Table;
 
-/// The crates of ours that each crate depends on, exactly these. Dev-dependencies may be more.
+/// The exact list of this workspace's crates that each crate depends on. Dev-dependencies may be more.
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("tools-macros", &[]),
@@ -19,23 +19,43 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("egress", &["confine"]),
     ("audit", &["types"]),
+    ("undo", &[]),
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),
-    ("tools", &["types", "policy", "confine", "audit", "sandbox", "egress", "shell-protocol", "guest-build"]),
+    (
+        "tools",
+        &[
+            "types",
+            "policy",
+            "confine",
+            "audit",
+            "sandbox",
+            "egress",
+            "shell-protocol",
+            "undo",
+            "guest-build",
+        ],
+    ),
     ("agent", &["types", "egress"]),
     ("adapters", &["agent", "tools", "types"]),
     ("mcp", &["tools", "types"]),
-    ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol"]),
+    ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runtime", &["adapters", "agent", "mcp", "tools", "shell-daemon", "types", "guest-build"]),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
 /// Files that may use `unsafe`: the system calls, the checked loading of compiled modules, and the declaration of
-/// functions that guests import. The hostile guests make calls that the standard library does not offer; they are never shipped.
-const UNSAFE: &[&str] =
-    &["confine/src/sys.rs", "sandbox/src/cache.rs", "sdk/src/http/import.rs", "guest-tools/src/bin/hostile_"];
+/// functions that guests import. The hostile guests make calls that the standard library does not offer; they are
+/// never shipped.
+const UNSAFE: &[&str] = &[
+    "confine/src/sys.rs",
+    "sandbox/src/cache.rs",
+    "sdk/src/http/import.rs",
+    "sdk/src/fs/lock/import.rs",
+    "guest-tools/src/bin/hostile_",
+];
 
-/// Ways to connect to another machine, or to ask for its name. Clients of protocols get a connection that the HTTP
+/// Ways to connect to another machine or to resolve its name. Clients of protocols get a connection that the HTTP
 /// client's threads have opened.
 const WAYS_OUT: &[&str] = &[
     "TcpStream::connect",
@@ -56,38 +76,39 @@ const WAYS_OUT: &[&str] = &[
     "connect_timeout(",
 ];
 
-/// Files with such a way, by their beginnings: the client itself, and the attempts and filters of `confine/`.
+/// The starts of the paths of files that may contain such a way: the client itself, and `confine/`, whose attempts
+/// and filters name these calls.
 const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/"];
 
-/// Tests that test time itself, and those that poll until a deadline.
+/// Tests that test time itself, and tests that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
     // A confined thread makes the system calls of a sleep.
     "confine/src/seccomp/tests.rs",
-    // Slow clients and readers.
+    // Clients and readers that are slow.
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
-    // A run's clock, which is paused.
+    // The clock of a run, which is paused.
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
-    // A shell's clock.
+    // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
-    // `soon` and `until`.
+    // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
 ];
 
-/// The most lines of a file without its tests.
+/// The most lines of a file, without its tests.
 const MAX_LINES: usize = 500;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
 }
 
-/// All files of the repository with this ending, by their path from its root, without build output and
+/// All files of the repository whose name has this ending, by path from the root, without build output and
 /// generated sources.
-fn files(ending: &str) -> BTreeMap<String, String> {
+fn files_ending_with(ending: &str) -> BTreeMap<String, String> {
     let root = root();
-    let mut found = BTreeMap::new();
+    let mut texts = BTreeMap::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("readable") {
@@ -97,55 +118,55 @@ fn files(ending: &str) -> BTreeMap<String, String> {
             if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules" | "generated") {
                 folders.push(path);
             } else if kind.is_file() && name.ends_with(ending)
-                // A file that is not text has no lines and no headers.
+                // Leave out files that are not text: they have no lines and no headers.
                 && let Ok(text) = fs::read_to_string(&path)
             {
-                let below = path.strip_prefix(&root).expect("below the root");
-                found.insert(below.to_string_lossy().into_owned(), text);
+                let relative_path = path.strip_prefix(&root).expect("below the root");
+                texts.insert(relative_path.to_string_lossy().into_owned(), text);
             }
         }
     }
-    found
+    texts
 }
 
 #[track_caller]
-fn assert_none(what: &str, offenders: &[String]) {
+fn assert_no_offenders(what: &str, offenders: &[String]) {
     assert!(offenders.is_empty(), "{what}:\n{}", offenders.join("\n"));
 }
 
 #[test]
 fn every_source_file_begins_with_what_it_is() {
-    let sources = files(".rs");
+    let sources = files_ending_with(".rs");
     assert!(sources.len() > 100, "the repository was found");
-    let without: Vec<String> = sources
+    let files_without_header: Vec<String> = sources
         .into_iter()
-        // Inputs and outputs of macro expansions are no sources of ours.
+        // Inputs and outputs of macro expansions are compared as they are, so they have no header.
         .filter(|(path, _)| !path.contains("/tests/expansions/"))
-        // Programs that are included as they are, in the middle of a file of ours.
+        // Programs that are included unchanged in the middle of another file have no header.
         .filter(|(path, _)| !path.starts_with("tests/specifications/fixtures/"))
         .filter(|(_, text)| !text.trim().is_empty() && !text.starts_with("//!"))
         .map(|(path, _)| path)
         .collect();
-    assert_none("files that do not begin with `//!`", &without);
+    assert_no_offenders("files that do not begin with `//!`", &files_without_header);
 }
 
 #[test]
-fn no_source_file_outgrows_its_reader() {
-    let long: Vec<String> = files(".rs")
+fn no_source_file_is_longer_than_the_limit() {
+    let long_files: Vec<String> = files_ending_with(".rs")
         .iter()
         .filter(|(path, _)| !path.contains("/tests/") && !path.ends_with("/tests.rs"))
         .map(|(path, text)| (path, text.lines().take_while(|line| *line != "#[cfg(test)]").count()))
         .filter(|(_, lines)| *lines > MAX_LINES)
         .map(|(path, lines)| format!("{path}: {lines} lines"))
         .collect();
-    assert_none(&format!("files of more than {MAX_LINES} lines without their tests"), &long);
+    assert_no_offenders(&format!("files of more than {MAX_LINES} lines without their tests"), &long_files);
 }
 
 #[test]
 fn unsafe_code_is_where_it_is_expected() {
     let keyword = concat!("un", "safe");
     let mut offenders = Vec::new();
-    for (path, text) in files(".rs") {
+    for (path, text) in files_ending_with(".rs") {
         // The fixtures of the macro's tests are meant to fail.
         if UNSAFE.iter().any(|allowed| path.starts_with(allowed)) || path.starts_with("sdk/ui/tests/ui/") {
             continue;
@@ -164,7 +185,7 @@ fn unsafe_code_is_where_it_is_expected() {
             }
         }
     }
-    assert_none(&format!("{keyword} code in unexpected places"), &offenders);
+    assert_no_offenders(&format!("{keyword} code in unexpected places"), &offenders);
 }
 
 #[test]
@@ -174,8 +195,8 @@ fn only_the_http_client_connects_to_other_machines() {
             || path.ends_with("tests.rs")
     };
     let (mut offenders, mut allowed) = (Vec::new(), 0);
-    for (path, text) in files(".rs") {
-        // A test names what it looks for.
+    for (path, text) in files_ending_with(".rs") {
+        // A test contains the names that it searches for.
         if is_test(&path) || path.starts_with("xtask/") {
             continue;
         }
@@ -191,13 +212,13 @@ fn only_the_http_client_connects_to_other_machines() {
         }
     }
     assert!(allowed > 0, "the client is found by the same names");
-    assert_none("connections outside of the HTTP client", &offenders);
+    assert_no_offenders("connections outside of the HTTP client", &offenders);
 }
 
 #[test]
 fn crates_depend_on_exactly_the_listed_layers() {
     let mut wrong = Vec::new();
-    for (folder, written) in LAYERS {
+    for (folder, expected) in LAYERS {
         let path = root().join(folder).join("Cargo.toml");
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let manifest: Table = text.parse().expect("a manifest");
@@ -207,29 +228,35 @@ fn crates_depend_on_exactly_the_listed_layers() {
             .flat_map(|table| table.keys().map(String::as_str))
             .filter(|name| name.starts_with("portcullis"))
             .collect();
-        let found: BTreeSet<&str> =
+        let actual: BTreeSet<&str> =
             dependencies.iter().map(|name| name.strip_prefix("portcullis-").unwrap_or("runtime")).collect();
-        let written: BTreeSet<&str> = written.iter().copied().collect();
-        wrong.extend(found.difference(&written).map(|below| format!("{folder} depends on {below}")));
-        wrong.extend(written.difference(&found).map(|below| format!("{folder} does not depend on {below}")));
+        let expected: BTreeSet<&str> = expected.iter().copied().collect();
+        wrong.extend(
+            actual.difference(&expected).map(|dependency| format!("{folder} depends on {dependency}")),
+        );
+        wrong.extend(
+            expected
+                .difference(&actual)
+                .map(|dependency| format!("{folder} does not depend on {dependency}")),
+        );
     }
-    assert_none("dependencies that are not as they are written down", &wrong);
+    assert_no_offenders("dependencies that are not as they are written down", &wrong);
 }
 
-/// The table of crates in ARCHITECTURE.md has the same layers.
+/// The table of crates in ARCHITECTURE.md must have the same layers.
 #[test]
 fn the_map_has_the_same_layers() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
-    for (folder, written) in LAYERS {
+    for (folder, expected) in LAYERS {
         let row = map.lines().find(|line| line.starts_with(&format!("| `{folder}/` |")));
         let cell = row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("no row for {folder}"));
-        let shown: BTreeSet<&str> =
+        let documented: BTreeSet<&str> =
             cell.split(',').map(str::trim).filter(|name| !matches!(*name, "–" | "")).collect();
-        assert_eq!(shown, written.iter().copied().collect(), "{folder}");
+        assert_eq!(documented, expected.iter().copied().collect(), "{folder}");
     }
 }
 
-/// Whether a word in backticks is the path of a file with one of these ends, or of a folder.
+/// Whether a word in backticks is the path of a folder, or of a file with one of these endings.
 fn is_path(name: &str, ends: &[&str]) -> bool {
     !name.starts_with(['/', '.'])
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
@@ -237,60 +264,61 @@ fn is_path(name: &str, ends: &[&str]) -> bool {
         && ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Every source file that a document names exists: by its path from the root, or by the end of one.
+/// Every source file that a document names must exist. The name is a path from the root, or the end of such a path.
 #[test]
 fn the_documents_name_files_that_are_there() {
-    let all: Vec<String> = files("").into_keys().collect();
-    let documents = all.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md"));
+    let all_paths: Vec<String> = files_ending_with("").into_keys().collect();
+    let documents = all_paths.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md"));
     let (mut missing, mut names) = (Vec::new(), 0);
     for document in documents {
         let text = fs::read_to_string(root().join(document)).expect("readable");
         for name in text.split('`').skip(1).step_by(2).filter(|name| is_path(name, &[".rs", ".proto"])) {
             names += 1;
             let end = format!("/{name}");
-            if !all.iter().any(|path| path == name || path.ends_with(&end)) {
+            if !all_paths.iter().any(|path| path == name || path.ends_with(&end)) {
                 missing.push(format!("{document}: {name}"));
             }
         }
     }
     assert!(names > 150, "only {names} names were found");
-    assert_none("what the documents name and is not there", &missing);
+    assert_no_offenders("what the documents name and is not there", &missing);
 }
 
-/// Every file and folder that ARCHITECTURE.md names exists: names in a crate's paragraph below the crate, and
-/// all paths from the root.
+/// Every file and folder that ARCHITECTURE.md names must exist. A name in a crate's paragraph is a path below the
+/// crate, or a path from the root.
 #[test]
 fn the_map_names_what_is_there() {
     const ENDS: [&str; 5] = ["/", ".rs", ".toml", ".proto", ".md"];
-    let all: Vec<String> = files("").into_keys().collect();
+    let all_paths: Vec<String> = files_ending_with("").into_keys().collect();
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
     let mut missing = Vec::new();
-    let (mut own, mut names) = (String::new(), 0);
+    let (mut crate_folder, mut names) = (String::new(), 0);
     for line in map.lines() {
         if line.starts_with('#') {
-            own.clear();
+            crate_folder.clear();
         } else if let Some(folder) = line.strip_prefix("**`").and_then(|rest| rest.split_once("`**")) {
-            own = folder.0.to_owned();
+            crate_folder = folder.0.to_owned();
         }
         for name in line.split('`').skip(1).step_by(2).filter(|name| is_path(name, &ENDS)) {
             names += 1;
-            let below = |path: &String| {
+            let is_below_crate = |path: &String| {
                 let path = format!("/{path}");
                 match name.ends_with('/') {
                     true => path.contains(&format!("/{name}")),
                     false => path.ends_with(&format!("/{name}")),
                 }
             };
-            let from_root = |path: &String| path == name || (name.ends_with('/') && path.starts_with(name));
-            let found =
-                all.iter().any(from_root) || all.iter().filter(|path| path.starts_with(&own)).any(below);
-            if !found {
-                missing.push(format!("{own} {name}"));
+            let is_from_root =
+                |path: &String| path == name || (name.ends_with('/') && path.starts_with(name));
+            let exists = all_paths.iter().any(is_from_root)
+                || all_paths.iter().filter(|path| path.starts_with(&crate_folder)).any(is_below_crate);
+            if !exists {
+                missing.push(format!("{crate_folder} {name}"));
             }
         }
     }
     assert!(names > 180, "only {names} names were found");
-    assert_none("what the map names and is not there", &missing);
+    assert_no_offenders("what the map names and is not there", &missing);
 }
 
 #[test]
@@ -299,9 +327,9 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
         fs::read_to_string(root().join("Cargo.toml")).expect("readable").parse().expect("a manifest");
     let members = manifest["workspace"]["members"].as_array().expect("members");
     for member in members.iter().filter_map(toml::Value::as_str) {
-        let known = LAYERS.iter().any(|(folder, _)| *folder == member)
+        let has_place = LAYERS.iter().any(|(folder, _)| *folder == member)
             || matches!(member, "sdk/ui" | "tests" | "tests/specifications" | "xtask");
-        assert!(known, "`{member}` has no place among the layers of this test");
+        assert!(has_place, "`{member}` has no place among the layers of this test");
         let text = fs::read_to_string(root().join(member).join("Cargo.toml")).expect("readable");
         let table: Table = text.parse().expect("a manifest");
         assert_eq!(table["lints"]["workspace"].as_bool(), Some(true), "{member} uses the workspace's lints");
@@ -309,7 +337,7 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
             let entries = table.get(section).and_then(toml::Value::as_table);
             for (name, entry) in entries.into_iter().flatten() {
                 let shared = entry.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-                // A crate of ours under another name, as a test of the macros needs it.
+                // A crate of this workspace under another name, which a test of the macros needs.
                 let renamed = entry.get("path").is_some() && entry.get("package").is_some();
                 assert!(shared || renamed, "{member}: `{name}` is not declared once for all");
             }
@@ -319,7 +347,7 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
 
 #[test]
 fn each_core_tool_has_its_own_file_and_its_tests() {
-    let sources = files(".rs");
+    let sources = files_ending_with(".rs");
     let module = sources.get("guest-tools/src/bin/core_tools.rs").expect("the module");
     let exported = module.split_once("export_tools![").and_then(|(_, rest)| rest.split_once(']'));
     let names: Vec<&str> = exported.expect("its list").0.split(',').map(str::trim).collect();
@@ -329,33 +357,33 @@ fn each_core_tool_has_its_own_file_and_its_tests() {
         .filter(|name| !name.is_empty())
         .collect();
     assert!(names.contains(&"file_read") && names.len() >= 3, "{names:?}");
-    let docs: String = files(".md")
+    let docs: String = files_ending_with(".md")
         .into_iter()
         .filter(|(path, _)| path.starts_with("docs/"))
         .map(|(_, text)| text)
         .collect();
     for name in names {
-        let own = sources
+        let source = sources
             .get(&format!("guest-tools/src/{name}.rs"))
             .unwrap_or_else(|| panic!("{name} has no file"));
-        assert!(own.contains(&format!("pub async fn {name}(")), "{name} is not in its file");
+        assert!(source.contains(&format!("pub async fn {name}(")), "{name} is not in its file");
         let tests = format!("guest-tools/src/{name}/tests.rs");
-        assert!(sources.contains_key(&tests) || own.contains("mod tests {"), "{name} has no tests");
+        assert!(sources.contains_key(&tests) || source.contains("mod tests {"), "{name} has no tests");
         assert!(docs.is_empty() || docs.contains(&format!("`{name}`")), "the docs do not mention {name}");
     }
 }
 
 #[test]
 fn operations_have_exported_steps_and_are_in_the_docs() {
-    let sources = files(".rs");
+    let sources = files_ending_with(".rs");
     let modules = ["pdf_tools", "vault_tools", "web_tools"]
         .map(|name| &sources[&format!("guest-tools/src/bin/{name}.rs")]);
     let is_exported = |step: &str| modules.iter().any(|module| module.contains(&format!("::{step}")));
-    // The steps that are no guests.
+    // The steps that are not guests.
     let requests = ["fetch", "search"].map(|name| &sources[&format!("tools/src/web/{name}.rs")]);
     let is_request =
         |step: &str| requests.iter().any(|file| file.contains(&format!("REQUEST_STEP: &str = \"{step}\"")));
-    let docs: String = files(".md").into_values().collect();
+    let docs: String = files_ending_with(".md").into_values().collect();
     for operation in portcullis_policy::Operation::ALL {
         for step in operation.steps {
             assert!(is_exported(step) || is_request(step), "{step} is in no module");
@@ -372,25 +400,27 @@ fn operations_have_exported_steps_and_are_in_the_docs() {
 fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
     let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
     let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));
-    // A short folder such as `/src` is in many texts that do not mean this machine.
+    // Leave out a short folder such as `/src`, because many texts contain it without meaning this machine.
     let root = Some(root()).filter(|root| root.components().count() > 2);
-    let own = [root.map(|root| root.display().to_string()), cargo_home, home];
+    let machine_paths = [root.map(|root| root.display().to_string()), cargo_home, home];
     let mut offenders = Vec::new();
-    for (path, text) in files("") {
+    for (path, text) in files_ending_with("") {
         for (number, line) in text.lines().enumerate() {
-            for place in own.iter().flatten().filter(|place| line.contains(place.as_str())) {
-                offenders.push(format!("{path}:{}: {place}", number + 1));
+            for machine_path in
+                machine_paths.iter().flatten().filter(|machine_path| line.contains(machine_path.as_str()))
+            {
+                offenders.push(format!("{path}:{}: {machine_path}", number + 1));
             }
         }
     }
-    assert_none("paths of this machine", &offenders);
+    assert_no_offenders("paths of this machine", &offenders);
 }
 
 #[test]
 fn no_test_is_ignored_or_waits_for_time_to_pass() {
     let words = [concat!("#[ig", "nore"), concat!("thread::sl", "eep("), concat!("time::sl", "eep(")];
     let mut offenders = Vec::new();
-    for (path, text) in files(".rs") {
+    for (path, text) in files_ending_with(".rs") {
         let is_test =
             (path.contains("/tests/") || path.ends_with("/tests.rs")) && !MAY_SLEEP.contains(&path.as_str());
         for (number, line) in text.lines().enumerate().filter(|_| is_test) {
@@ -399,5 +429,5 @@ fn no_test_is_ignored_or_waits_for_time_to_pass() {
             }
         }
     }
-    assert_none("tests that are ignored or sleep", &offenders);
+    assert_no_offenders("tests that are ignored or sleep", &offenders);
 }

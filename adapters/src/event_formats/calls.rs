@@ -2,24 +2,25 @@
 
 use std::collections::HashMap;
 
-/// Limit of calls of a run that an event format tracks at once, so that a model with more calls costs no more
-/// memory. Events of the other calls lack the tool's name unless they carry it themselves.
+/// The most calls of a run that an event format tracks at once, so that a model's calls cannot fill the memory.
+/// Events of further calls lack the tool's name, unless the event itself has it.
 pub const MAX_OPEN_CALLS: usize = 1024;
 
-/// State of tracked calls, by call id.
+/// The states of tracked calls, by call id.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<T> {
     calls: HashMap<String, T>,
 }
 
 impl<T> OpenCalls<T> {
-    /// The state of a call, which is tracked from now on; none if there are too many calls.
-    pub(super) fn open(&mut self, call_id: &str, new: impl FnOnce() -> T) -> Option<&mut T> {
+    /// The state of a call, which is tracked from now on; `None` if too many calls are tracked already.
+    pub(super) fn open(&mut self, call_id: &str, create: impl FnOnce() -> T) -> Option<&mut T> {
+        // The limit applies only to new calls: a tracked call keeps its state.
         if !self.calls.contains_key(call_id) {
             if self.calls.len() >= MAX_OPEN_CALLS {
                 return None;
             }
-            self.calls.insert(call_id.to_owned(), new());
+            self.calls.insert(call_id.to_owned(), create());
         }
         self.calls.get_mut(call_id)
     }
@@ -29,8 +30,7 @@ impl<T> OpenCalls<T> {
         self.calls.get(call_id)
     }
 
-    /// Whether the call is tracked.
-    pub(super) fn has(&self, call_id: &str) -> bool {
+    pub(super) fn is_tracked(&self, call_id: &str) -> bool {
         self.calls.contains_key(call_id)
     }
 
@@ -42,8 +42,8 @@ impl<T> OpenCalls<T> {
     /// Stops tracking the matching calls, and returns them in order of their ids.
     pub(super) fn close_where(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<(String, T)> {
         let mut closed: Vec<(String, T)> = self.calls.extract_if(|_, call| is_over(call)).collect();
-        // A hash map has no order of its own: without this the events of equal runs would differ.
-        closed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        // Sorted, because a hash map has no order of its own: otherwise the events of equal runs would differ.
+        closed.sort_unstable_by(|(left_id, _), (right_id, _)| left_id.cmp(right_id));
         closed
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         for n in 0..MAX_OPEN_CALLS {
             assert!(calls.open(&n.to_string(), || n).is_some());
         }
-        assert!(calls.open("one more", || 0).is_none() && !calls.has("one more"));
+        assert!(calls.open("one more", || 0).is_none() && !calls.is_tracked("one more"));
         assert!(calls.open("0", || 1).is_some(), "a known one goes on");
         assert_eq!(calls.close("0"), Some(0));
         assert!(calls.open("one more", || 7).is_some(), "a place is free again");

@@ -2,27 +2,27 @@
 
 use portcullis_agent::AgentEnd;
 
-/// Description of an end without a complete answer.
+/// The description of an end without a complete answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct IncompleteEnd {
-    /// Stable code, for programs.
+    /// The stable code, for programs.
     pub(super) code: &'static str,
-    /// Message for people.
+    /// The message, for people.
     pub(super) message: String,
 }
 
-/// Describes why a run ended without a complete answer; none if it has one.
+/// Describes why a run ended without a complete answer; `None` if the answer is complete.
 pub(super) fn failure(end: &AgentEnd) -> Option<IncompleteEnd> {
     let (code, message) = match end {
         AgentEnd::Answer { .. } => return None,
         AgentEnd::MaxIterations { limit } => ("max_iterations", format!("max iterations reached: {limit}")),
         AgentEnd::Length { .. } => ("length", "the limit of tokens cut the answer off".to_owned()),
-        // A model chooses the name of a tool that is not there.
+        // The name is escaped, because a model chooses the name of a tool that does not exist.
         AgentEnd::Repeated { tool } => {
             ("repeated", format!("the same call of `{}` over and over", tool.escape_default()))
         }
         AgentEnd::Cancelled => ("cancelled", "the run was cancelled".to_owned()),
-        // The provider's message may hold an address, an account or quoted data, so only the operator sees
+        // The provider's message may contain an address, an account or quoted data, so only the operator sees
         // it.
         AgentEnd::Provider { kind, message: _ } => ("provider", format!("the model gave no answer: {kind}")),
         AgentEnd::Internal { message: _ } => ("internal", "an internal error ended the run".to_owned()),
@@ -30,7 +30,7 @@ pub(super) fn failure(end: &AgentEnd) -> Option<IncompleteEnd> {
     Some(IncompleteEnd { code, message })
 }
 
-/// The run's answer, also if it was cut off.
+/// The run's answer, even if it was cut off.
 pub(super) fn answer(end: &AgentEnd) -> Option<&str> {
     match end {
         AgentEnd::Answer { text } | AgentEnd::Length { text } => Some(text),

@@ -1,4 +1,4 @@
-//! [`EverrunsEvents`]: the event format of specification 000.
+//! [`EverrunsEvents`]: the event format of Everruns.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{Message, ToolEvent, ToolResult};
@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use super::{EventFormat, calls::OpenCalls, ending};
 use crate::everruns::ToolExecutionResult;
 
-/// Event format of specification 000 ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
-/// it). For all else that project uses the events of AG-UI, and so does this format: `type` is the event's
-/// name, fields are in camel case.
+/// The event format of Everruns: `ToolCallStart` before a call, `ToolCallResult` after it. Everything else is an event
+/// of AG-UI, as in Everruns itself: `type` is the event's name, and fields are in camel case.
 ///
 /// | event | fields | source |
 /// |---|---|---|
@@ -28,8 +27,7 @@ use crate::everruns::ToolExecutionResult;
 /// | `RunFinished` | `threadId`, `runId`, `result` (the answer) | [`AgentEnd::Answer`] |
 /// | `RunError` | `message`, `code` | each other [`AgentEnd`] |
 ///
-/// `content` follows the specification's "Error Handling Contract": the result, or `{"error": "…"}`, which is
-/// one fixed sentence for every internal error. `messageId`s count up within the run. `code` is
+/// `content` is the result, or `{"error": "…"}`, which is one fixed sentence for every internal error. `messageId`s count up within the run. `code` is
 /// `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
 ///
 /// Omitted, because the format has no event for them: [`AgentEvent::ThinkingDelta`], a turn's tokens,
@@ -39,12 +37,12 @@ use crate::everruns::ToolExecutionResult;
 pub struct EverrunsEvents {
     thread_id: String,
     run_id: String,
-    /// Number of messages so far.
-    messages: u64,
-    /// Id of the model's message in progress.
-    writing: Option<String>,
-    /// Calls whose arguments are still being streamed.
-    arriving: OpenCalls<()>,
+    /// The number of messages so far.
+    message_count: u64,
+    /// The id of the model's message in progress.
+    open_message_id: Option<String>,
+    /// The calls whose arguments are still streamed.
+    streaming_calls: OpenCalls<()>,
 }
 
 impl EventFormat for EverrunsEvents {
@@ -56,7 +54,7 @@ impl EventFormat for EverrunsEvents {
                 vec![json!({"type": "RunStarted", "threadId": agent_id, "runId": run_id})]
             }
             AgentEvent::TurnStart { iteration } => {
-                vec![json!({"type": "StepStarted", "stepName": step(*iteration)})]
+                vec![json!({"type": "StepStarted", "stepName": step_name(*iteration)})]
             }
             AgentEvent::TextDelta { delta } => self.text(delta),
             AgentEvent::MessageEnd { message } => self.message_end(message),
@@ -66,8 +64,8 @@ impl EventFormat for EverrunsEvents {
                 messages.iter().flat_map(|message| self.user_message(message)).collect()
             }
             AgentEvent::TurnEnd { iteration, .. } => {
-                let mut values = self.cut_off();
-                values.push(json!({"type": "StepFinished", "stepName": step(*iteration)}));
+                let mut values = self.end_streaming_calls();
+                values.push(json!({"type": "StepFinished", "stepName": step_name(*iteration)}));
                 values
             }
             AgentEvent::AgentEnd { end } => self.end(end),
@@ -82,22 +80,22 @@ impl EverrunsEvents {
         if delta.is_empty() {
             return values;
         }
-        let id = match &self.writing {
+        let id = match &self.open_message_id {
             Some(id) => id.clone(),
             None => {
-                let id = self.next_message();
+                let id = self.next_message_id();
                 values.push(message_start(&id, "assistant"));
-                self.writing.insert(id).clone()
+                self.open_message_id.insert(id).clone()
             }
         };
         values.push(message_content(&id, delta));
         values
     }
 
-    /// A provider that does not stream gives the text only here.
+    /// Ends the model's message. A provider that does not stream gives the message's text only here.
     fn message_end(&mut self, message: &Message) -> Vec<Value> {
-        let mut values = if self.writing.is_none() { self.text(&message.text()) } else { Vec::new() };
-        values.extend(self.writing.take().map(|id| message_end(&id)));
+        let mut values = if self.open_message_id.is_none() { self.text(&message.text()) } else { Vec::new() };
+        values.extend(self.open_message_id.take().map(|id| message_end(&id)));
         values
     }
 
@@ -106,17 +104,17 @@ impl EverrunsEvents {
         if text.is_empty() {
             return Vec::new();
         }
-        let id = self.next_message();
+        let id = self.next_message_id();
         vec![message_start(&id, "user"), message_content(&id, &text), message_end(&id)]
     }
 
     fn tool(&mut self, event: &ToolEvent) -> Vec<Value> {
         match event {
             ToolEvent::ArgumentsDelta { call_id, tool, delta } => {
-                // Before `open`, which makes the call known.
-                let is_new = !self.arriving.has(call_id);
-                if delta.is_empty() || self.arriving.open(call_id, || ()).is_none() {
-                    // Too many calls to track: the arguments come whole with `Requested`.
+                // Ask before `open`, which starts tracking the call.
+                let is_new = !self.streaming_calls.is_tracked(call_id);
+                if delta.is_empty() || self.streaming_calls.open(call_id, || ()).is_none() {
+                    // If too many calls are tracked, the arguments follow as a whole with `Requested`.
                     return Vec::new();
                 }
                 let start = is_new.then(|| call_start(call_id, tool));
@@ -124,7 +122,7 @@ impl EverrunsEvents {
             }
             ToolEvent::Requested { call_id, tool, arguments } => {
                 let mut values = Vec::new();
-                if self.arriving.close(call_id).is_none() {
+                if self.streaming_calls.close(call_id).is_none() {
                     values.push(call_start(call_id, tool));
                     if !arguments.is_empty() {
                         values.push(call_arguments(call_id, arguments));
@@ -150,7 +148,7 @@ impl EverrunsEvents {
     }
 
     fn result(&mut self, result: &ToolResult) -> Value {
-        let id = self.next_message();
+        let id = self.next_message_id();
         let content = ToolExecutionResult::from(result.clone()).model_value();
         json!({
             "type": "ToolCallResult",
@@ -161,14 +159,15 @@ impl EverrunsEvents {
         })
     }
 
-    /// Ends the calls whose arguments were never completed.
-    fn cut_off(&mut self) -> Vec<Value> {
-        self.arriving.close_where(|()| true).iter().map(|(id, ())| call_end(id)).collect()
+    /// Ends the calls whose arguments were never complete.
+    fn end_streaming_calls(&mut self) -> Vec<Value> {
+        self.streaming_calls.close_where(|()| true).iter().map(|(id, ())| call_end(id)).collect()
     }
 
     fn end(&mut self, end: &AgentEnd) -> Vec<Value> {
-        let mut values: Vec<Value> = self.writing.take().map(|id| message_end(&id)).into_iter().collect();
-        values.extend(self.cut_off());
+        let mut values: Vec<Value> =
+            self.open_message_id.take().map(|id| message_end(&id)).into_iter().collect();
+        values.extend(self.end_streaming_calls());
         values.push(match ending::failure(end) {
             None => json!({
                 "type": "RunFinished",
@@ -183,13 +182,13 @@ impl EverrunsEvents {
         values
     }
 
-    fn next_message(&mut self) -> String {
-        self.messages += 1;
-        format!("{}-{}", self.run_id, self.messages)
+    fn next_message_id(&mut self) -> String {
+        self.message_count += 1;
+        format!("{}-{}", self.run_id, self.message_count)
     }
 }
 
-fn step(iteration: u32) -> String {
+fn step_name(iteration: u32) -> String {
     format!("iteration-{iteration}")
 }
 

@@ -1,19 +1,18 @@
-//! [`Hsafa`]: the event format of specification 003.
+//! [`HsafaEvents`]: the event format of Hsafa.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
-use super::{EventFormat, calls::OpenCalls, ending, partial::partial};
+use super::{EventFormat, calls::OpenCalls, ending, partial::parse_partial};
 use crate::everruns::ToolExecutionResult;
 
-/// Limit of a call's buffered arguments, in bytes. Beyond it pieces are still passed on, without
-/// `partialArgs`; all arguments follow at the end.
+/// The most bytes of a call's arguments that are buffered. Beyond it, pieces are passed on without `partialArgs`,
+/// and all arguments follow at the end.
 pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 
-/// Event format of specification 003 ("Streaming Events", "Visible Tool Results in Spaces"). Names and fields
-/// that the specification leaves open follow its project: flat objects in camel case, each with `type`,
-/// `runId` and `agentEntityId`. Events of a call also have `streamId` (the call's id) and `toolName`.
+/// The event format of Hsafa: flat objects in camel case, each with `type`, `runId` and `agentEntityId`. Events of a call
+/// also have `streamId` (the call's id) and `toolName`.
 ///
 /// | event | further fields | source |
 /// |---|---|---|
@@ -28,56 +27,56 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 /// | `run.cancelled` | | [`AgentEnd::Cancelled`] |
 /// | `run.failed` | `error`, `code` | each other [`AgentEnd`] |
 ///
-/// `partialArgs` is sent when the text has grown by an eighth, so that long arguments are not repeated too
-/// often, and while the text has at most [`MAX_PARTIAL_ARGUMENT_BYTES`]. A call whose result comes later,
-/// from elsewhere, stays in `requires_action`: its `{"status": "pending"}` gives no `tool.done`. `error` and
-/// `result` are the model's view of the result; an internal error is one fixed sentence.
+/// `partialArgs` is sent when the text has grown by an eighth, so that long arguments are not repeated too often,
+/// and only while the text has at most [`MAX_PARTIAL_ARGUMENT_BYTES`]. A call whose result comes later, from
+/// elsewhere, stays in `requires_action`: its `{"status": "pending"}` gives no `tool.done`. `error` and `result` are
+/// the result as the model sees it; an internal error is one fixed sentence.
 ///
 /// Omitted, because in this system the model's text is private and people see only its calls:
 /// [`AgentEvent::TurnStart`], [`AgentEvent::TextDelta`], [`AgentEvent::ThinkingDelta`],
 /// [`AgentEvent::MessageEnd`], a turn's tokens. Omitted, because the format has no event for them:
 /// [`AgentEvent::Steered`], [`ToolEvent::ApprovalResolved`], [`ToolEvent::Started`],
 /// [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`]. The sender of the stream adds
-/// its `id`, `seq` and `ts`.
+/// the stream's `id`, `seq` and `ts`.
 #[derive(Debug, Default)]
-pub struct Hsafa {
+pub struct HsafaEvents {
     run_id: String,
     agent_id: String,
     calls: OpenCalls<CallProgress>,
 }
 
-/// State of a call in progress.
+/// The state of a call in progress.
 #[derive(Debug, Default)]
 struct CallProgress {
     tool: String,
-    /// The arguments' text so far; empty when they are complete or too long.
+    /// The text of the arguments so far; empty when the arguments are complete or too long.
     arguments: String,
-    /// Whether the call was requested. An [`AgentEvent::ToolEnd`] will follow then.
+    /// Whether the call was requested. An [`AgentEvent::ToolEnd`] will then follow.
     is_requested: bool,
-    /// Whether `arguments` holds all text that has come.
-    is_all: bool,
+    /// Whether `arguments` has the whole text so far.
+    is_complete: bool,
     /// The length at which `partialArgs` is sent again.
-    due_at: usize,
+    next_parse_bytes: usize,
     /// Whether the result comes from elsewhere.
     is_pending: bool,
 }
 
-impl EventFormat for Hsafa {
+impl EventFormat for HsafaEvents {
     fn values(&mut self, event: &AgentEvent) -> Vec<Value> {
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {
                 self.agent_id.clone_from(agent_id);
                 self.run_id.clone_from(run_id);
-                vec![self.of_run("run.started")]
+                vec![self.run_event("run.started")]
             }
             AgentEvent::Tool(event) => self.tool(event),
             AgentEvent::ToolEnd { result } => self.tool_end(result).into_iter().collect(),
             AgentEvent::AgentEnd { end } => {
-                let mut values = self.cut_off();
+                let mut values = self.cut_off_errors();
                 values.push(self.end(end));
                 values
             }
-            AgentEvent::TurnEnd { .. } => self.cut_off(),
+            AgentEvent::TurnEnd { .. } => self.cut_off_errors(),
             AgentEvent::TurnStart { .. }
             | AgentEvent::TextDelta { .. }
             | AgentEvent::ThinkingDelta { .. }
@@ -87,17 +86,19 @@ impl EventFormat for Hsafa {
     }
 }
 
-impl Hsafa {
+impl HsafaEvents {
     fn tool(&mut self, event: &ToolEvent) -> Vec<Value> {
         match event {
-            ToolEvent::ArgumentsDelta { call_id, tool, delta } => self.arriving(call_id, tool, delta),
-            ToolEvent::Requested { call_id, tool, arguments } => self.requested(call_id, tool, arguments),
-            ToolEvent::ApprovalRequested { call_id } => vec![self.waiting(call_id, "approval")],
+            ToolEvent::ArgumentsDelta { call_id, tool, delta } => self.arguments_delta(call_id, tool, delta),
+            ToolEvent::Requested { call_id, tool, arguments } => {
+                self.call_requested(call_id, tool, arguments)
+            }
+            ToolEvent::ApprovalRequested { call_id } => vec![self.waiting_event(call_id, "approval")],
             ToolEvent::Pending { call_id } => {
                 if let Some(call) = self.calls.open(call_id, CallProgress::default) {
                     call.is_pending = true;
                 }
-                vec![self.waiting(call_id, "result")]
+                vec![self.waiting_event(call_id, "result")]
             }
             ToolEvent::ApprovalResolved { .. }
             | ToolEvent::Started { .. }
@@ -108,52 +109,53 @@ impl Hsafa {
         }
     }
 
-    fn arriving(&mut self, call_id: &str, tool: &str, delta: &str) -> Vec<Value> {
-        let is_new = !self.calls.has(call_id);
-        let new = || CallProgress { tool: tool.to_owned(), is_all: true, ..CallProgress::default() };
-        let Some(call) = self.calls.open(call_id, new) else {
-            // Too many calls to track: the call is reported with `Requested`.
+    fn arguments_delta(&mut self, call_id: &str, tool: &str, delta: &str) -> Vec<Value> {
+        let is_new = !self.calls.is_tracked(call_id);
+        let new_call =
+            || CallProgress { tool: tool.to_owned(), is_complete: true, ..CallProgress::default() };
+        let Some(call) = self.calls.open(call_id, new_call) else {
+            // If too many calls are tracked, the call is reported only with `Requested`.
             return Vec::new();
         };
-        let shown = call.grow(delta);
+        let partial_args = call.append_delta(delta);
         let mut values = Vec::new();
         if is_new {
-            values.push(self.of_call("tool.started", call_id, tool));
+            values.push(self.call_event("tool.started", call_id, tool));
         }
         if !delta.is_empty() {
-            let mut value = self.of_call("tool.streaming", call_id, tool);
+            let mut value = self.call_event("tool.streaming", call_id, tool);
             value["delta"] = delta.into();
-            if let Some(shown) = shown {
-                value["partialArgs"] = shown;
+            if let Some(partial_args) = partial_args {
+                value["partialArgs"] = partial_args;
             }
             values.push(value);
         }
         values
     }
 
-    fn requested(&mut self, call_id: &str, tool: &str, arguments: &str) -> Vec<Value> {
-        let is_new = !self.calls.has(call_id);
+    fn call_requested(&mut self, call_id: &str, tool: &str, arguments: &str) -> Vec<Value> {
+        let is_new = !self.calls.is_tracked(call_id);
         if let Some(call) = self.calls.open(call_id, CallProgress::default) {
-            // The arguments are complete: the buffered text goes.
+            // The arguments are complete, so drop the buffered text.
             *call = CallProgress { tool: tool.to_owned(), is_requested: true, ..CallProgress::default() };
         }
         let mut values = Vec::new();
         if is_new {
-            values.push(self.of_call("tool.started", call_id, tool));
+            values.push(self.call_event("tool.started", call_id, tool));
         }
-        let mut value = self.of_call("tool.streaming", call_id, tool);
+        let mut value = self.call_event("tool.streaming", call_id, tool);
         value["partialArgs"] = match arguments.trim() {
             "" => json!({}),
-            // Text that is not JSON is shown as the model wrote it.
+            // Show text that is not JSON as the model wrote it.
             text => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
         };
         values.push(value);
         values
     }
 
-    fn waiting(&self, call_id: &str, reason: &str) -> Value {
+    fn waiting_event(&self, call_id: &str, reason: &str) -> Value {
         let tool = self.calls.get(call_id).map_or("", |call| &call.tool);
-        let mut value = self.of_call("run.waiting_tool", call_id, tool);
+        let mut value = self.call_event("run.waiting_tool", call_id, tool);
         value["status"] = "requires_action".into();
         value["reason"] = reason.into();
         value
@@ -161,30 +163,30 @@ impl Hsafa {
 
     fn tool_end(&mut self, result: &ToolResult) -> Option<Value> {
         let call = self.calls.close(&result.call_id);
-        let shown = ToolExecutionResult::from(result.clone()).model_value();
+        let model_value = ToolExecutionResult::from(result.clone()).model_value();
         let is_pending = call.is_some_and(|call| call.is_pending);
         match result.outcome.as_ref().map_err(|error| error.kind()) {
-            // A result that came in time is shown.
-            Ok(_) if is_pending && shown["status"] == "pending" => None,
+            // Show a pending call's result only if it came in time.
+            Ok(_) if is_pending && model_value["status"] == "pending" => None,
             Ok(_) => {
-                let mut value = self.of_call("tool.done", &result.call_id, &result.tool);
-                value["result"] = shown;
+                let mut value = self.call_event("tool.done", &result.call_id, &result.tool);
+                value["result"] = model_value;
                 Some(value)
             }
             Err(kind) => {
-                let mut value = self.of_call("tool.error", &result.call_id, &result.tool);
-                value["error"] = shown["error"].clone();
+                let mut value = self.call_event("tool.error", &result.call_id, &result.tool);
+                value["error"] = model_value["error"].clone();
                 value["code"] = ToolErrorKind::as_str(kind).into();
                 Some(value)
             }
         }
     }
 
-    /// Reports the calls whose arguments were never completed; none of them will run.
-    fn cut_off(&mut self) -> Vec<Value> {
+    /// Reports the calls whose arguments were never complete. None of these calls will run.
+    fn cut_off_errors(&mut self) -> Vec<Value> {
         let calls = self.calls.close_where(|call| !call.is_requested);
         let errors = calls.into_iter().map(|(id, call)| {
-            let mut value = self.of_call("tool.error", &id, &call.tool);
+            let mut value = self.call_event("tool.error", &id, &call.tool);
             value["error"] = "the call was cut off".into();
             value["code"] = ToolErrorKind::Failed.as_str().into();
             value
@@ -194,25 +196,25 @@ impl Hsafa {
 
     fn end(&self, end: &AgentEnd) -> Value {
         let Some(failure) = ending::failure(end) else {
-            let mut value = self.of_run("run.completed");
+            let mut value = self.run_event("run.completed");
             value["text"] = ending::answer(end).into();
             return value;
         };
         if *end == AgentEnd::Cancelled {
-            return self.of_run("run.cancelled");
+            return self.run_event("run.cancelled");
         }
-        let mut value = self.of_run("run.failed");
+        let mut value = self.run_event("run.failed");
         value["error"] = failure.message.into();
         value["code"] = failure.code.into();
         value
     }
 
-    fn of_run(&self, kind: &str) -> Value {
+    fn run_event(&self, kind: &str) -> Value {
         json!({"type": kind, "runId": self.run_id, "agentEntityId": self.agent_id})
     }
 
-    fn of_call(&self, kind: &str, call_id: &str, tool: &str) -> Value {
-        let mut value = self.of_run(kind);
+    fn call_event(&self, kind: &str, call_id: &str, tool: &str) -> Value {
+        let mut value = self.run_event(kind);
         value["streamId"] = call_id.into();
         value["toolName"] = tool.into();
         value
@@ -220,19 +222,20 @@ impl Hsafa {
 }
 
 impl CallProgress {
-    /// Adds to the arguments, and returns `partialArgs` if it is due.
-    fn grow(&mut self, delta: &str) -> Option<Value> {
-        self.is_all &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;
-        if !self.is_all {
-            // Frees the buffer; `is_all` stays false, so nothing is buffered again.
+    /// Adds a piece to the arguments, and returns `partialArgs` if it is due.
+    fn append_delta(&mut self, delta: &str) -> Option<Value> {
+        self.is_complete &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;
+        if !self.is_complete {
+            // Frees the buffer; `is_complete` stays false, so nothing is buffered again.
             self.arguments = String::new();
             return None;
         }
         self.arguments.push_str(delta);
-        if self.arguments.len() < self.due_at {
+        if self.arguments.len() < self.next_parse_bytes {
             return None;
         }
-        self.due_at = self.arguments.len() + self.arguments.len() / 8;
-        partial(&self.arguments)
+        // Growing by an eighth keeps the sum of all `partialArgs` proportional to the arguments' length.
+        self.next_parse_bytes = self.arguments.len() + self.arguments.len() / 8;
+        parse_partial(&self.arguments)
     }
 }

@@ -1,36 +1,36 @@
-//! Parser for incomplete JSON: reads as much of a value as the start of its text holds.
+//! Parser for incomplete JSON: reads as much of a value as the start of its text contains.
 
 use serde_json::{Map, Value};
 
-/// Parses a truncated JSON text: strings as far as they have come, objects and arrays with the members so
-/// far. A number, a literal or a key that may continue is left out. None if the text holds no value yet, is
-/// not JSON, or nests deeper than [`MAX_DEPTH`].
-pub(super) fn partial(text: &str) -> Option<Value> {
+/// Parses a truncated JSON text. Strings have the text so far, and objects and arrays have the members so far. A
+/// number, a literal or a key that may continue is left out. `None` if the text has no value yet, is not JSON, or
+/// nests deeper than [`MAX_DEPTH`].
+pub(super) fn parse_partial(text: &str) -> Option<Value> {
     PartialReader { rest: text }.value(0).ok().and_then(|read| read.value)
 }
 
-/// Limit of nested objects and arrays.
+/// The deepest nesting of objects and arrays.
 const MAX_DEPTH: usize = 64;
 
 struct PartialReader<'t> {
     rest: &'t str,
 }
 
-/// A value, and whether it is complete. An incomplete value ends the text.
+/// A value, and whether it is complete. After an incomplete value the text ends.
 struct PartialValue {
     value: Option<Value>,
     is_whole: bool,
 }
 
-/// The text is not JSON.
-struct NoJson;
+/// The error of a text that is not JSON.
+struct InvalidJson;
 
 impl PartialValue {
-    fn whole(value: Value) -> Self {
+    fn complete(value: Value) -> Self {
         Self { value: Some(value), is_whole: true }
     }
 
-    fn part(value: Value) -> Self {
+    fn incomplete(value: Value) -> Self {
         Self { value: Some(value), is_whole: false }
     }
 
@@ -38,37 +38,38 @@ impl PartialValue {
 }
 
 impl PartialReader<'_> {
-    fn value(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
+    fn value(&mut self, depth: usize) -> Result<PartialValue, InvalidJson> {
         match self.peek() {
             None => Ok(PartialValue::NOTHING),
-            Some('{' | '[') if depth >= MAX_DEPTH => Err(NoJson),
+            // The depth is bounded because the reader recurses.
+            Some('{' | '[') if depth >= MAX_DEPTH => Err(InvalidJson),
             Some('{') => self.object(depth),
             Some('[') => self.array(depth),
             Some('"') => self.string(),
-            Some(_) => self.word(),
+            Some(_) => self.scalar(),
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
+    fn object(&mut self, depth: usize) -> Result<PartialValue, InvalidJson> {
         self.skip(1);
         let mut object = Map::new();
-        if self.take('}') {
-            return Ok(PartialValue::whole(Value::Object(object)));
+        if self.consume('}') {
+            return Ok(PartialValue::complete(Value::Object(object)));
         }
         loop {
             let key = match self.peek() {
-                None => return Ok(PartialValue::part(Value::Object(object))),
+                None => return Ok(PartialValue::incomplete(Value::Object(object))),
                 Some('"') => self.string()?,
-                Some(_) => return Err(NoJson),
+                Some(_) => return Err(InvalidJson),
             };
             let (Some(Value::String(key)), true) = (key.value, key.is_whole) else {
-                return Ok(PartialValue::part(Value::Object(object)));
+                return Ok(PartialValue::incomplete(Value::Object(object)));
             };
-            if !self.take(':') {
+            if !self.consume(':') {
                 return if self.peek().is_none() {
-                    Ok(PartialValue::part(Value::Object(object)))
+                    Ok(PartialValue::incomplete(Value::Object(object)))
                 } else {
-                    Err(NoJson)
+                    Err(InvalidJson)
                 };
             }
             let PartialValue { value, is_whole } = self.value(depth + 1)?;
@@ -76,78 +77,80 @@ impl PartialReader<'_> {
                 object.insert(key, value);
             }
             if !is_whole {
-                return Ok(PartialValue::part(Value::Object(object)));
+                return Ok(PartialValue::incomplete(Value::Object(object)));
             }
-            if self.take('}') {
-                return Ok(PartialValue::whole(Value::Object(object)));
+            if self.consume('}') {
+                return Ok(PartialValue::complete(Value::Object(object)));
             }
-            if !self.take(',') {
+            if !self.consume(',') {
                 return if self.peek().is_none() {
-                    Ok(PartialValue::part(Value::Object(object)))
+                    Ok(PartialValue::incomplete(Value::Object(object)))
                 } else {
-                    Err(NoJson)
+                    Err(InvalidJson)
                 };
             }
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<PartialValue, NoJson> {
+    fn array(&mut self, depth: usize) -> Result<PartialValue, InvalidJson> {
         self.skip(1);
         let mut array = Vec::new();
-        if self.take(']') {
-            return Ok(PartialValue::whole(Value::Array(array)));
+        if self.consume(']') {
+            return Ok(PartialValue::complete(Value::Array(array)));
         }
         loop {
             let PartialValue { value, is_whole } = self.value(depth + 1)?;
+            // An incomplete number or literal gives no value, and so adds no member.
             array.extend(value);
             if !is_whole {
-                return Ok(PartialValue::part(Value::Array(array)));
+                return Ok(PartialValue::incomplete(Value::Array(array)));
             }
-            if self.take(']') {
-                return Ok(PartialValue::whole(Value::Array(array)));
+            if self.consume(']') {
+                return Ok(PartialValue::complete(Value::Array(array)));
             }
-            if !self.take(',') {
+            if !self.consume(',') {
                 return if self.peek().is_none() {
-                    Ok(PartialValue::part(Value::Array(array)))
+                    Ok(PartialValue::incomplete(Value::Array(array)))
                 } else {
-                    Err(NoJson)
+                    Err(InvalidJson)
                 };
             }
         }
     }
 
-    /// Finds the end of a string; `serde_json` decodes it. A truncated string is decoded up to its last
+    /// Finds the end of a string, which `serde_json` decodes. A truncated string is decoded up to its last
     /// complete character.
-    fn string(&mut self) -> Result<PartialValue, NoJson> {
+    fn string(&mut self) -> Result<PartialValue, InvalidJson> {
         let mut is_escaped = false;
-        // Positions at which the string can be cut, latest first: after each of its last characters.
-        let mut cuts = [1; MAX_ESCAPE_CHARS];
-        for (at, char) in self.rest.char_indices().skip(1) {
+        // Positions at which the string can be cut, the latest first: one after each of its last characters.
+        let mut cut_ends = [1; MAX_ESCAPE_CHARS];
+        for (index, char) in self.rest.char_indices().skip(1) {
             if char == '"' && !is_escaped {
-                let text = &self.rest[..=at];
-                self.rest = &self.rest[at + 1..];
-                return Ok(PartialValue::whole(serde_json::from_str(text).ok().ok_or(NoJson)?));
+                let text = &self.rest[..=index];
+                self.rest = &self.rest[index + 1..];
+                return Ok(PartialValue::complete(serde_json::from_str(text).ok().ok_or(InvalidJson)?));
             }
             is_escaped = char == '\\' && !is_escaped;
-            cuts.rotate_right(1);
-            cuts[0] = at + char.len_utf8();
+            cut_ends.rotate_right(1);
+            cut_ends[0] = index + char.len_utf8();
         }
-        // Of a short text the last cut is 1, right after the opening quote: the empty string.
-        let cut_at = |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
-        let value = cuts.iter().find_map(cut_at).ok_or(NoJson)?;
+        // For a short text the last cut is 1, right after the opening quote: the empty string.
+        let parse_cut =
+            |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
+        let value = cut_ends.iter().find_map(parse_cut).ok_or(InvalidJson)?;
         self.rest = "";
-        Ok(PartialValue::part(value))
+        Ok(PartialValue::incomplete(value))
     }
 
-    /// Parses a number, `true`, `false` or `null`; it is complete only if a separator follows.
-    fn word(&mut self) -> Result<PartialValue, NoJson> {
+    /// Parses a number, `true`, `false` or `null`. The word is complete only if a separator follows.
+    fn scalar(&mut self) -> Result<PartialValue, InvalidJson> {
         let end = self.rest.find([',', '}', ']', ' ', '\t', '\n', '\r']);
         let Some(end) = end else {
             return Ok(PartialValue::NOTHING);
         };
-        let value = serde_json::from_str(&self.rest[..end]).ok().ok_or(NoJson)?;
+        let value = serde_json::from_str(&self.rest[..end]).ok().ok_or(InvalidJson)?;
         self.rest = &self.rest[end..];
-        Ok(PartialValue::whole(value))
+        Ok(PartialValue::complete(value))
     }
 
     /// The next character that is not white space.
@@ -156,7 +159,7 @@ impl PartialReader<'_> {
         self.rest.chars().next()
     }
 
-    fn take(&mut self, char: char) -> bool {
+    fn consume(&mut self, char: char) -> bool {
         let is_next = self.peek() == Some(char);
         if is_next {
             self.skip(char.len_utf8());
@@ -169,7 +172,7 @@ impl PartialReader<'_> {
     }
 }
 
-/// Maximum length of a truncated escape: `\uXXXX` twice without the last digit.
+/// The longest truncated escape in characters: `\uXXXX` twice without the last digit.
 const MAX_ESCAPE_CHARS: usize = 12;
 
 #[cfg(test)]
@@ -181,7 +184,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&Value>) {
-        assert_eq!(partial(text).as_ref(), expected, "{text}");
+        assert_eq!(parse_partial(text).as_ref(), expected, "{text}");
     }
 
     #[test]
@@ -231,16 +234,17 @@ mod tests {
         })
     }
 
-    /// Whether one value is a beginning of the other.
-    fn begins(part: &Value, whole: &Value) -> bool {
+    /// Whether one value is a start of the other.
+    fn is_beginning_of(part: &Value, whole: &Value) -> bool {
         match (part, whole) {
             (Value::String(part), Value::String(whole)) => whole.starts_with(part.as_str()),
             (Value::Array(part), Value::Array(whole)) => {
-                part.len() <= whole.len() && part.iter().zip(whole).all(|(part, whole)| begins(part, whole))
+                part.len() <= whole.len()
+                    && part.iter().zip(whole).all(|(part, whole)| is_beginning_of(part, whole))
             }
-            (Value::Object(part), Value::Object(whole)) => {
-                part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| begins(part, whole)))
-            }
+            (Value::Object(part), Value::Object(whole)) => part
+                .iter()
+                .all(|(key, part)| whole.get(key).is_some_and(|whole| is_beginning_of(part, whole))),
             _ => part == whole,
         }
     }
@@ -263,15 +267,15 @@ mod tests {
                 }).collect();
             }
             for (cut, _) in text.char_indices().skip(1) {
-                let part = partial(&text[..cut]);
-                prop_assert!(part.as_ref().is_some_and(|part| begins(part, &value)), "{} {:?}", &text[..cut], part);
+                let part = parse_partial(&text[..cut]);
+                prop_assert!(part.as_ref().is_some_and(|part| is_beginning_of(part, &value)), "{} {:?}", &text[..cut], part);
             }
-            prop_assert_eq!(partial(&text), Some(value));
+            prop_assert_eq!(parse_partial(&text), Some(value));
         }
 
         #[test]
-        fn no_text_at_all_makes_it_fail(text in ".{0,64}", json in "[\\[\\]{}\":,\\\\u0-9a-f ]{0,64}") {
-            let _ = (partial(&text), partial(&json));
+        fn no_input_makes_the_parser_panic(text in ".{0,64}", json in "[\\[\\]{}\":,\\\\u0-9a-f ]{0,64}") {
+            let _ = (parse_partial(&text), parse_partial(&json));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The script behind the formats' golden files: runs that contain every event and every end.
+//! The script behind the formats' golden files: runs with every event and every end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,10 +6,9 @@ use portcullis_agent::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usag
 use portcullis_types::{Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutput, ToolResult};
 use serde_json::{Value, json};
 
-/// A detail for the operator: the script contains it, and no format may show it.
+/// A detail for the operator. The script contains it, and no format may show it.
 pub(super) const SECRET: &str = "hunter2.db.internal.example";
 
-/// All runs of the script.
 pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
     let ends = [
         AgentEnd::MaxIterations { limit: 10 },
@@ -20,17 +19,17 @@ pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
         AgentEnd::Internal { message: format!("no connection to {SECRET}") },
     ];
     let short = ends.into_iter().enumerate().map(|(n, end)| cut_short(&format!("run-{}", n + 2), end));
-    [long()].into_iter().chain(short).collect()
+    [complete_run()].into_iter().chain(short).collect()
 }
 
 /// A run of three turns that ends with an answer.
-fn long() -> Vec<AgentEvent> {
+fn complete_run() -> Vec<AgentEvent> {
     let start = AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() };
     let end = AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "It is deployed.".into() } };
     [vec![start], streamed_turn(), refused_turn(), last_turn(), vec![end]].concat()
 }
 
-/// One call streams its arguments. Two come at once; one of these fails internally, one is truncated.
+/// Three calls: one streams its arguments, one fails internally, and one has a truncated result.
 fn streamed_turn() -> Vec<AgentEvent> {
     let mut events = vec![
         AgentEvent::TurnStart { iteration: 1 },
@@ -38,6 +37,7 @@ fn streamed_turn() -> Vec<AgentEvent> {
         AgentEvent::TextDelta { delta: "I deploy ".into() },
         AgentEvent::TextDelta { delta: "it. 🚀".into() },
     ];
+    // The pieces end before a value and within a string, so formats with partial arguments must handle both.
     for delta in [r#"{"env":"#, r#" "produ"#, r#"ction"}"#] {
         events.push(tool(ToolEvent::ArgumentsDelta {
             call_id: "c1".into(),
@@ -45,21 +45,23 @@ fn streamed_turn() -> Vec<AgentEvent> {
             delta: delta.into(),
         }));
     }
-    let asked = [
+    let calls = [
         call("c1", "deploy", r#"{"env": "production"}"#),
         call("c2", "lookup", r#"{"city":"Paris"}"#),
         call("c3", "file_read", r#"{"path":"/shared/long"}"#),
     ];
-    events.push(assistant_message("I deploy it. 🚀", &asked));
-    events.extend(asked.iter().map(requested));
+    events.push(assistant_message("I deploy it. 🚀", &calls));
+    events.extend(calls.iter().map(requested));
     events.push(tool(ToolEvent::ApprovalRequested { call_id: "c1".into() }));
     events.push(tool(ToolEvent::ApprovalResolved { call_id: "c1".into(), approved: true }));
-    events.extend(asked.iter().map(started));
+    events.extend(calls.iter().map(started));
+    // While `c1` runs, it sends each kind of report.
     let elapsed = Duration::from_secs(5);
     events.push(tool(ToolEvent::Heartbeat { call_id: "c1".into(), elapsed }));
     let partial = ToolOutput::text("[1/4] Building image...").with_details(json!({"step": 1, "total": 4}));
     events.push(tool(ToolEvent::Update { call_id: "c1".into(), partial }));
     events.push(tool(ToolEvent::Progress { call_id: "c1".into(), text: "Almost done...".into() }));
+    // Only this call also reports `Finished`, which no format shows.
     events.push(tool(ToolEvent::Finished {
         call_id: "c2".into(),
         tool: "lookup".into(),
@@ -68,6 +70,7 @@ fn streamed_turn() -> Vec<AgentEvent> {
         bytes: 0,
         truncated: false,
     }));
+    // `c2` and `c3` end before `c1`. The error of `c2` contains the secret.
     events.push(end("c2", "lookup", Err(ToolError::internal(format!("no answer of {SECRET}")))));
     events.push(truncated("c3", "file_read"));
     let deployed = ToolOutput::text("Successfully deployed to production")
@@ -81,15 +84,15 @@ fn streamed_turn() -> Vec<AgentEvent> {
 /// Wrong arguments, a refusal, a result that comes later, a result that comes in time, a skipped call.
 fn refused_turn() -> Vec<AgentEvent> {
     let mut events = vec![AgentEvent::TurnStart { iteration: 2 }];
-    let asked = [
+    let calls = [
         call("c4", "file_read", "{}"),
         call("c5", "shell_exec", r#"{"command":"rm -rf /"}"#),
         call("c6", "confirmAction", r#"{"message":"Confirm booking?"}"#),
         call("c7", "fetchExternalData", ""),
         call("c8", "echo", "not json"),
     ];
-    events.push(assistant_message("", &asked));
-    events.extend(asked.iter().map(requested));
+    events.push(assistant_message("", &calls));
+    events.extend(calls.iter().map(requested));
     let wrong = ToolError::invalid_arguments("missing required field 'path' in arguments");
     events.push(end("c4", "file_read", Err(wrong)));
     events.push(tool(ToolEvent::ApprovalRequested { call_id: "c5".into() }));
@@ -97,10 +100,13 @@ fn refused_turn() -> Vec<AgentEvent> {
     let refused = ToolError::denied("the call was not approved").with_hint("ask for something else");
     events.push(end("c5", "shell_exec", Err(refused)));
     events.push(tool(ToolEvent::Pending { call_id: "c6".into() }));
+    // `c6` stays pending: its result comes later, from elsewhere.
     let pending = json!({"status": "pending", "pendingToolCallId": "c6"});
     events.push(end("c6", "confirmAction", Ok(ToolOutput::structured(pending))));
     events.push(tool(ToolEvent::Pending { call_id: "c7".into() }));
+    // `c7` was pending too, but its result came in time.
     events.push(end("c7", "fetchExternalData", Ok(ToolOutput::structured(json!({"source": "pm-api"})))));
+    // The message of a person makes the loop skip the remaining call.
     let skipped = ToolError::cancelled("Skipped due to queued user message.");
     events.push(end("c8", "echo", Err(skipped)));
     events.push(AgentEvent::Steered { messages: Arc::new(vec![Message::user("Stop, that is enough.")]) });
@@ -158,7 +164,7 @@ fn assistant_message(text: &str, calls: &[ToolCall]) -> AgentEvent {
     AgentEvent::MessageEnd { message: Arc::new(Message::assistant(text, calls.to_vec())) }
 }
 
-/// A result in the registry's form: `details` are beside the output.
+/// A result in the registry's form, in which `details` are beside the output.
 fn result(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> ToolResult {
     let mut outcome = outcome;
     let details = outcome.as_mut().map_or(Value::Null, |output| std::mem::take(&mut output.details));

@@ -1,4 +1,4 @@
-//! Golden files of all formats over one script, and the rules that hold for every format.
+//! Golden files of all formats over one script, and rules that apply to every format.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use portcullis_types::{ToolEvent, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
-    EventForm, EventFormat, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
+    EventFormat, EventFormatKind, HsafaEvents, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
     script::{SECRET, call, end, requested, runs, tool},
 };
 
-/// The script's lines in a format, with fresh state for each run.
-fn lines(form: EventForm) -> String {
+/// The script's lines in a format, with new state for each run.
+fn lines(form: EventFormatKind) -> String {
     let of_run = |run: Vec<AgentEvent>| -> String {
         let mut form = form.begin();
         run.iter().map(|event| form.lines(event)).collect()
@@ -21,7 +21,7 @@ fn lines(form: EventForm) -> String {
 }
 
 #[track_caller]
-fn check(form: EventForm, golden: &str) {
+fn check(form: EventFormatKind, golden: &str) {
     let lines = lines(form);
     for (n, (line, golden)) in lines.lines().zip(golden.lines()).enumerate() {
         assert_eq!(line, golden, "line {} of {form}", n + 1);
@@ -31,17 +31,17 @@ fn check(form: EventForm, golden: &str) {
 
 #[test]
 fn the_script_reads_in_the_words_of_everruns() {
-    check(EventForm::Everruns, include_str!("golden/everruns.jsonl"));
+    check(EventFormatKind::Everruns, include_str!("golden/everruns.jsonl"));
 }
 
 #[test]
 fn the_script_reads_in_the_words_of_yoagent() {
-    check(EventForm::Yoagent, include_str!("golden/yoagent.jsonl"));
+    check(EventFormatKind::Yoagent, include_str!("golden/yoagent.jsonl"));
 }
 
 #[test]
 fn the_script_reads_in_the_words_of_hsafa() {
-    check(EventForm::Hsafa, include_str!("golden/hsafa.jsonl"));
+    check(EventFormatKind::Hsafa, include_str!("golden/hsafa.jsonl"));
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn the_script_has_every_event_and_every_end() {
     assert_eq!(script, BTreeSet::from(all));
 }
 
-/// No `_` arm: a new event does not compile until it is added here, in the list above, and in the script.
+/// The name of an event. There is no `_` arm, so a new event does not compile until it is added here; the list above
+/// and the script then need it too.
 fn name(event: &AgentEvent) -> &'static str {
     match event {
         AgentEvent::AgentStart { .. } => "AgentStart",
@@ -114,27 +115,27 @@ fn name(event: &AgentEvent) -> &'static str {
 fn operator_only_error_text_is_in_no_event_form() {
     let planted = runs().iter().flatten().filter(|event| format!("{event:?}").contains(SECRET)).count();
     assert_eq!(planted, 3, "a tool's error, a provider's failure, an end of our own");
-    for form in EventForm::ALL {
+    for form in EventFormatKind::ALL {
         assert!(!lines(form).contains(SECRET), "{form}");
     }
 }
 
 #[test]
 fn every_line_is_an_object_with_a_type() {
-    for form in EventForm::ALL {
+    for form in EventFormatKind::ALL {
         for line in lines(form).lines() {
             let value: Value = serde_json::from_str(line).expect("JSON");
             assert!(value["type"].is_string(), "{line}");
         }
         assert_eq!(form.as_str().parse(), Ok(form));
     }
-    let unknown = "everyone".parse::<EventForm>().expect_err("no such form");
+    let unknown = "everyone".parse::<EventFormatKind>().expect_err("no such form");
     assert_eq!(unknown.to_string(), "there is no form `everyone`; use everruns, yoagent or hsafa");
 }
 
-/// The values of a call whose arguments are streamed.
+/// The `tool.streaming` events of a call with these pieces of arguments.
 fn streamed(pieces: impl Iterator<Item = String>) -> Vec<Value> {
-    let mut form = Hsafa::default();
+    let mut form = HsafaEvents::default();
     let events = pieces.map(|delta| {
         tool(ToolEvent::ArgumentsDelta { call_id: "c".into(), tool: "file_write".into(), delta })
     });
@@ -147,34 +148,34 @@ fn long_arguments_are_not_sent_over_and_over() {
     let begin = std::iter::once(r#"{"content":""#.to_owned());
     let values = streamed(begin.chain((0..pieces).map(|_| "ten bytes ".to_owned())));
     assert_eq!(values.len(), pieces + 1, "each piece is told");
-    let shown: Vec<usize> =
+    let partial_lengths: Vec<usize> =
         values.iter().filter_map(|value| value["partialArgs"]["content"].as_str()).map(str::len).collect();
-    assert!(shown.windows(2).all(|pair| pair[0] < pair[1]), "{shown:?}");
-    assert!(*shown.last().expect("some") <= MAX_PARTIAL_ARGUMENT_BYTES);
-    let sent: usize = shown.iter().sum();
+    assert!(partial_lengths.windows(2).all(|pair| pair[0] < pair[1]), "{partial_lengths:?}");
+    assert!(*partial_lengths.last().expect("some") <= MAX_PARTIAL_ARGUMENT_BYTES);
+    let sent: usize = partial_lengths.iter().sum();
     assert!(sent < 12 * MAX_PARTIAL_ARGUMENT_BYTES, "{sent} bytes, where each piece would make 200 MB");
 }
 
 #[test]
-fn a_model_with_too_many_calls_is_told_of_all_the_same() {
-    for form in EventForm::ALL {
+fn events_of_untracked_calls_are_still_reported() {
+    for form in EventFormatKind::ALL {
         let mut form = form.begin();
         let ids: Vec<String> = (0..MAX_OPEN_CALLS + 10).map(|n| format!("c{n}")).collect();
-        let mut said = String::new();
+        let mut lines = String::new();
         for id in &ids {
             let arriving =
                 ToolEvent::ArgumentsDelta { call_id: id.clone(), tool: "t".into(), delta: "{".into() };
-            said += &form.lines(&tool(arriving));
+            lines += &form.lines(&tool(arriving));
         }
         for id in &ids {
-            said += &form.lines(&requested(&call(id, "t", "{}")));
-            said += &form.lines(&tool(ToolEvent::Progress { call_id: id.clone(), text: "on".into() }));
+            lines += &form.lines(&requested(&call(id, "t", "{}")));
+            lines += &form.lines(&tool(ToolEvent::Progress { call_id: id.clone(), text: "on".into() }));
         }
         for id in &ids {
-            said += &form.lines(&end(id, "t", Ok(ToolOutput::structured(json!({"id": id})))));
+            lines += &form.lines(&end(id, "t", Ok(ToolOutput::structured(json!({"id": id})))));
         }
         for id in ids.iter().rev().take(20) {
-            assert!(said.matches(&format!("\"{id}\"")).count() >= 3, "{id}");
+            assert!(lines.matches(&format!("\"{id}\"")).count() >= 3, "{id}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`YoagentEvents`]: the event format of specification 002.
+//! [`YoagentEvents`]: the event format of Yoagent.
 
 use std::sync::Arc;
 
@@ -14,9 +14,8 @@ mod wire;
 
 pub use wire::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage};
 
-/// Event format of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress
-/// Messages"). As in that project, `type` is the variant's name and every field is in camel case. Programs
-/// match on [`AgentEvent`], which [`YoagentEvents::events`] returns.
+/// The event format of Yoagent: `type` is the variant's name, and every field is in camel case.
+/// Programs match on [`AgentEvent`], which [`YoagentEvents::events`] returns.
 ///
 /// | event | fields | source |
 /// |---|---|---|
@@ -35,11 +34,12 @@ pub use wire::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, 
 ///
 /// `delta` is `{"type": "text" | "thinking" | "toolCallDelta", "delta"}`. `args` are the arguments as JSON,
 /// or a string if they are not JSON. `result` and `partialResult` have `content` and `details`; the `content`
-/// of a failed call is the error's message, and one fixed sentence for an internal error. `message` has
-/// `role`, `content` (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`, `length`,
-/// `refusal`, `error`, `aborted`) and, in `turnEnd`, `usage`. A run without a complete answer sends an extra
-/// `messageEnd` with `errorMessage` before `agentEnd`. `messages` holds only the last message, since the
-/// others were in `turnEnd`; `stats` are `turns` and `usage` (`input`, `output`, tokens).
+/// of a failed call is the error's message, and one fixed sentence for an internal error.
+///
+/// `message` has `role`, `content` (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`,
+/// `length`, `refusal`, `error`, `aborted`) and, in `turnEnd`, `usage`. A run without a complete answer sends one
+/// more `messageEnd`, with `errorMessage`, before `agentEnd`. `messages` has only the last message, because the
+/// others were in `turnEnd`. `stats` are `turns` and `usage` (`input`, `output`, tokens).
 ///
 /// Omitted, because the format has no event for them: the ids of agent and run, the number of a turn,
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::ApprovalRequested`],
@@ -47,13 +47,13 @@ pub use wire::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, 
 /// message's `model`, `provider` and `timestamp`, cached tokens, costs.
 #[derive(Debug, Default)]
 pub struct YoagentEvents {
-    /// Whether the model's message was started.
+    /// Whether the start of the model's message was sent.
     is_writing: bool,
     /// The model's message of this turn.
     message: Option<Arc<portcullis_types::Message>>,
     /// The results of this turn's calls.
     results: Vec<Arc<ToolResult>>,
-    /// Tool names of the calls in progress.
+    /// The tool names of the calls in progress.
     running: OpenCalls<String>,
     stats: SessionStats,
 }
@@ -92,24 +92,24 @@ impl YoagentEvents {
     }
 
     fn update(&mut self, delta: StreamDelta) -> Vec<AgentEvent> {
-        let mut events = self.begin();
-        events.push(AgentEvent::MessageUpdate { message: unwritten(), delta });
+        let mut events = self.start_message();
+        events.push(AgentEvent::MessageUpdate { message: empty_assistant_message(), delta });
         events
     }
 
-    /// The start of the model's message, if it was not sent yet.
-    fn begin(&mut self) -> Vec<AgentEvent> {
+    /// The start of the model's message, unless it was sent already.
+    fn start_message(&mut self) -> Vec<AgentEvent> {
         if std::mem::replace(&mut self.is_writing, true) {
             return Vec::new();
         }
-        vec![AgentEvent::MessageStart { message: unwritten() }]
+        vec![AgentEvent::MessageStart { message: empty_assistant_message() }]
     }
 
     fn message_end(&mut self, message: &Arc<portcullis_types::Message>) -> Vec<AgentEvent> {
-        let mut events = self.begin();
+        let mut events = self.start_message();
         self.is_writing = false;
         self.message = Some(Arc::clone(message));
-        events.push(AgentEvent::MessageEnd { message: assistant(message, None, None) });
+        events.push(AgentEvent::MessageEnd { message: assistant_message(message, None, None) });
         events
     }
 
@@ -155,8 +155,8 @@ impl YoagentEvents {
             self.stats.usage.add(usage);
         }
         let message = match &self.message {
-            Some(message) => assistant(message, Some(stop), usage),
-            None => unwritten(),
+            Some(message) => assistant_message(message, Some(stop), usage),
+            None => empty_assistant_message(),
         };
         let tool_results = self.results.drain(..).map(|result| result_message(&result)).collect();
         AgentEvent::TurnEnd { message, tool_results }
@@ -167,28 +167,28 @@ impl YoagentEvents {
         if let AgentEnd::Repeated { tool } = end {
             events.push(AgentEvent::LoopDetected { tool_name: tool.clone(), aborted: true });
         }
-        let last = match ending::failure(end) {
-            None => self.message.take().map(|message| assistant(&message, None, None)),
+        let last_message = match ending::failure(end) {
+            None => self.message.take().map(|message| assistant_message(&message, None, None)),
             Some(failure) => {
-                let message = failed(end, failure.message);
-                events.extend(self.begin());
+                let message = failure_message(end, failure.message);
+                events.extend(self.start_message());
                 events.push(AgentEvent::MessageEnd { message: message.clone() });
                 Some(message)
             }
         };
-        events.push(AgentEvent::AgentEnd { messages: last.into_iter().collect(), stats: self.stats });
+        events.push(AgentEvent::AgentEnd { messages: last_message.into_iter().collect(), stats: self.stats });
         events
     }
 }
 
-/// The model's message while it has no complete content.
-fn unwritten() -> Message {
+/// The model's message while its content is incomplete.
+fn empty_assistant_message() -> Message {
     Message::Assistant { content: Vec::new(), stop_reason: None, usage: None, error_message: None }
 }
 
-/// The model's message. Its stop reason is known only at the turn's end; until then it is derived from
-/// whether the message has calls.
-fn assistant(
+/// The model's message. Its stop reason is known only at the turn's end; until then it follows from whether the
+/// message has calls.
+fn assistant_message(
     message: &portcullis_types::Message,
     stop: Option<&agent::StopReason>,
     usage: Option<agent::Usage>,
@@ -212,7 +212,7 @@ fn assistant(
 }
 
 /// The message of a run without a complete answer.
-fn failed(end: &AgentEnd, message: String) -> Message {
+fn failure_message(end: &AgentEnd, message: String) -> Message {
     let stop = match end {
         AgentEnd::Length { .. } => StopReason::Length,
         AgentEnd::Cancelled => StopReason::Aborted,

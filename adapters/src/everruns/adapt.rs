@@ -1,7 +1,7 @@
-//! Adapts tools of specification 000 for the registry.
+//! Adapts tools of Everruns for the registry.
 //!
-//! A result becomes structured output with its JSON text, a tool's error `failed`, an internal error
-//! `internal`. The interface has no tiers, so such a tool counts as side-effecting.
+//! A result becomes structured output with its JSON text, a tool's error becomes `failed`, and an internal error
+//! becomes `internal`. The interface has no tiers, so its tools count as side-effecting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use portcullis_types::{
 use super::tool::Tool;
 use crate::IntoTool;
 
-/// The interface of specification 000.
+/// The interface of Everruns.
 #[derive(Debug, Clone, Copy)]
 pub enum Everruns {}
 

@@ -1,6 +1,6 @@
-//! [`AgentLoop`]: the agent loop of specification 000 ("ToolRegistry"), which takes a registry.
+//! [`AgentLoop`]: the agent loop of Everruns, which takes a registry.
 //!
-//! It takes the builder's result as it is, so a registry that failed to build is an error of the run.
+//! The loop accepts the builder's result unchanged, so a registry that failed to build is an error of the run.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ pub use portcullis_agent::{
 use portcullis_tools::{BootstrapError, ToolRegistry};
 use thiserror::Error;
 
-/// The loop of specification 000 ("Execution Flow"): asks the model, runs its calls through the registry, and
-/// asks again, at most [`AgentConfig::max_iterations`] times.
+/// The loop of Everruns. It asks the model, runs the model's calls through the registry, and asks again, at most
+/// [`AgentConfig::max_iterations`] times.
 #[derive(Debug)]
 pub struct AgentLoop {
     inner: Result<agent::AgentLoop, Arc<BootstrapError>>,
@@ -21,7 +21,7 @@ pub struct AgentLoop {
 
 impl AgentLoop {
     /// Creates a loop that reports events to `emitter` (`()` drops them), keeps its conversation in `store`,
-    /// asks `llm`, and runs calls through `registry`, the builder's result. It has no approver.
+    /// asks `llm`, and runs calls through `registry`, the builder's result. The loop has no approver.
     #[must_use]
     pub fn new(
         config: AgentConfig,
@@ -37,10 +37,10 @@ impl AgentLoop {
     /// Asks the model a question, and returns its final answer.
     ///
     /// # Errors
-    /// [`AgentLoopError`] for a run that ends otherwise.
+    /// [`AgentLoopError`] for a run that ends in another way.
     ///
     /// # Cancellation
-    /// As [`agent::AgentLoop::run`].
+    /// Like [`agent::AgentLoop::run`].
     pub async fn run(&mut self, question: impl Into<String>) -> Result<String, AgentLoopError> {
         let agent = self.inner.as_mut().map_err(|error| AgentLoopError::Registry(Arc::clone(error)))?;
         match agent.run(question).await.end {
@@ -51,17 +51,17 @@ impl AgentLoop {
     }
 }
 
-/// Why a run gave no final answer; for the operator.
+/// The reason why a run gave no final answer, for the operator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AgentLoopError {
-    /// The registry could not be built; the model was not asked.
+    /// The registry could not be built, and the model was not asked.
     #[error("the registry could not be built")]
     Registry(#[source] Arc<BootstrapError>),
-    /// The model still asked for calls in its last turn.
+    /// The model still requested calls in its last turn.
     #[error("max iterations reached: {0}")]
     MaxIterationsReached(u32),
-    /// The run ended otherwise.
+    /// The run ended in another way.
     #[error("the run ended without an answer: {0:?}")]
     Ended(AgentEnd),
 }

@@ -1,11 +1,10 @@
-//! The registry's builder of specification 000, for tools of any interface.
+//! Everruns' builder of a registry, for tools of any interface.
 
 use portcullis_tools::{BootstrapError, native::Capability};
 
 use crate::IntoTool;
 
-/// Entry point with the name that specification 000 uses ("ToolRegistry"). It builds a
-/// [`portcullis_tools::ToolRegistry`].
+/// The entry point with the name that Everruns uses. It builds a [`portcullis_tools::ToolRegistry`].
 #[derive(Debug)]
 pub enum ToolRegistry {}
 
@@ -15,11 +14,11 @@ impl ToolRegistry {
         RegistryBuilder(portcullis_tools::ToolRegistry::builder())
     }
 
-    /// A registry of the shipped native tools, under the operator's policy if there is one, else the shipped
-    /// policy.
+    /// A registry of the shipped native tools, under the operator's policy if there is one, and otherwise under the
+    /// shipped policy.
     ///
     /// # Errors
-    /// As [`portcullis_tools::RegistryBuilder::build`].
+    /// Like [`portcullis_tools::RegistryBuilder::build`].
     pub fn with_defaults() -> Result<portcullis_tools::ToolRegistry, BootstrapError> {
         portcullis_tools::ToolRegistry::with_defaults()
     }
@@ -31,13 +30,13 @@ impl ToolRegistry {
 pub struct RegistryBuilder(portcullis_tools::RegistryBuilder);
 
 impl RegistryBuilder {
-    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
-    /// (`[tools.NAME] enabled = true`), else its calls are denied.
+    /// Adds a tool of this process. It runs outside the sandbox, so its calls are denied unless the policy enables the
+    /// tool by name (`[tools.NAME] enabled = true`).
     pub fn tool<Interface>(self, tool: impl IntoTool<Interface>) -> Self {
         Self(self.0.shared_tool(tool.into_tool()))
     }
 
-    /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
+    /// Adds the shipped native tools: time, echo, arithmetic, and the tool that always fails.
     pub fn default_tools(self) -> Self {
         Self(self.0.default_tools())
     }
@@ -50,7 +49,7 @@ impl RegistryBuilder {
     /// Builds the registry.
     ///
     /// # Errors
-    /// As [`portcullis_tools::RegistryBuilder::build`].
+    /// Like [`portcullis_tools::RegistryBuilder::build`].
     pub fn build(self) -> Result<portcullis_tools::ToolRegistry, BootstrapError> {
         self.0.build()
     }

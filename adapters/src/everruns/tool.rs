@@ -1,6 +1,6 @@
-//! The vocabulary of specification 000 ("Tool Trait Interface", "Error Handling Contract").
+//! The vocabulary of Everruns.
 //!
-//! A program written for that interface imports all of it: `use portcullis_adapters::everruns::*;`.
+//! A program written for that interface imports the whole vocabulary: `use portcullis_adapters::everruns::*;`.
 
 use std::{error::Error, fmt};
 
@@ -12,17 +12,17 @@ use serde_json::json;
 pub use portcullis_types::ToolPolicy;
 use portcullis_types::{ToolError, ToolErrorKind, ToolOutput, chain};
 
-/// A tool as specification 000 has it. The registry reads the descriptive methods once, at registration, and
-/// calls [`Tool::execute`] once for each admitted call.
+/// A tool of Everruns. The registry reads the descriptive methods once, at registration, and calls [`Tool::execute`]
+/// once for each admitted call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The name that a model calls the tool by.
+    /// The name by which a model calls the tool.
     fn name(&self) -> &str;
 
-    /// Description of the tool, for the model.
+    /// The description of the tool, for the model.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of the arguments, that of an object.
+    /// The JSON Schema of the arguments. It describes an object.
     fn parameters_schema(&self) -> Value;
 
     /// Runs the tool on arguments that fit its schema.
@@ -60,14 +60,14 @@ impl<T: Tool + ?Sized> Tool for Box<T> {
     }
 }
 
-/// Outcome of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub enum ToolExecutionResult {
-    /// The result; the model reads the value.
+    /// The result. The model reads the value.
     Success(Value),
     /// A failure that the model reads, such as `City not found`.
     ToolError(String),
-    /// An internal fault: the operator's log gets the cause, the model one fixed sentence.
+    /// An internal fault. The operator's log gets the cause, and the model gets one fixed sentence.
     InternalError(ToolInternalError),
 }
 
@@ -84,32 +84,32 @@ impl ToolExecutionResult {
         Self::ToolError(message.into())
     }
 
-    /// Makes an internal error with its cause; the model does not read it.
+    /// Makes an internal error with its cause, which the model does not read.
     #[must_use]
     pub fn internal_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::InternalError(ToolInternalError::new(error))
     }
 
-    /// Makes an internal error with a message; the model does not read it.
+    /// Makes an internal error with a message, which the model does not read.
     #[must_use]
     pub fn internal_error_msg(message: impl Into<String>) -> Self {
         Self::InternalError(ToolInternalError::from_message(message))
     }
 
-    /// Whether it is a result.
+    /// Whether the outcome is a result.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
     }
 
-    /// Whether it is a failure of either kind.
+    /// Whether the outcome is a failure of either kind.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !self.is_success()
     }
 
-    /// The value that the model reads: the result, or `{"error": "…"}`, which for an internal error is
-    /// [`ToolError::INTERNAL_MESSAGE`] whatever its cause.
+    /// The value that the model reads: the result, or `{"error": "…"}`. For an internal error the text is
+    /// [`ToolError::INTERNAL_MESSAGE`], whatever the cause.
     #[must_use]
     pub fn model_value(&self) -> Value {
         match self {
@@ -120,7 +120,7 @@ impl ToolExecutionResult {
     }
 }
 
-/// The cause of an internal error, for the operator alone.
+/// The cause of an internal error, only for the operator.
 #[derive(Debug)]
 pub struct ToolInternalError {
     message: String,
@@ -154,8 +154,8 @@ impl Error for ToolInternalError {
     }
 }
 
-/// A value becomes structured output with its JSON text, a tool's error `failed`, an internal error
-/// `internal` with all its causes for the operator.
+/// A value becomes structured output with its JSON text, a tool's error becomes `failed`, and an internal error
+/// becomes `internal`, with all its causes for the operator.
 impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
     fn from(result: ToolExecutionResult) -> Self {
         match result {
@@ -174,7 +174,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
             Ok(ToolOutput { structured: Some(value), .. }) => Self::Success(value),
             Ok(output) => Self::Success(output.joined_text().into()),
             Err(error) if error.kind() == ToolErrorKind::Internal => {
-                // Empty for an error that was read back: the detail is never written out.
+                // The detail is empty for an error that was deserialised, because it is never serialised.
                 Self::internal_error_msg(error.operator_detail().unwrap_or_default())
             }
             Err(error) => Self::ToolError(error.to_string()),
@@ -194,18 +194,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_outcome_goes_over_and_comes_back() {
-        let over = |result: ToolExecutionResult| -> Result<ToolOutput, ToolError> { result.into() };
+    fn each_outcome_survives_a_round_trip() {
+        let convert = |result: ToolExecutionResult| -> Result<ToolOutput, ToolError> { result.into() };
         let value = json!({"n": [1, "two"]});
-        let output = over(ToolExecutionResult::success(value.clone())).expect("a result");
+        let output = convert(ToolExecutionResult::success(value.clone())).expect("a result");
         assert_eq!((output.joined_text(), &output.structured), (value.to_string(), &Some(value.clone())));
         assert_eq!(ToolExecutionResult::from(Ok(output)).model_value(), value);
 
-        let error = over(ToolExecutionResult::tool_error("City not found")).expect_err("an error");
+        let error = convert(ToolExecutionResult::tool_error("City not found")).expect_err("an error");
         assert_eq!(error, ToolError::failed("City not found"));
-        let back = ToolExecutionResult::from(Err(error));
-        assert!(back.is_error());
-        assert_eq!(back.model_value(), json!({"error": "City not found"}));
+        let converted_back = ToolExecutionResult::from(Err(error));
+        assert!(converted_back.is_error());
+        assert_eq!(converted_back.model_value(), json!({"error": "City not found"}));
     }
 
     #[test]
@@ -227,8 +227,10 @@ mod tests {
         let error = Result::<ToolOutput, ToolError>::from(result).expect_err("an error");
         assert_eq!(error.operator_detail(), Some("no connection: password is hunter2"));
         assert!(!error.to_string().contains("hunter2"));
-        let back = ToolExecutionResult::from(Err(error));
-        assert!(matches!(&back, ToolExecutionResult::InternalError(e) if e.to_string().contains("hunter2")));
-        assert!(!back.model_value().to_string().contains("hunter2"));
+        let converted_back = ToolExecutionResult::from(Err(error));
+        assert!(
+            matches!(&converted_back, ToolExecutionResult::InternalError(e) if e.to_string().contains("hunter2"))
+        );
+        assert!(!converted_back.model_value().to_string().contains("hunter2"));
     }
 }

@@ -1,7 +1,7 @@
-//! Adapts tools of specification 002 for the registry.
+//! Adapts tools of Yoagent for the registry.
 //!
-//! Content for the model and details for people pass unchanged. Errors keep their kind and message; updates,
-//! progress and cancellation are those of the call. The interface has no tiers, so such a tool counts as
+//! Content for the model and details for people pass unchanged. Errors keep their kind and message. Updates,
+//! progress and cancellation are those of the call. The interface has no tiers, so its tools count as
 //! side-effecting.
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use portcullis_types::{
 use super::tool::AgentTool;
 use crate::IntoTool;
 
-/// The interface of specification 002.
+/// The interface of Yoagent.
 #[derive(Debug, Clone, Copy)]
 pub enum Yoagent {}
 
@@ -36,7 +36,7 @@ impl<T: AgentTool> Tool for YoagentAdapter<T> {
         }
     }
 
-    /// There is no context, so neither a listener nor cancellation.
+    /// Runs the tool in a detached context, so there is neither a listener nor cancellation.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         let args = ToolArgs::parse(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let ctx = ToolContext::detached(self.0.name());

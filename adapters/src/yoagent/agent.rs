@@ -1,4 +1,4 @@
-//! [`Agent`]: the agent of specification 002, built on our loop and a registry.
+//! [`Agent`]: the agent of Yoagent, built on this project's loop and a registry.
 
 use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
@@ -18,11 +18,10 @@ use super::{
 };
 use crate::{IntoTool, event_formats::yoagent::YoagentEvents};
 
-/// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
-/// conversation.
+/// An agent as Yoagent builds it: a model, instructions, tools, and one conversation.
 ///
-/// Its tools are native tools of a registry under the operator's policy, which is read from the usual places.
-/// Those of [`default_tools`](super::tools::default_tools) run under the shipped policy; a tool of the
+/// The agent's tools are native tools of a registry under the operator's policy, which is read from the usual places.
+/// The tools of [`default_tools`](super::tools::default_tools) run under the shipped policy. A tool of the
 /// program runs only if the policy enables it by name (`[tools.NAME] enabled = true`). There is no workspace
 /// and no approver unless the program adds them: [`Agent::with_runtime`], [`Agent::with_approver`].
 pub struct Agent {
@@ -34,13 +33,13 @@ pub struct Agent {
     tools: AgentTools,
     approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
-    /// Lock held by the current run: a conversation has one run at a time.
+    /// The lock that the current run holds, because a conversation has one run at a time.
     run_lock: Arc<Mutex<()>>,
     handle: Option<AgentHandle>,
 }
 
 impl Agent {
-    /// Creates an agent without instructions, model name, key or tools; calls of one answer run in parallel.
+    /// Creates an agent without instructions, model name, key or tools. Calls of one answer run in parallel.
     #[must_use]
     pub fn new(provider: impl StreamProvider + 'static) -> Self {
         Self {
@@ -49,7 +48,7 @@ impl Agent {
             model: String::new(),
             api_key: String::new(),
             strategy: ToolExecutionStrategy::default(),
-            tools: AgentTools::given(None, Vec::new()),
+            tools: AgentTools::unregistered(None, Vec::new()),
             approver: None,
             store: InMemoryMessageStore::new(),
             run_lock: Arc::default(),
@@ -78,26 +77,27 @@ impl Agent {
         self
     }
 
-    /// Replaces the tools. Call it before the first prompt: afterwards the tools are registered, and all of
+    /// Replaces the tools. Call this before the first prompt: afterwards the tools are registered, and all of
     /// them are replaced, including those of [`Agent::with_runtime`].
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
-        self.tools = AgentTools::given(self.tools.runtime(), tools);
+        self.tools = AgentTools::unregistered(self.tools.take_runtime(), tools);
         self
     }
 
-    /// Adds the tools of this builder to the agent's own. Call it before the first prompt. The builder of
-    /// [`runtime_builder`](portcullis_tools::runtime_builder) has the tools for a workspace's files and
-    /// `shell_exec`, confined by the workspace's policy, and those of
-    /// [`default_tools`](super::tools::default_tools), which may be given as well. Default: none, since
-    /// specification 002's programs name no folder, and only named folders are opened.
+    /// Adds the tools of this builder to the agent's own. Call this before the first prompt. Default: none, because
+    /// programs of Yoagent name no folder, and only named folders are opened.
+    ///
+    /// The builder of [`runtime_builder`](portcullis_tools::runtime_builder) has the tools for a workspace's files and
+    /// `shell_exec`, confined by the workspace's policy. It also has the tools of
+    /// [`default_tools`](super::tools::default_tools), which the agent may have as well.
     #[must_use]
     pub fn with_runtime(mut self, builder: RegistryBuilder) -> Self {
-        self.tools = AgentTools::given(Some(builder), self.tools.own());
+        self.tools = AgentTools::unregistered(Some(builder), self.tools.take_agent_tools());
         self
     }
 
-    /// Sets an approver for calls that the policy asks about. Default: none, which denies them.
+    /// Sets an approver for calls that the policy asks about. Default: none, and these calls are denied.
     #[must_use]
     pub fn with_approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
@@ -118,29 +118,30 @@ impl Agent {
     /// # Cancellation
     /// Dropping the events drops the run.
     pub async fn prompt(&mut self, text: impl Into<String>) -> AgentEvents {
-        let RunParts { run_lock, registry, provider } = match self.ready() {
-            Ok(ready) => ready,
-            Err(end) => return AgentEvents::of_no_run(end),
+        let RunParts { run_lock, registry, provider } = match self.prepare_run() {
+            Ok(parts) => parts,
+            Err(end) => return AgentEvents::failed_to_start(end),
         };
-        let mut config = AgentConfig::new(AGENT);
+        let mut config = AgentConfig::new(AGENT_ID);
+        // Cloned, because the agent makes a new loop for each run.
         config.system.clone_from(&self.system_prompt);
         config.model.clone_from(&self.model);
         config.strategy = self.strategy.into();
         let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
-        let mut caller = Caller::new(AGENT, "");
+        let mut caller = Caller::new(AGENT_ID, "");
         caller.approver.clone_from(&self.approver);
         let executor = RegistryExecutor::new(registry, caller);
         let mut agent = AgentLoop::new(config, sender, self.store.clone(), provider, executor);
         self.handle = Some(agent.handle());
         let text = text.into();
-        AgentEvents::of(receiver, async move {
+        AgentEvents::start(receiver, async move {
             agent.run(text).await;
-            // Last: until here a second run of the conversation is refused.
+            // Release the lock last: until here, the conversation refuses a second run.
             drop(run_lock);
         })
     }
 
-    /// A handle to the last run: steer it, or cancel it.
+    /// A handle to the last run, to steer or cancel it.
     #[must_use]
     pub fn handle(&self) -> Option<AgentHandle> {
         self.handle.clone()
@@ -149,13 +150,14 @@ impl Agent {
     /// The registry of the agent's tools.
     ///
     /// # Errors
-    /// Why there is none, for the operator: a name that is taken, or an unusable policy or state folder.
+    /// The reason why there is no registry, for the operator: a name that is taken, or an unusable policy or state
+    /// folder.
     pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
         self.tools.registry()
     }
 
-    /// Prepares a run, or returns the end of a run that cannot begin.
-    fn ready(&mut self) -> Result<RunParts, AgentEnd> {
+    /// Prepares a run, or returns the end of a run that cannot start.
+    fn prepare_run(&mut self) -> Result<RunParts, AgentEnd> {
         let internal = |message| AgentEnd::Internal { message };
         let run_lock = Arc::clone(&self.run_lock).try_lock_owned();
         let run_lock = run_lock.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
@@ -181,30 +183,30 @@ struct RunParts {
     provider: Box<dyn Provider>,
 }
 
-/// The events of a run, in the format of specification 002.
+/// The events of a run, in the format of Yoagent.
 pub struct AgentEvents {
-    /// None when the run is over.
+    /// The run; `None` when it is over.
     run: Option<ActiveRun>,
-    form: YoagentEvents,
-    ready: VecDeque<AgentEvent>,
+    format: YoagentEvents,
+    pending_events: VecDeque<AgentEvent>,
     end: Option<AgentEnd>,
 }
 
 impl AgentEvents {
-    /// The next event; none after [`AgentEvent::AgentEnd`].
+    /// The next event; `None` after [`AgentEvent::AgentEnd`].
     ///
     /// # Cancellation
-    /// Dropping the future loses no event; the run pauses until the next event is requested.
+    /// Dropping the future loses no event. The run pauses until the next event is requested.
     pub async fn recv(&mut self) -> Option<AgentEvent> {
-        while self.ready.is_empty() {
+        while self.pending_events.is_empty() {
             let ActiveRun { run, events } = self.run.as_mut()?;
             let event = match run.as_mut() {
-                Some(going) => tokio::select! {
+                Some(future) => tokio::select! {
                     // `biased`: events that are ready come before the end of the run.
                     biased;
                     event = events.recv() => event,
-                    // The run may have sent its last events in its last step.
-                    () = going => {
+                    // The run may have sent an event in its last step, so read the channel once more.
+                    () = future => {
                         *run = None;
                         events.try_recv()
                     }
@@ -213,46 +215,46 @@ impl AgentEvents {
             };
             if let Some(agent::AgentEvent::AgentEnd { end }) = &event {
                 self.end = Some(end.clone());
-                // No event follows, and dropping the run lets the next one begin even while this value is
-                // held.
+                // No event follows. Dropping the run releases its lock, so the next run can start even while this
+                // value is held.
                 self.run = None;
             }
             match event {
-                Some(event) => self.ready.extend(self.form.events(&event)),
+                Some(event) => self.pending_events.extend(self.format.events(&event)),
                 None => self.run = None,
             }
         }
-        self.ready.pop_front()
+        self.pending_events.pop_front()
     }
 
-    /// How the run ended, for the operator; none while it goes on.
+    /// How the run ended, for the operator; `None` while the run goes on.
     #[must_use]
     pub fn end(&self) -> Option<&AgentEnd> {
         self.end.as_ref()
     }
 
-    fn of(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn start(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             run: Some(ActiveRun { run: Some(Box::pin(run)), events }),
-            form: YoagentEvents::default(),
-            ready: VecDeque::new(),
+            format: YoagentEvents::default(),
+            pending_events: VecDeque::new(),
             end: None,
         }
     }
 
-    /// The events of a run that could not begin.
-    fn of_no_run(end: AgentEnd) -> Self {
-        let mut form = YoagentEvents::default();
-        let begin = agent::AgentEvent::AgentStart { agent_id: AGENT.to_owned(), run_id: String::new() };
-        let over = agent::AgentEvent::AgentEnd { end: end.clone() };
-        let ready = [begin, over].iter().flat_map(|event| form.events(event)).collect();
-        Self { run: None, form, ready, end: Some(end) }
+    /// The events of a run that could not start.
+    fn failed_to_start(end: AgentEnd) -> Self {
+        let mut format = YoagentEvents::default();
+        let start_event =
+            agent::AgentEvent::AgentStart { agent_id: AGENT_ID.to_owned(), run_id: String::new() };
+        let end_event = agent::AgentEvent::AgentEnd { end: end.clone() };
+        let pending_events = [start_event, end_event].iter().flat_map(|event| format.events(event)).collect();
+        Self { run: None, format, pending_events, end: Some(end) }
     }
 }
 
-/// A run, and its events.
 struct ActiveRun {
-    /// None when the run has ended and only events remain.
+    /// The run's future; `None` when it has ended and only events remain.
     run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     events: EventReceiver,
 }
@@ -265,10 +267,10 @@ impl fmt::Debug for AgentEvents {
 
 /// An agent's tools.
 enum AgentTools {
-    /// Not registered yet.
+    /// The tools are not registered yet.
     Unregistered(Box<UnregisteredTools>),
     Registered(Arc<ToolRegistry>),
-    /// Registration failed, for this reason.
+    /// Registration failed for this reason.
     Refused(String),
 }
 
@@ -276,30 +278,30 @@ enum AgentTools {
 struct UnregisteredTools {
     /// The builder of [`Agent::with_runtime`].
     runtime: Option<RegistryBuilder>,
-    own: Vec<Box<dyn AgentTool>>,
+    agent_tools: Vec<Box<dyn AgentTool>>,
 }
 
 impl AgentTools {
-    fn given(runtime: Option<RegistryBuilder>, own: Vec<Box<dyn AgentTool>>) -> Self {
-        Self::Unregistered(Box::new(UnregisteredTools { runtime, own }))
+    fn unregistered(runtime: Option<RegistryBuilder>, agent_tools: Vec<Box<dyn AgentTool>>) -> Self {
+        Self::Unregistered(Box::new(UnregisteredTools { runtime, agent_tools }))
     }
 
-    /// Takes the builder.
-    fn runtime(&mut self) -> Option<RegistryBuilder> {
-        let Self::Unregistered(given) = self else { return None };
-        given.runtime.take()
+    /// Takes the builder out, if the tools are not registered yet.
+    fn take_runtime(&mut self) -> Option<RegistryBuilder> {
+        let Self::Unregistered(unregistered) = self else { return None };
+        unregistered.runtime.take()
     }
 
-    /// Takes the agent's own tools.
-    fn own(&mut self) -> Vec<Box<dyn AgentTool>> {
-        let Self::Unregistered(given) = self else { return Vec::new() };
-        mem::take(&mut given.own)
+    /// Takes the agent's own tools out, if they are not registered yet.
+    fn take_agent_tools(&mut self) -> Vec<Box<dyn AgentTool>> {
+        let Self::Unregistered(unregistered) = self else { return Vec::new() };
+        mem::take(&mut unregistered.agent_tools)
     }
 
     /// The registry of the tools, built on first use.
     fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
-        if let Self::Unregistered(given) = self {
-            *self = match mem::take(&mut **given).registry() {
+        if let Self::Unregistered(unregistered) = self {
+            *self = match mem::take(&mut **unregistered).registry() {
                 Ok(registry) => Self::Registered(Arc::new(registry)),
                 Err(error) => Self::Refused(chain(&error)),
             };
@@ -315,13 +317,14 @@ impl AgentTools {
 impl UnregisteredTools {
     fn registry(self) -> Result<ToolRegistry, BootstrapError> {
         let builder = self.runtime.unwrap_or_else(ToolRegistry::builder);
-        let (shipped, own): (Vec<_>, Vec<_>) =
-            self.own.into_iter().partition(|tool| tool.stands_for_shipped());
+        let (shipped, custom): (Vec<_>, Vec<_>) =
+            // Replace placeholders by the shipped tools of their names, which run under the shipped policy.
+            self.agent_tools.into_iter().partition(|tool| tool.stands_for_shipped());
         let names: Vec<String> = shipped.iter().map(|tool| tool.name().to_owned()).collect();
         let builder = builder.shipped_tools(&names);
-        own.into_iter().fold(builder, |builder, tool| builder.shared_tool(tool.into_tool())).build()
+        custom.into_iter().fold(builder, |builder, tool| builder.shared_tool(tool.into_tool())).build()
     }
 }
 
 /// The agent id of the calls, for rate limits and the audit log.
-const AGENT: &str = "yoagent";
+const AGENT_ID: &str = "yoagent";

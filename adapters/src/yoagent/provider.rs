@@ -1,16 +1,16 @@
-//! Providers for programs of specification 002.
+//! Providers for programs of Yoagent.
 
 use std::env;
 
 use portcullis_agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
 
-/// A provider that is connected with a key and a model. Every [`Provider`] that implements `Clone` is one; it
-/// has its key and model already.
+/// A provider that is connected with a key and a model. Every [`Provider`] that implements `Clone` is one too: it
+/// already has its key and model, and ignores the arguments of [`StreamProvider::connect`].
 pub trait StreamProvider: Send + Sync {
     /// Connects for one run.
     ///
     /// # Errors
-    /// [`ProviderError`] if the provider cannot be asked with its settings.
+    /// [`ProviderError`] if the settings are not usable.
     fn connect(&self, api_key: &str, model: &str) -> Result<Box<dyn Provider>, ProviderError>;
 }
 
@@ -20,8 +20,8 @@ impl<P: Provider + Clone + 'static> StreamProvider for P {
     }
 }
 
-/// Anthropic's Messages API, at the address in the environment variable `ANTHROPIC_BASE_URL`, else at its
-/// default address.
+/// Anthropic's Messages API. Its address is that of the environment variable `ANTHROPIC_BASE_URL` if set, and
+/// otherwise the default address.
 #[derive(Debug, Clone, Copy)]
 pub struct AnthropicProvider;
 
@@ -36,5 +36,5 @@ impl StreamProvider for AnthropicProvider {
     }
 }
 
-/// The variable that the provider's own programs read the API's address from.
+/// The variable from which the provider's own programs also read the API's address.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";

@@ -1,6 +1,6 @@
-//! The vocabulary of specification 002 ("The AgentTool Trait" to "ToolError").
+//! The vocabulary of Yoagent.
 //!
-//! A program written for that interface finds it as `yoagent::types` after
+//! A program written for that interface finds the vocabulary as `yoagent::types` after
 //! `use portcullis_adapters::yoagent;`.
 
 use std::{fmt, sync::Arc};
@@ -13,32 +13,32 @@ pub use tokio_util::sync::CancellationToken;
 pub use portcullis_types::{Content, ProgressFn};
 use portcullis_types::{ToolErrorKind, ToolOutput};
 
-/// A tool as specification 002 has it. The registry reads the descriptive methods once, at registration, and
-/// calls [`AgentTool::execute`] once for each admitted call.
+/// A tool of Yoagent. The registry reads the descriptive methods once, at registration, and calls
+/// [`AgentTool::execute`] once for each admitted call.
 #[async_trait]
 pub trait AgentTool: Send + Sync {
-    /// The name that a model calls the tool by.
+    /// The name by which a model calls the tool.
     fn name(&self) -> &str;
 
     /// A name for people.
     fn label(&self) -> &str;
 
-    /// Description of the tool, for the model.
+    /// The description of the tool, for the model.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of the arguments, that of an object.
+    /// The JSON Schema of the arguments. It describes an object.
     fn parameters_schema(&self) -> serde_json::Value;
 
     /// Runs the tool on arguments that fit its schema.
     ///
     /// # Errors
-    /// The tool's error; the model reads it.
+    /// The tool's error, which the model reads.
     ///
     /// # Cancellation
     /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` fires earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
 
-    /// Whether this value is a placeholder of the shipped tool of its name. An agent registers the shipped
+    /// Whether this value is a placeholder of the shipped tool with its name. An agent registers the shipped
     /// tool in its place, so another tool that returns `true` gains nothing.
     #[doc(hidden)]
     fn stands_for_shipped(&self) -> bool {
@@ -73,7 +73,7 @@ impl<T: AgentTool + ?Sized> AgentTool for Box<T> {
     }
 }
 
-/// Context of a call for its tool. A tool also works without listeners.
+/// The context of a call for its tool. A tool also works without listeners.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The call's id.
@@ -82,9 +82,9 @@ pub struct ToolContext {
     pub tool_name: String,
     /// Fires when the call is cancelled.
     pub cancel: CancellationToken,
-    /// Takes partial results, if there is a listener.
+    /// Receives partial results, if there is a listener.
     pub on_update: Option<ToolUpdateFn>,
-    /// Takes progress texts, if there is a listener.
+    /// Receives progress texts, if there is a listener.
     pub on_progress: Option<ProgressFn>,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Debug for ToolContext {
     }
 }
 
-/// Keeps the call's ids and cancellation, and converts the results for its listener.
+/// Keeps the call's ids and cancellation, and converts partial results for the listener.
 impl From<&portcullis_types::ToolContext> for ToolContext {
     fn from(ctx: &portcullis_types::ToolContext) -> Self {
         let on_update = ctx
@@ -114,7 +114,7 @@ impl From<&portcullis_types::ToolContext> for ToolContext {
     }
 }
 
-/// Callback for partial results of a running tool. Called synchronously; a model never sees them.
+/// A callback for partial results of a running tool. It is called synchronously; a model never sees these results.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
 
 /// The result of a call.
@@ -138,7 +138,7 @@ impl From<ToolOutput> for ToolResult {
     }
 }
 
-/// Why a call gave no result. The model reads all of it.
+/// The reason why a call has no result. The model reads all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolError {
     /// The tool failed.
@@ -173,8 +173,8 @@ impl From<ToolError> for portcullis_types::ToolError {
     }
 }
 
-/// Kinds that this interface lacks become failures with the message that a model reads; for an internal error
-/// that is its fixed sentence.
+/// Kinds that this interface lacks become failures with the message that a model reads. For an internal error
+/// this is the fixed sentence.
 impl From<&portcullis_types::ToolError> for ToolError {
     fn from(error: &portcullis_types::ToolError) -> Self {
         match error.kind() {
@@ -186,7 +186,7 @@ impl From<&portcullis_types::ToolError> for ToolError {
     }
 }
 
-/// The message for the model's context after a call: a result, or an error's message with `is_error` set, so
+/// The message for the model's context after a call. It has a result, or an error's message with `is_error` set, so
 /// that the model can correct itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultMessage {
@@ -196,7 +196,7 @@ pub struct ToolResultMessage {
     pub tool_name: String,
     /// The content that the model reads.
     pub content: Vec<Content>,
-    /// Whether it is an error.
+    /// Whether the content is an error.
     pub is_error: bool,
 }
 
@@ -239,16 +239,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_goes_over_and_comes_back() {
+    fn each_error_survives_a_round_trip() {
         for error in [
             ToolError::Failed("f".into()),
             ToolError::NotFound("n".into()),
             ToolError::InvalidArgs("i".into()),
             ToolError::Cancelled,
         ] {
-            let ours = portcullis_types::ToolError::from(error.clone());
-            assert_eq!(ours.to_string(), error.to_string());
-            assert_eq!(ToolError::from(&ours), error);
+            let shared_error = portcullis_types::ToolError::from(error.clone());
+            assert_eq!(shared_error.to_string(), error.to_string());
+            assert_eq!(ToolError::from(&shared_error), error);
         }
         let internal = ToolError::from(&portcullis_types::ToolError::internal("password is hunter2"));
         assert_eq!(internal, ToolError::Failed(portcullis_types::ToolError::INTERNAL_MESSAGE.to_owned()));
@@ -256,26 +256,26 @@ mod tests {
 
     #[test]
     fn the_context_hands_on_updates_progress_and_cancellation() {
-        let mut ours = portcullis_types::ToolContext::detached("t");
-        ours.call_id = "c".into();
-        let quiet = ToolContext::from(&ours);
-        assert!(quiet.on_update.is_none() && quiet.on_progress.is_none());
+        let mut shared_context = portcullis_types::ToolContext::detached("t");
+        shared_context.call_id = "c".into();
+        let quiet_context = ToolContext::from(&shared_context);
+        assert!(quiet_context.on_update.is_none() && quiet_context.on_progress.is_none());
 
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (updates, texts) = (Arc::clone(&heard), Arc::clone(&heard));
-        ours.on_update = Some(Arc::new(move |partial| {
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (updates, texts) = (Arc::clone(&received), Arc::clone(&received));
+        shared_context.on_update = Some(Arc::new(move |partial| {
             updates.lock().expect("not poisoned").push((partial.joined_text(), partial.details));
         }));
-        ours.on_progress =
+        shared_context.on_progress =
             Some(Arc::new(move |text| texts.lock().expect("not poisoned").push((text, json!(null)))));
-        let ctx = ToolContext::from(&ours);
+        let ctx = ToolContext::from(&shared_context);
         assert_eq!((ctx.tool_call_id.as_str(), ctx.tool_name.as_str()), ("c", "t"));
         let partial = ToolResult { content: vec![Content::text("half")], details: json!({"step": 1}) };
         ctx.on_update.expect("somebody listens")(partial);
         ctx.on_progress.expect("somebody listens")("more".into());
         let expected = [("half".to_owned(), json!({"step": 1})), ("more".to_owned(), json!(null))];
-        assert_eq!(*heard.lock().expect("not poisoned"), expected);
-        ours.cancel.cancel();
+        assert_eq!(*received.lock().expect("not poisoned"), expected);
+        shared_context.cancel.cancel();
         assert!(ctx.cancel.is_cancelled());
     }
 

@@ -1,4 +1,4 @@
-//! The default tools of an agent of specification 002.
+//! The default tools of a Yoagent agent.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use portcullis_types::{FunctionDecl, Tool, ToolArgs, async_trait};
 use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 
 /// The shipped tools that need no workspace: time, echo, arithmetic. They run under the shipped policy, as in
-/// every other front end: an [`Agent`](super::agent::Agent) registers the shipped tools for which these
-/// stand.
+/// every other front end. These values are placeholders, and an [`Agent`](super::agent::Agent) registers the shipped
+/// tools in their place.
 ///
-/// Tools for files and commands need a workspace, and the specification's programs name none.
+/// Tools for files and commands need a workspace, and programs of Yoagent name none.
 /// [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds `file_read`, `file_write`, `file_edit`,
-/// `file_list`, `file_search`, `file_delete`, `vault_copyto` and, if it has a place for a shell,
-/// `shell_exec`, with or without these.
+/// `file_list`, `file_search`, `file_delete`, `vault_copyto` and, if the builder has a place for a shell,
+/// `shell_exec`. The tools of this function may be given or left out.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
     let shipped = portcullis_tools::native::tools_for_models().into_iter();
     shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(ShippedTool::new(tool)) }).collect()
 }
 
-/// A shipped tool behind the interface of specification 002.
+/// A placeholder of a shipped tool, with the interface of Yoagent.
 struct ShippedTool {
     decl: FunctionDecl,
     label: String,

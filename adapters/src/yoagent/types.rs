@@ -1,4 +1,4 @@
-//! The types of specification 002: tools, events, strategies.
+//! The types of Yoagent: tools, events, strategies.
 
 use std::num::NonZeroUsize;
 
@@ -12,17 +12,17 @@ pub use crate::event_formats::yoagent::{
     AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage,
 };
 
-/// How the calls of one answer run (specification 002, "Execution Strategies").
+/// How the calls of one answer are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ToolExecutionStrategy {
-    /// One at a time.
+    /// The calls run one at a time.
     Sequential,
-    /// All calls that may, at once.
+    /// All calls that may run concurrently run at once.
     #[default]
     Parallel,
-    /// In batches.
+    /// The calls run in batches.
     Batched {
-        /// Maximum number of calls in a batch; 0 counts as 1.
+        /// The most calls of a batch; 0 counts as 1.
         size: usize,
     },
 }

@@ -35,7 +35,7 @@ fn assembled(pieces: impl IntoIterator<Item = ToolCallDelta>, stop: &StopReason)
 }
 
 /// The calls as `id name arguments`, followed by the error's kind if the call must not run.
-fn shown(calls: &[AssembledCall]) -> Vec<String> {
+fn describe_calls(calls: &[AssembledCall]) -> Vec<String> {
     let show = |AssembledCall { call, refused }: &AssembledCall| {
         let refused = refused.as_ref().map_or(String::new(), |error| format!(" {}", error.kind()));
         format!("{} {} {}{refused}", call.id, call.tool, call.arguments)
@@ -45,7 +45,7 @@ fn shown(calls: &[AssembledCall]) -> Vec<String> {
 
 #[track_caller]
 fn check(pieces: impl IntoIterator<Item = ToolCallDelta>, stop: &StopReason, expected: &[&str]) {
-    assert_eq!(shown(&assembled(pieces, stop)), expected);
+    assert_eq!(describe_calls(&assembled(pieces, stop)), expected);
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn a_name_may_come_in_pieces_or_whole_again_and_again() {
 #[test]
 fn arguments_may_be_cut_anywhere() {
     let text = r#"{"a":"\ud83d\ude00 \" \\ ü😀","b":[1,{"c":null}]}"#;
-    for (at, _) in text.char_indices() {
-        let (first, second) = text.split_at(at);
+    for (position, _) in text.char_indices() {
+        let (first, second) = text.split_at(position);
         let pieces = [piece(0, "a", "plain", first), piece(0, "", "", second)];
         check(pieces, &StopReason::ToolCalls, &[&format!("a plain {text}")]);
     }
@@ -226,8 +226,8 @@ fn a_hundred_megabytes_of_arguments_are_not_kept() {
     for nth in 0..100 {
         accumulator.push(piece(nth, "", "read", &megabyte)).expect("a hundred calls");
     }
-    let kept: usize = accumulator.calls.iter().map(|call| call.arguments.text.capacity()).sum();
-    assert_eq!(kept, MAX_TURN_ARGUMENT_BYTES);
+    let buffer_bytes: usize = accumulator.calls.iter().map(|call| call.arguments.text.capacity()).sum();
+    assert_eq!(buffer_bytes, MAX_TURN_ARGUMENT_BYTES);
     let calls = accumulator.finish(&StopReason::ToolCalls, &offers());
     let refused = calls.iter().filter(|call| call.refused.is_some()).count();
     assert_eq!(refused, 100 - MAX_TURN_ARGUMENT_BYTES / (1 << 20));
@@ -237,26 +237,27 @@ fn a_hundred_megabytes_of_arguments_are_not_kept() {
 fn watchers_read_all_arguments_once_the_id_is_known() {
     let mut accumulator = ToolCallAccumulator::new();
     assert_eq!(accumulator.push(piece(0, "", "read", "{\"a")), Ok(None));
-    let told = accumulator.push(piece(0, "a", "", "\":1")).expect("one call").expect("known now");
-    assert_eq!((told.call_id.as_str(), told.delta.as_str()), ("a", "{\"a\":1"));
-    let told = accumulator.push(piece(0, "", "", "}")).expect("one call").expect("more");
-    assert_eq!(told.delta, "}");
+    let reported = accumulator.push(piece(0, "a", "", "\":1")).expect("one call").expect("known now");
+    assert_eq!((reported.call_id.as_str(), reported.delta.as_str()), ("a", "{\"a\":1"));
+    let reported = accumulator.push(piece(0, "", "", "}")).expect("one call").expect("more");
+    assert_eq!(reported.delta, "}");
     assert_eq!(accumulator.push(piece(0, "a", "", "")), Ok(None));
 }
 
 /// A call of a valid answer, with its texts split at arbitrary places.
 #[derive(Debug, Clone)]
-struct Cut {
+struct SplitCall {
     name: Vec<String>,
     arguments: Vec<String>,
-    /// The piece before which the id comes first, and whether it is repeated.
+    /// The piece before which the id is sent first, and whether the id is repeated.
     id_at: prop::sample::Index,
     again: bool,
 }
 
 fn cut(text: &'static str) -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..6).prop_map(move |cuts| {
-        let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+        let starts: Vec<usize> =
+            text.char_indices().map(|(position, _)| position).chain([text.len()]).collect();
         let mut places: Vec<usize> = cuts.iter().map(|cut| starts[cut.index(starts.len())]).collect();
         places.extend([0, text.len()]);
         places.sort_unstable();
@@ -264,7 +265,7 @@ fn cut(text: &'static str) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-fn call() -> impl Strategy<Value = Cut> {
+fn call() -> impl Strategy<Value = SplitCall> {
     let name = prop::sample::select(vec!["read", "write", "plain", "tuttut", "unknown"]);
     let arguments = prop::sample::select(vec![
         "",
@@ -274,20 +275,20 @@ fn call() -> impl Strategy<Value = Cut> {
         r#"{"not":"whole"#,
     ]);
     (name.prop_flat_map(cut), arguments.prop_flat_map(cut), any::<prop::sample::Index>(), any::<bool>())
-        .prop_map(|(name, arguments, id_at, again)| Cut { name, arguments, id_at, again })
+        .prop_map(|(name, arguments, id_at, again)| SplitCall { name, arguments, id_at, again })
 }
 
 /// The pieces of a call, in order.
-fn pieces(nth: usize, call: &Cut) -> Vec<ToolCallDelta> {
+fn pieces(nth: usize, call: &SplitCall) -> Vec<ToolCallDelta> {
     let id = format!("id{nth}");
     // Indices leave gaps.
     let index = (nth as u64) * 3 + 1;
     let mut pieces: Vec<ToolCallDelta> = call.name.iter().map(|name| piece(index, "", name, "")).collect();
     pieces.extend(call.arguments.iter().map(|arguments| piece(index, "", "", arguments)));
-    let at = call.id_at.index(pieces.len());
-    pieces[at].id = Some(id.clone());
+    let position = call.id_at.index(pieces.len());
+    pieces[position].id = Some(id.clone());
     if call.again {
-        for piece in &mut pieces[at..] {
+        for piece in &mut pieces[position..] {
             piece.id = Some(id.clone());
         }
     }
@@ -315,10 +316,10 @@ proptest! {
         let mut mixed = Vec::new();
         let mut order = order.iter().cycle();
         while !queues.is_empty() {
-            let at = order.next().expect("endless").index(queues.len());
-            match queues[at].next() {
+            let position = order.next().expect("endless").index(queues.len());
+            match queues[position].next() {
                 Some(piece) => mixed.push(piece),
-                None => drop(queues.remove(at)),
+                None => drop(queues.remove(position)),
             }
         }
         for stop in [StopReason::ToolCalls, StopReason::Stop, StopReason::Length] {

@@ -11,11 +11,11 @@ use crate::{
     testing::{Notes, Script, Stage, Step, Tools, ask_for, text_answer},
 };
 
-fn provider(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
-    move |end| matches!(end, AgentEnd::Provider { kind: found, .. } if *found == kind)
+fn is_provider_error(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
+    move |end| matches!(end, AgentEnd::Provider { kind: actual, .. } if *actual == kind)
 }
 
-fn kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
+fn result_kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
     let events = notes.events();
     let ends = events.iter().filter_map(|event| match event {
         AgentEvent::ToolEnd { result } => {
@@ -30,7 +30,7 @@ fn kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
 async fn a_provider_that_refuses_ends_the_run() {
     let mut stage = Stage::new([vec![Step::Fail(ProviderErrorKind::RateLimited)]]);
     let run = stage.run().await;
-    assert!(provider(ProviderErrorKind::RateLimited)(&run.end), "{:?}", run.end);
+    assert!(is_provider_error(ProviderErrorKind::RateLimited)(&run.end), "{:?}", run.end);
     assert_eq!(stage.store.messages(), [Message::user("go")]);
 }
 
@@ -50,10 +50,10 @@ async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
         steps.extend(last);
         let mut stage = Stage::new([steps]);
         let run = stage.run().await;
-        assert!(provider(kind)(&run.end), "{:?}", run.end);
-        assert_eq!(stage.tools.begun(), 0);
-        let kept = [Message::user("go"), Message::assistant("I will", Vec::new())];
-        assert_eq!(stage.store.messages(), kept);
+        assert!(is_provider_error(kind)(&run.end), "{:?}", run.end);
+        assert_eq!(stage.tools.begun_count(), 0);
+        let expected_messages = [Message::user("go"), Message::assistant("I will", Vec::new())];
+        assert_eq!(stage.store.messages(), expected_messages);
     }
 }
 
@@ -64,7 +64,7 @@ async fn an_empty_answer_is_an_error_of_the_provider() {
     for (steps, kind) in [(waits, ProviderErrorKind::Malformed), (withheld, ProviderErrorKind::Rejected)] {
         let mut stage = Stage::new([steps]);
         let run = stage.run().await;
-        assert!(provider(kind)(&run.end), "{:?}", run.end);
+        assert!(is_provider_error(kind)(&run.end), "{:?}", run.end);
         assert_eq!(stage.store.messages().len(), 1);
     }
 }
@@ -74,15 +74,15 @@ async fn an_answer_without_end_is_given_up() {
     let text = "x".repeat(1 << 20);
     let endless = vec![Step::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
     let run = Stage::new([endless]).run().await;
-    assert!(provider(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
+    assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
     let calls = vec![(); crate::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
         let name = Some("r_echo".to_owned());
         Step::Delta(Delta::ToolCall(crate::ToolCallDelta { index: nth as u64, name, ..Default::default() }))
     });
     let mut stage = Stage::new([calls.collect()]);
     let run = stage.run().await;
-    assert!(provider(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
-    assert_eq!(stage.tools.begun(), 0);
+    assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
+    assert_eq!(stage.tools.begun_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,13 +94,13 @@ async fn a_provider_that_panics_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_panics_gets_an_internal_result_and_harms_none() {
+async fn a_panicking_call_gets_an_internal_result_and_others_run() {
     let calls =
         [("a", "r_panic", "{}"), ("b", "r_sleep", "{}"), ("c", "w_panic", "{}"), ("d", "w_echo", "{}")];
     let mut stage = Stage::new([ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let internal = Some(ToolErrorKind::Internal);
-    assert_eq!(kinds(&stage.notes), [internal, None, internal, None]);
+    assert_eq!(result_kinds(&stage.notes), [internal, None, internal, None]);
     assert!(!stage.results()[0].contains("as asked"), "a panic's text is not the model's");
 }
 
@@ -121,7 +121,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
     };
     let (run, ()) = futures_util::join!(stage.run(), cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    // The call that ignores cancellation took the whole grace period and was dropped then.
+    // The call that ignores cancellation used the whole grace period and was then dropped.
     let took = start.elapsed();
     assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&took), "{took:?}");
     assert_eq!(stage.tools.running(), 0);
@@ -135,15 +135,15 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_cancelled_before_it_begins_asks_nobody() {
+async fn a_run_cancelled_before_it_begins_makes_no_request() {
     let mut stage = Stage::new([text_answer("no")]);
     stage.agent.handle().cancel();
     assert_eq!(stage.run().await.end, AgentEnd::Cancelled);
-    assert_eq!(stage.script.asked(), 0);
+    assert_eq!(stage.script.request_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_cancelled_while_the_model_speaks() {
+async fn a_run_can_be_cancelled_during_the_models_answer() {
     let mut stage = Stage::new([vec![Step::Delta(Delta::Text("well".into())), Step::Hang]]);
     let handle = stage.agent.handle();
     let cancelling = async {
@@ -160,24 +160,24 @@ async fn a_run_is_cancelled_while_the_model_speaks() {
 async fn calls_past_the_turns_deadline_are_dropped_and_not_the_run() {
     let config = AgentConfig { turn_timeout: Some(Duration::from_secs(1)), ..AgentConfig::new("agent") };
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
-    let mut stage = Stage::with(config, [ask_for(&calls), text_answer("well")]);
+    let mut stage = Stage::with_config(config, [ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let results = stage.results();
     assert_eq!(results[0], "Tool execution failed: the turn's time is over");
     assert_eq!(results[1], "{}");
     assert_eq!(results[2], "Tool execution failed: the turn's time is over");
-    assert_eq!(stage.tools.begun(), 2);
+    assert_eq!(stage.tools.begun_count(), 2);
     assert_eq!(stage.tools.running(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_blocks_its_thread_is_left_behind() {
-    struct Blocks {
+    struct BlockingExecutor {
         begun: tokio::sync::Notify,
         released: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>>,
     }
     #[async_trait]
-    impl ToolExecutor for Blocks {
+    impl ToolExecutor for BlockingExecutor {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
@@ -193,8 +193,10 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
     let config = AgentConfig { grace: Duration::from_millis(10), ..AgentConfig::new("agent") };
     let store = InMemoryMessageStore::new();
     let script = Script::new([ask_for(&[("a", "t", "{}")])]);
-    let blocks =
-        Blocks { begun: tokio::sync::Notify::new(), released: std::sync::Mutex::new(Some(released)) };
+    let blocks = BlockingExecutor {
+        begun: tokio::sync::Notify::new(),
+        released: std::sync::Mutex::new(Some(released)),
+    };
     let blocks = Arc::new(blocks);
     let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&blocks));
     let handle = agent.handle();
@@ -204,7 +206,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
     };
     let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    assert_eq!(crate::transcript::fault(&store.messages()), None);
+    assert_eq!(crate::transcript::find_fault(&store.messages()), None);
     drop(release);
 }
 
@@ -221,16 +223,16 @@ async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
     let turn = (0..100).map(piece).chain([Step::Delta(Delta::End(StopReason::ToolCalls))]).collect();
     let mut stage = Stage::new([turn, text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
-    assert_eq!(stage.tools.begun(), 0);
+    assert_eq!(stage.tools.begun_count(), 0);
     let results = stage.results();
     assert!(results.len() == 1 && results[0].starts_with("Tool execution failed: "), "{results:?}");
-    let kept: usize =
+    let argument_bytes: usize =
         stage.store.messages().iter().flat_map(|m| &m.tool_calls).map(|c| c.arguments.len()).sum();
-    assert!(kept <= 2, "{kept} bytes of arguments");
+    assert!(argument_bytes <= 2, "{argument_bytes} bytes of arguments");
 }
 
 #[tokio::test]
-async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
+async fn a_panic_in_the_drop_of_a_call_affects_only_that_call() {
     struct StubbornExecutor {
         never_blocks: bool,
         begun: tokio::sync::Notify,
@@ -247,7 +249,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
             Vec::new()
         }
         async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
-            let _odd = PanicsWhenDropped;
+            let _panics_when_dropped = PanicsWhenDropped;
             self.begun.notify_one();
             std::future::pending().await
         }
@@ -259,54 +261,56 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
         let config = AgentConfig { grace: Duration::ZERO, ..AgentConfig::new("agent") };
         let store = InMemoryMessageStore::new();
         let script = Script::new([ask_for(&[("a", "t", "{}")])]);
-        let odd = Arc::new(StubbornExecutor { never_blocks, begun: tokio::sync::Notify::new() });
-        let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&odd));
+        let executor = Arc::new(StubbornExecutor { never_blocks, begun: tokio::sync::Notify::new() });
+        let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&executor));
         let handle = agent.handle();
         let cancelling = async {
-            odd.begun.notified().await;
+            executor.begun.notified().await;
             handle.cancel();
         };
         let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
         assert_eq!(run.end, AgentEnd::Cancelled);
-        assert_eq!(crate::transcript::fault(&store.messages()), None);
+        assert_eq!(crate::transcript::find_fault(&store.messages()), None);
     }
 }
 
-/// Wraps a store or an emitter, and fails from a given message or event on.
+/// A wrapper around a store or an emitter, which fails from a given message or event on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Failing {
+enum FailureMode {
     Panics,
     Hangs,
     Errs,
 }
 
 #[derive(Clone)]
-struct Fails<T> {
+struct FaultInjector<T> {
     inner: T,
-    left: Arc<std::sync::atomic::AtomicUsize>,
-    how: Failing,
+    calls_before_failure: Arc<std::sync::atomic::AtomicUsize>,
+    mode: FailureMode,
 }
 
-impl<T> Fails<T> {
-    fn after(inner: T, count: usize, how: Failing) -> Self {
-        Self { inner, left: Arc::new(count.into()), how }
+impl<T> FaultInjector<T> {
+    fn failing_after(inner: T, count: usize, mode: FailureMode) -> Self {
+        Self { inner, calls_before_failure: Arc::new(count.into()), mode }
     }
 
     async fn fail(&self) -> Result<(), StoreError> {
         use std::sync::atomic::Ordering::SeqCst;
-        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+        if self.calls_before_failure.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_ok() {
             return Ok(());
         }
-        match self.how {
-            Failing::Panics => panic!("it had enough"),
-            Failing::Hangs => std::future::pending().await,
-            Failing::Errs => Err(StoreError::new("no space left").with_source(std::io::Error::other("disk"))),
+        match self.mode {
+            FailureMode::Panics => panic!("it had enough"),
+            FailureMode::Hangs => std::future::pending().await,
+            FailureMode::Errs => {
+                Err(StoreError::new("no space left").with_source(std::io::Error::other("disk")))
+            }
         }
     }
 }
 
 #[async_trait]
-impl MessageStore for Fails<InMemoryMessageStore> {
+impl MessageStore for FaultInjector<InMemoryMessageStore> {
     async fn load(&self) -> Result<Vec<Message>, StoreError> {
         self.fail().await?;
         self.inner.load().await
@@ -319,7 +323,7 @@ impl MessageStore for Fails<InMemoryMessageStore> {
 }
 
 #[async_trait]
-impl EventEmitter for Fails<Notes> {
+impl EventEmitter for FaultInjector<Notes> {
     async fn emit(&self, event: AgentEvent) {
         if self.fail().await.is_ok() {
             self.inner.emit(event).await;
@@ -327,17 +331,17 @@ impl EventEmitter for Fails<Notes> {
     }
 
     fn emit_now(&self, event: AgentEvent) {
-        assert!(self.how != Failing::Panics, "it had enough");
+        assert!(self.mode != FailureMode::Panics, "it had enough");
         self.inner.emit_now(event);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
-    for how in [Failing::Panics, Failing::Hangs, Failing::Errs] {
+async fn a_failing_store_ends_the_run_and_keeps_no_partial_turn() {
+    for mode in [FailureMode::Panics, FailureMode::Hangs, FailureMode::Errs] {
         for count in 0..4 {
             let inner = InMemoryMessageStore::new();
-            let store = Fails::after(inner.clone(), count, how);
+            let store = FaultInjector::failing_after(inner.clone(), count, mode);
             let script = Script::new([ask_for(&[("a", "r_echo", "{}")])]);
             let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store, script, Tools::default());
             let handle = agent.handle();
@@ -346,11 +350,11 @@ async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
                 handle.cancel();
             };
             let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
-            let AgentEnd::Internal { message } = &run.end else { panic!("{how:?} {count}: {:?}", run.end) };
-            if how == Failing::Errs {
+            let AgentEnd::Internal { message } = &run.end else { panic!("{mode:?} {count}: {:?}", run.end) };
+            if mode == FailureMode::Errs {
                 assert_eq!(message, "no space left: disk");
             }
-            assert_eq!(crate::transcript::fault(&inner.messages()), None, "{how:?} {count}");
+            assert_eq!(crate::transcript::find_fault(&inner.messages()), None, "{mode:?} {count}");
         }
     }
 }
@@ -359,13 +363,13 @@ async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
 async fn an_emitter_that_panics_ends_the_run_and_costs_no_result() {
     for count in 0..8 {
         let (store, tools) = (InMemoryMessageStore::new(), Tools::default());
-        let emitter = Fails::after(Notes::default(), count, Failing::Panics);
+        let emitter = FaultInjector::failing_after(Notes::default(), count, FailureMode::Panics);
         let script = Script::new([ask_for(&[("a", "r_loud", "{}"), ("b", "w_echo", "{}")])]);
         let mut agent = AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script, tools);
         let run = agent.run("go").await;
         let message = "the emitter panicked: it had enough".to_owned();
         assert_eq!(run.end, AgentEnd::Internal { message }, "{count}");
-        assert_eq!(crate::transcript::fault(&store.messages()), None, "{count}");
+        assert_eq!(crate::transcript::find_fault(&store.messages()), None, "{count}");
         for message in store.messages().iter().filter(|message| message.tool_call_id.is_some()) {
             assert!(!message.is_error, "{count}: {message:?}");
         }
@@ -376,7 +380,7 @@ async fn an_emitter_that_panics_ends_the_run_and_costs_no_result() {
 async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
     for count in 0..12 {
         let (store, tools, notes) = (InMemoryMessageStore::new(), Tools::default(), Notes::default());
-        let emitter = Fails::after(notes.clone(), count, Failing::Hangs);
+        let emitter = FaultInjector::failing_after(notes.clone(), count, FailureMode::Hangs);
         let script = Script::new([ask_for(&[("a", "r_echo", "{}"), ("b", "r_deaf", "{}")])]);
         let agent =
             AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script.clone(), tools.clone());
@@ -395,11 +399,11 @@ async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
 #[tokio::test(start_paused = true)]
 async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
-    for first in 0..10 {
+    for read_count in 0..10 {
         let (mut stage, mut receiver) = Stage::with_channel(3, AgentConfig::new("agent"), [ask_for(&calls)]);
         let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
         let reading = async {
-            for _ in 0..first {
+            for _ in 0..read_count {
                 notes.emit_now(receiver.recv().await.expect("an event"));
             }
         };
@@ -408,22 +412,22 @@ async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
             handle.cancel();
         };
         let (run, (), ()) = futures_util::join!(stage.agent.run("go"), reading, cancelling);
-        assert_eq!(run.end, AgentEnd::Cancelled, "{first}");
+        assert_eq!(run.end, AgentEnd::Cancelled, "{read_count}");
         assert!(receiver.waiting() >= 3, "it had stopped");
         while let Some(event) = receiver.try_recv() {
             notes.emit_now(event);
         }
         stage.check(&run);
-        // The sixth event ends the answer. Three events wait beside those that were read, and one is being
+        // The sixth event ends the answer. Apart from the events read, three wait in the channel, and one is being
         // delivered.
-        let is_answered = first + 3 + 1 >= 6;
-        assert_eq!(stage.results().len(), if is_answered { 3 } else { 0 }, "{first}");
+        let is_answered = read_count + 3 + 1 >= 6;
+        assert_eq!(stage.results().len(), if is_answered { 3 } else { 0 }, "{read_count}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
-    // One call that is split into as many as are kept, after as many kept calls again.
+    // As many calls as a turn keeps. The first one is split into just as many.
     let delta = |nth: usize, arguments: String| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,
@@ -433,9 +437,9 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
         }))
     };
     let end = Step::Delta(Delta::End(StopReason::ToolCalls));
-    let listed = crate::MAX_LISTED_CALLS;
-    let turn = std::iter::once(delta(0, "{}".repeat(listed)))
-        .chain((1..listed).map(|nth| delta(nth, "{}".to_owned())))
+    let call_count = crate::MAX_LISTED_CALLS;
+    let turn = std::iter::once(delta(0, "{}".repeat(call_count)))
+        .chain((1..call_count).map(|nth| delta(nth, "{}".to_owned())))
         .chain([end]);
     let (mut stage, mut receiver) =
         Stage::with_channel(3, AgentConfig::new("agent"), [turn.collect::<Vec<_>>()]);
@@ -460,7 +464,7 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
     while let Some(event) = receiver.try_recv() {
         notes.emit_now(event);
     }
-    assert_eq!(stage.results().len(), 2 * listed - 1);
+    assert_eq!(stage.results().len(), 2 * call_count - 1);
     let ends: std::collections::HashSet<String> = notes
         .events()
         .iter()
@@ -469,16 +473,16 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
             _ => None,
         })
         .collect();
-    assert_eq!(ends.len(), 2 * listed - 1);
+    assert_eq!(ends.len(), 2 * call_count - 1);
     assert_eq!(notes.events().last(), Some(&AgentEvent::AgentEnd { end: AgentEnd::Cancelled }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_run_drops_its_calls_and_leaves_no_half_of_a_turn() {
+async fn dropping_a_run_drops_its_calls_and_keeps_no_partial_turn() {
     let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")])]);
     let run = tokio::time::timeout(Duration::from_secs(1), stage.agent.run("go")).await;
     assert!(run.is_err());
     tokio::task::yield_now().await;
-    assert_eq!((stage.tools.begun(), stage.tools.running()), (1, 0));
+    assert_eq!((stage.tools.begun_count(), stage.tools.running()), (1, 0));
     assert_eq!(stage.store.messages(), [Message::user("go")]);
 }

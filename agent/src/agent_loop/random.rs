@@ -1,4 +1,4 @@
-//! Random runs: after any event at any time the run ends, and leaves a conversation that providers accept,
+//! Random runs. Whatever happens at any time, the run ends and leaves a conversation that providers accept,
 //! with one result for each call.
 
 use std::{
@@ -14,9 +14,9 @@ use crate::{
     testing::{KINDS, Stage, Step},
 };
 
-/// An action of the person, with its time.
+/// An action of the person.
 #[derive(Debug, Clone)]
-enum Act {
+enum Action {
     Steer,
     FollowUp,
     Cancel,
@@ -56,13 +56,13 @@ fn tool() -> impl Strategy<Value = String> {
 fn delta() -> impl Strategy<Value = Step> {
     let id = prop::sample::select(vec!["", "a", "b", "c", "a b", "d"]);
     let arguments = prop::sample::select(vec!["", "{}", r#"{"ms":50}"#, "{}{}", r#"{"a"#, "x"]);
-    let some = |text: String| (!text.is_empty()).then_some(text);
+    let non_empty = |text: String| (!text.is_empty()).then_some(text);
     (0..5_u64, id, prop::option::of(tool()), arguments).prop_map(move |(index, id, name, arguments)| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index,
-            id: some(id.to_owned()),
+            id: non_empty(id.to_owned()),
             name,
-            arguments: some(arguments.to_owned()),
+            arguments: non_empty(arguments.to_owned()),
         }))
     })
 }
@@ -76,7 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn last() -> impl Strategy<Value = Option<Step>> {
+fn last_step() -> impl Strategy<Value = Option<Step>> {
     let end = |stop: StopReason| Just(Some(Step::Delta(Delta::End(stop))));
     prop_oneof![
         30 => end(StopReason::ToolCalls),
@@ -92,31 +92,32 @@ fn last() -> impl Strategy<Value = Option<Step>> {
 }
 
 fn turn() -> impl Strategy<Value = Vec<Step>> {
-    (prop::collection::vec(step(), 0..8), last()).prop_map(|(mut steps, last)| {
-        steps.extend(last);
+    (prop::collection::vec(step(), 0..8), last_step()).prop_map(|(mut steps, last_step)| {
+        steps.extend(last_step);
         steps
     })
 }
 
-fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
-    let act = prop_oneof![4 => Just(Act::Steer), 2 => Just(Act::FollowUp), 1 => Just(Act::Cancel)];
-    prop::collection::vec((0..400_u64, act), 0..4)
+fn actions() -> impl Strategy<Value = Vec<(u64, Action)>> {
+    let action =
+        prop_oneof![4 => Just(Action::Steer), 2 => Just(Action::FollowUp), 1 => Just(Action::Cancel)];
+    prop::collection::vec((0..400_u64, action), 0..4)
 }
 
 /// Performs the actions at their times.
-async fn act(handle: &AgentHandle, acts: &[(u64, Act)]) {
-    let one = |(ms, act): &(u64, Act)| {
-        let (handle, ms, act) = (handle.clone(), *ms, act.clone());
+async fn perform_all(handle: &AgentHandle, actions: &[(u64, Action)]) {
+    let perform = |(ms, action): &(u64, Action)| {
+        let (handle, ms, action) = (handle.clone(), *ms, action.clone());
         async move {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            match act {
-                Act::Steer => handle.steer("wait").expect("room"),
-                Act::FollowUp => handle.follow_up("more").expect("room"),
-                Act::Cancel => handle.cancel(),
+            match action {
+                Action::Steer => handle.steer("wait").expect("room"),
+                Action::FollowUp => handle.follow_up("more").expect("room"),
+                Action::Cancel => handle.cancel(),
             }
         }
     };
-    futures_util::future::join_all(acts.iter().map(one)).await;
+    futures_util::future::join_all(actions.iter().map(perform)).await;
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -130,22 +131,22 @@ proptest! {
     fn every_call_has_exactly_one_result(
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
-        acts in acts(),
+        actions in actions(),
         never_blocks in any::<bool>(),
     ) {
         runtime().block_on(async {
-            let mut stage = Stage::with(config, turns);
+            let mut stage = Stage::with_config(config, turns);
             stage.tools.never_blocks.store(never_blocks, std::sync::atomic::Ordering::SeqCst);
             let handle = stage.agent.handle();
-            let person = act(&handle, &acts);
+            let person = perform_all(&handle, &actions);
             let running = async {
-                // Longer than all the hangs together: silent models and deaf tools in each turn.
+                // An hour is longer than all hangs together: a silent model and deaf tools in each turn.
                 let hour = Duration::from_secs(3600);
                 tokio::time::timeout(hour, stage.agent.run("go")).await.expect("a run ends")
             };
             let (run, ()) = futures_util::join!(running, person);
-            // `check` tests the invariants of every run on the conversation and the events; the script tests
-            // every conversation that it is sent.
+            // `check` tests the invariants of every run on the conversation and the events. The script tests
+            // every conversation that it receives.
             stage.check(&run);
             assert_eq!(stage.tools.running(), 0, "no call goes on after its run");
         });
@@ -155,17 +156,17 @@ proptest! {
     fn whenever_a_reader_stops_it_misses_no_end_of_a_cancelled_run(
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
-        acts in acts(),
+        actions in actions(),
         cancelled_after in 0..400_u64,
         capacity in 1..8_usize,
-        first in 0..60_usize,
+        read_count in 0..60_usize,
     ) {
         runtime().block_on(async {
             let (mut stage, mut receiver) = Stage::with_channel(capacity, config, turns);
             let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
-            let acts = [acts, vec![(cancelled_after, Act::Cancel)]].concat();
+            let actions = [actions, vec![(cancelled_after, Action::Cancel)]].concat();
             let reading = async {
-                for _ in 0..first {
+                for _ in 0..read_count {
                     notes.emit_now(receiver.recv().await.expect("an event"));
                 }
                 std::future::pending::<AgentRun>().await
@@ -178,7 +179,7 @@ proptest! {
                     run = reading => run,
                 }
             };
-            let (run, ()) = futures_util::join!(running, act(&handle, &acts));
+            let (run, ()) = futures_util::join!(running, perform_all(&handle, &actions));
             while let Some(event) = receiver.try_recv() {
                 notes.emit_now(event);
             }

@@ -38,8 +38,8 @@ async fn the_model_is_asked_again_with_results_in_call_order() {
     assert_eq!(stage.results(), ["slept", r#"{"x":1}"#]);
     // The second call ended first, and its end was reported first.
     assert_eq!(stage.tools.log(), ["begin a", "begin b", "end b", "end a"]);
-    let told = stage.notes.events();
-    let ends = told.iter().filter_map(|event| match event {
+    let events = stage.notes.events();
+    let ends = events.iter().filter_map(|event| match event {
         AgentEvent::ToolEnd { result } => Some(result.call_id.clone()),
         _ => None,
     });
@@ -52,7 +52,7 @@ async fn the_model_is_asked_again_with_results_in_call_order() {
 #[tokio::test(start_paused = true)]
 async fn instructions_are_sent_first_and_not_stored() {
     let config = AgentConfig { system: Some("be good".into()), ..AgentConfig::new("agent") };
-    let mut stage = Stage::with(config, [text_answer("yes")]);
+    let mut stage = Stage::with_config(config, [text_answer("yes")]);
     stage.run().await;
     stage.run().await;
     let requests = stage.script.requests.lock().expect("not poisoned");
@@ -74,7 +74,7 @@ async fn parallel_calls_take_as_long_as_the_longest() {
         (ExecutionStrategy::Sequential, 150),
         (ExecutionStrategy::Batched { size: NonZeroUsize::new(2).expect("not 0") }, 100),
     ] {
-        let mut stage = Stage::with(config(strategy), [ask_for(&calls)]);
+        let mut stage = Stage::with_config(config(strategy), [ask_for(&calls)]);
         let start = Instant::now();
         stage.run().await;
         let took = start.elapsed().as_millis();
@@ -108,8 +108,8 @@ async fn concurrent_calls_are_bounded() {
     let calls: Vec<_> = names.iter().map(|id| (id.as_str(), "r_sleep", "{}")).collect();
     let mut stage = Stage::new([ask_for(&calls)]);
     stage.run().await;
-    assert_eq!(stage.tools.most.load(std::sync::atomic::Ordering::SeqCst), 10);
-    assert_eq!(stage.tools.begun(), 40);
+    assert_eq!(stage.tools.max_running.load(std::sync::atomic::Ordering::SeqCst), 10);
+    assert_eq!(stage.tools.begun_count(), 40);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,12 +118,12 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
     let mut stage = Stage::new(turns.collect::<Vec<_>>());
     let run = stage.run().await;
     assert_eq!((&run.end, run.iterations), (&AgentEnd::MaxIterations { limit: 10 }, 10));
-    assert_eq!(stage.script.asked(), 10);
-    assert_eq!(stage.tools.begun(), 10);
+    assert_eq!(stage.script.request_count(), 10);
+    assert_eq!(stage.tools.begun_count(), 10);
     // Each turn's call had the same id; the conversation has ten different ones.
     assert_eq!(stage.store.messages().iter().filter(|message| !message.tool_calls.is_empty()).count(), 10);
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
-    let mut stage = Stage::with(config, [ask_for(&[("a", "r_echo", "{}")])]);
+    let mut stage = Stage::with_config(config, [ask_for(&[("a", "r_echo", "{}")])]);
     assert_eq!(stage.run().await.end, AgentEnd::MaxIterations { limit: 1 });
 }
 
@@ -148,7 +148,7 @@ async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
         };
         futures_util::join!(stage.agent.run("go"), cancelling)
     };
-    // Dropped within its grace period.
+    // The run is dropped within its grace period.
     assert!(tokio::time::timeout(Duration::from_millis(10), running).await.is_err());
     assert_eq!(stage.agent.run("go on").await.end, answer("well"));
 }
@@ -167,14 +167,14 @@ async fn run_and_steer(stage: &mut Stage) -> AgentRun {
 async fn steering_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
-        let mut stage = Stage::with(config(strategy), [ask_for(&calls), text_answer("well")]);
+        let mut stage = Stage::with_config(config(strategy), [ask_for(&calls), text_answer("well")]);
         let run = run_and_steer(&mut stage).await;
         assert_eq!(run.end, answer("well"));
-        assert_eq!(stage.tools.begun(), 1);
-        // The specification's text ("Steering"), written out.
+        assert_eq!(stage.tools.begun_count(), 1);
+        // Written out: programs compare this text.
         let skipped = "Skipped due to queued user message.";
-        let told = stage.notes.events();
-        let ends = told.iter().filter_map(|event| match event {
+        let events = stage.notes.events();
+        let ends = events.iter().filter_map(|event| match event {
             AgentEvent::ToolEnd { result } => {
                 Some(result.outcome.as_ref().map_err(|e| (e.code(), e.message())))
             }
@@ -185,16 +185,16 @@ async fn steering_skips_the_calls_that_have_not_begun() {
         let read = format!("Tool execution failed: {skipped}");
         assert_eq!(stage.results(), ["slept", &read, &read]);
         assert_eq!(stage.store.messages()[5], Message::user("rather not"));
-        let told = AgentEvent::Steered { messages: Arc::new(vec![Message::user("rather not")]) };
-        assert!(stage.notes.events().contains(&told));
+        let steered = AgentEvent::Steered { messages: Arc::new(vec![Message::user("rather not")]) };
+        assert!(stage.notes.events().contains(&steered));
     }
-    // Of concurrent calls, those that wait for a free slot have not begun.
-    let one = AgentConfig {
+    // Calls of a parallel turn that wait for a free slot have not begun.
+    let parallel_config = AgentConfig {
         concurrency: NonZeroUsize::new(1).expect("not 0"),
         ..config(ExecutionStrategy::Parallel)
     };
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}"), ("c", "w_echo", "{}")];
-    let mut stage = Stage::with(one, [ask_for(&calls), text_answer("well")]);
+    let mut stage = Stage::with_config(parallel_config, [ask_for(&calls), text_answer("well")]);
     let run = run_and_steer(&mut stage).await;
     assert_eq!(run.end, answer("well"));
     let skipped = "Tool execution failed: Skipped due to queued user message.";
@@ -210,23 +210,23 @@ async fn steering_skips_the_calls_that_have_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follow_up_is_a_new_question_with_its_own_turns() {
+async fn a_follow_up_has_a_new_limit_of_turns() {
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
-    let mut stage = Stage::with(config, [text_answer("first"), text_answer("second")]);
+    let mut stage = Stage::with_config(config, [text_answer("first"), text_answer("second")]);
     stage.agent.handle().follow_up("and then?").expect("room");
     let run = stage.run().await;
     assert_eq!((&run.end, run.iterations), (&answer("second"), 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_repeats_itself_is_told_once_and_then_stopped() {
+async fn a_model_that_repeats_a_call_is_warned_once_and_then_stopped() {
     let turns = (0..9).map(|_| ask_for(&[("a", "w_echo", r#"{"x":1}"#)]));
     let mut stage = Stage::new(turns.collect::<Vec<_>>());
     let run = stage.run().await;
     assert_eq!((&run.end, run.iterations), (&AgentEnd::Repeated { tool: "w_echo".into() }, 5));
     let messages = stage.store.messages();
     let hints: Vec<usize> =
-        (1..messages.len()).filter(|&at| messages[at].role == MessageRole::User).collect();
+        (1..messages.len()).filter(|&index| messages[index].role == MessageRole::User).collect();
     assert_eq!(hints, [7], "after the third result");
     assert!(messages[7].text().contains("`w_echo` 3 times"));
     // Five repeats in one turn count as well.
@@ -253,7 +253,7 @@ async fn a_result_with_a_foreign_id_counts_for_the_call_that_ran() {
     let mut stage = Stage::new([ask_for(&[("a", "r_liar", "{}"), ("b", "r_loud", "{}")])]);
     stage.run().await;
     assert_eq!(stage.results(), ["mine", "loud"]);
-    // The loud one also sent updates for a call `forged`; `run` checks that they are dropped.
+    // The tool `r_loud` also sent updates for a call `forged`; `run` checks that they are dropped.
     let updates = stage
         .notes
         .events()
@@ -270,7 +270,7 @@ async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
     let mut stage = Stage::new([cut, text_answer("shorter")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("shorter"));
-    assert_eq!(stage.tools.begun(), 0);
+    assert_eq!(stage.tools.begun_count(), 0);
     assert!(stage.results().iter().all(|text| text.contains("limit of tokens")), "{:?}", stage.results());
     let text = vec![Step::Delta(Delta::Text("and so".into())), Step::Delta(Delta::End(StopReason::Length))];
     let mut stage = Stage::new([text]);
@@ -290,7 +290,7 @@ async fn ten_thousand_calls_in_one_answer_get_results_and_few_run() {
     let end = Step::Delta(Delta::End(StopReason::ToolCalls));
     let mut stage = Stage::new([(0..10_000).map(call).chain([end]).collect(), text_answer("oh")]);
     assert_eq!(stage.run().await.end, answer("oh"));
-    assert_eq!(stage.tools.begun(), MAX_CALLS_PER_TURN);
+    assert_eq!(stage.tools.begun_count(), MAX_CALLS_PER_TURN);
     assert_eq!(stage.results().len(), 10_000);
 }
 
@@ -378,17 +378,17 @@ async fn a_thousand_calls_in_ten_turns_run_on_a_clock_that_goes() {
     let mut agent =
         AgentLoop::new(config, (), InMemoryMessageStore::new(), Script::new(turns), tools.clone());
     assert_eq!(agent.run("go").await.answer(), Some("done"));
-    assert_eq!(tools.begun(), 1000);
+    assert_eq!(tools.begun_count(), 1000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_hears_of_each_runs_end_however_it_comes() {
+async fn the_executor_is_notified_of_every_end_of_a_run() {
     let mut stage = Stage::new([text_answer("one"), vec![Step::Hang], vec![Step::Panic]]);
     let first = stage.run().await;
-    let ended = || stage.tools.ended.lock().expect("not poisoned").clone();
+    let ended = || stage.tools.ended_runs.lock().expect("not poisoned").clone();
     assert_eq!(ended(), [format!("agent {}", first.run_id)]);
     let Stage { mut agent, tools, .. } = stage;
-    let ended = || tools.ended.lock().expect("not poisoned").clone();
+    let ended = || tools.ended_runs.lock().expect("not poisoned").clone();
     // A run that is dropped.
     assert!(tokio::time::timeout(Duration::from_secs(1), agent.run("go")).await.is_err());
     assert_eq!(ended().len(), 2);
@@ -399,9 +399,9 @@ async fn an_executor_hears_of_each_runs_end_however_it_comes() {
 
 #[tokio::test]
 async fn an_executor_that_cannot_offer_ends_the_run_before_a_question() {
-    struct Offerless;
+    struct ExecutorWithoutOffer;
     #[portcullis_types::async_trait]
-    impl portcullis_types::ToolExecutor for Offerless {
+    impl portcullis_types::ToolExecutor for ExecutorWithoutOffer {
         fn offers(&self) -> Vec<portcullis_types::OfferedTool> {
             panic!("no offers")
         }
@@ -413,8 +413,9 @@ async fn an_executor_that_cannot_offer_ends_the_run_before_a_question() {
         }
     }
     let (store, script) = (InMemoryMessageStore::new(), Script::default());
-    let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store, script.clone(), Offerless);
+    let mut agent =
+        AgentLoop::new(AgentConfig::new("agent"), (), store, script.clone(), ExecutorWithoutOffer);
     let run = agent.run("go").await;
     assert!(matches!(run.end, AgentEnd::Internal { .. }), "{:?}", run.end);
-    assert_eq!((run.iterations, script.asked()), (0, 0), "the model was not asked");
+    assert_eq!((run.iterations, script.request_count()), (0, 0), "the model was not asked");
 }

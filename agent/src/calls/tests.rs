@@ -1,4 +1,4 @@
-//! The turn's calls apart from their results: the time that refusals may take, and the order of events.
+//! Tests of a turn's calls: the time that refusals may take, and the order of events.
 
 use futures_util::FutureExt as _;
 use portcullis_types::{MessageRole, async_trait};
@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// An executor that runs nothing and refuses slowly.
-struct Refusing {
+struct RefusingExecutor {
     takes: Duration,
-    /// The calls that it was asked to refuse.
+    /// The ids of the calls that the executor was asked to refuse.
     refused: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl ToolExecutor for Refusing {
+impl ToolExecutor for RefusingExecutor {
     fn offers(&self) -> Vec<OfferedTool> {
         Vec::new()
     }
@@ -29,7 +29,7 @@ impl ToolExecutor for Refusing {
 
     fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
         self.refused.lock().expect("not poisoned").push(call.id.clone());
-        // One poll already advances the clock; the rest of the future only yields to other tasks.
+        // The first poll advances the clock; the rest of the future would only yield to other tasks.
         let _ = tokio::time::advance(self.takes).now_or_never();
         ToolResult::without_run(call, error)
     }
@@ -43,10 +43,9 @@ fn cut_off(ids: [&str; 4]) -> Vec<Step> {
     steps
 }
 
-/// The calls that an executor with this delay per refusal was asked to refuse, out of two turns of four
-/// calls.
+/// The calls, out of two turns of four calls, that an executor with this delay per refusal was asked to refuse.
 async fn refusals_asked_of(takes: Duration) -> Vec<String> {
-    let executor = Arc::new(Refusing { takes, refused: Mutex::default() });
+    let executor = Arc::new(RefusingExecutor { takes, refused: Mutex::default() });
     let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
     let script = Script::new([
         cut_off(["a1", "a2", "a3", "a4"]),
@@ -57,7 +56,7 @@ async fn refusals_asked_of(takes: Duration) -> Vec<String> {
     let mut agent = AgentLoop::new(config, notes.clone(), store.clone(), script, Arc::clone(&executor));
     assert_eq!(agent.run("go").await.answer(), Some("well"));
     let messages = store.messages();
-    assert_eq!(transcript::fault(&messages), None, "{messages:#?}");
+    assert_eq!(transcript::find_fault(&messages), None, "{messages:#?}");
     let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
     let results: Vec<_> = results.map(portcullis_types::Message::text).collect();
     assert_eq!(results.len(), 8);
@@ -89,11 +88,11 @@ async fn an_observer_in_the_same_task_sees_a_lone_call_before_it_runs() {
         loop {
             let event = events.recv().await.expect("the call is told of");
             if let AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) = event {
-                break (call_id, tools.begun());
+                break (call_id, tools.begun_count());
             }
         }
     };
-    let (run, told) = futures_util::join!(stage.agent.run("go"), watching);
-    assert_eq!(told, ("a".to_owned(), 0), "how many had begun by then");
-    assert_eq!((run.answer(), stage.tools.begun()), (Some("done"), 1));
+    let (run, first_end) = futures_util::join!(stage.agent.run("go"), watching);
+    assert_eq!(first_end, ("a".to_owned(), 0), "how many had begun by then");
+    assert_eq!((run.answer(), stage.tools.begun_count()), (Some("done"), 1));
 }

@@ -124,19 +124,19 @@ async fn text_pieces_are_joined_behind_a_lagging_reader() {
     }
     sender.emit(arguments("c", "{")).await;
     assert_eq!(receiver.waiting(), 3);
-    // A piece for another call has to wait; one for the same call does not.
+    // A piece for the same call is joined and need not wait; a piece for another call waits.
     sender.emit(arguments("c", "}")).await;
     let waits = tokio::time::timeout(Duration::from_millis(20), sender.emit(arguments("d", "{"))).await;
     assert!(waits.is_err());
     let read = drain(&mut receiver);
-    let said: String = read
+    let read_text: String = read
         .iter()
         .filter_map(|event| match event {
             AgentEvent::TextDelta { delta } => Some(delta.as_str()),
             _ => None,
         })
         .collect();
-    assert_eq!(said, "ab".repeat(1000));
+    assert_eq!(read_text, "ab".repeat(1000));
     assert_eq!(read[2], arguments("c", "{}"));
     assert_eq!(receiver.coalesced(), 0);
 }
@@ -203,7 +203,7 @@ fn ends_have_reserved_room_which_is_bounded_too() {
     let last = AgentEvent::AgentEnd { end: AgentEnd::Cancelled };
     sender.emit_now(last.clone());
     assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
-    // Ordinary events of calls get none of that room, and several runs together can fill it too.
+    // Ordinary events of calls cannot use the reserved room, but the ends of several runs can fill it.
     sender.emit_now(started("late"));
     sender.emit_now(text("late"));
     sender.emit_now(end("one more"));
@@ -233,13 +233,13 @@ async fn a_run_does_not_wait_for_a_reader_that_is_gone() {
 }
 
 #[tokio::test]
-async fn the_stream_is_over_when_nobody_can_write_any_more() {
+async fn the_stream_ends_when_all_senders_are_dropped() {
     let (sender, mut receiver) = channel(4);
-    let other = sender.clone();
+    let second_sender = sender.clone();
     drop(sender);
     let writer = async move {
         tokio::task::yield_now().await;
-        other.emit(turn(1)).await;
+        second_sender.emit(turn(1)).await;
     };
     let reader = async { (receiver.recv().await, receiver.recv().await) };
     let ((), read) = futures_util::join!(writer, reader);

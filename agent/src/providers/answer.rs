@@ -1,4 +1,4 @@
-//! Turns an HTTP response into the pieces of an answer, as they come.
+//! Turns an HTTP response into the pieces of an answer, as they arrive.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::{Delta, DeltaStream};
 pub(super) struct AnswerStream {
     response: Response,
     decoder: AnswerDecoder,
-    /// Pieces decoded and not yet taken; at most those of one chunk of the response.
+    /// Pieces that are decoded and not yet taken: at most the pieces of one chunk of the response.
     ready: VecDeque<Delta>,
-    /// The failure that ends the answer, after all pieces before it are taken.
+    /// The failure that ends the answer. The stream returns it after all pieces before it.
     failed: Option<FailedRequest>,
     identity: RequestIdentity,
     idle: Duration,
@@ -38,12 +38,13 @@ impl AnswerStream {
         Self { response, decoder, ready: VecDeque::new(), failed: None, identity, idle, cancel }
     }
 
-    /// Waits until the first piece with content, or the end. Until then the request may be retried.
+    /// Waits for the first piece with content, or the end. Until then the request may be retried.
     pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
         while self.ready.iter().all(is_count) {
-            // Keep the last count only; an answer of nothing but counts must not fill the queue.
+            // Keep only the last token count: an answer of token counts alone must not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));
             self.read().await;
+            // A failure after the first content stays, and the stream returns it after that content.
             if let Some(failed) = self.failed.take_if(|_| self.ready.iter().all(is_count)) {
                 return Err(failed);
             }
@@ -57,11 +58,11 @@ impl AnswerStream {
             let mut answer = answer?;
             loop {
                 if answer.cancel.is_cancelled() {
-                    return Some((Err(answer.identity.cancelled().error), None));
+                    return Some((Err(answer.identity.cancellation().error), None));
                 }
                 if let Some(delta) = answer.ready.pop_front() {
-                    let over = matches!(delta, Delta::End(_));
-                    return Some((Ok(delta), (!over).then_some(answer)));
+                    let is_end = matches!(delta, Delta::End(_));
+                    return Some((Ok(delta), (!is_end).then_some(answer)));
                 }
                 if let Some(failed) = answer.failed.take() {
                     return Some((Err(failed.error), None));
@@ -71,22 +72,22 @@ impl AnswerStream {
         }))
     }
 
-    /// Reads one chunk of the response. Afterwards a piece is ready, or the answer failed, or neither if the
-    /// chunk completed no event.
+    /// Reads one chunk of the response. Afterwards a piece is ready or the answer has failed. Neither holds if
+    /// the chunk completed no event.
     async fn read(&mut self) {
         let read = async {
             tokio::select! {
                 // `biased`: after a cancellation nothing more is read.
                 biased;
-                () = self.cancel.cancelled() => Err(self.identity.cancelled()),
-                read = tokio::time::timeout(self.idle, connection::chunk(&mut self.response)) => match read {
+                () = self.cancel.cancelled() => Err(self.identity.cancellation()),
+                read = tokio::time::timeout(self.idle, connection::next_chunk(&mut self.response)) => match read {
                     Ok(Ok(chunk)) => Ok(chunk),
-                    Ok(Err(error)) => Err(self.identity.broken("broke the connection within its answer", error)),
-                    Err(_) => Err(self.identity.silent(self.idle)),
+                    Ok(Err(error)) => Err(self.identity.connection_failure("broke the connection within its answer", error)),
+                    Err(_) => Err(self.identity.silence_failure(self.idle)),
                 },
             }
         };
-        let taken = match read.await {
+        let decoded = match read.await {
             Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready),
             Ok(None) => match self.decoder.finish(&mut self.ready) {
                 Ok(true) => Ok(()),
@@ -101,10 +102,11 @@ impl AnswerStream {
                 Err(fault) => Err(fault),
             },
         };
-        if let Err(fault) = taken
+        // A fault after the end of the answer changes nothing: the answer is whole.
+        if let Err(fault) = decoded
             && !self.decoder.ended()
         {
-            self.failed = Some(self.identity.unreadable(fault));
+            self.failed = Some(self.identity.decode_failure(fault));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The HTTP client: trusted certificates, no redirects, proxies.
 //!
-//! It is hyper's client over rustls. A crate above it would impose a choice of TLS on every program that
-//! embeds this crate, since cargo unites the features of one crate: reqwest's `rustls-no-provider` makes each
-//! plain `reqwest::Client::new()` of such a program panic.
+//! The client is hyper's, over rustls. A crate above hyper would impose a choice of TLS on every program that
+//! embeds this crate, because cargo unites the features of one crate. For example, reqwest's
+//! `rustls-no-provider` makes each plain `reqwest::Client::new()` of such a program panic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ use crate::{ProviderError, ProviderErrorKind};
 /// How long an idle connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// An answer whose head has come. [`chunk`] reads its body.
+/// An answer whose head has arrived. [`next_chunk`] reads its body.
 pub(super) type Response = http::Response<Incoming>;
 
 /// A client for one address.
@@ -45,32 +45,34 @@ pub(super) struct ProviderClient {
 
 /// Creates a client for one address.
 ///
-/// It follows no redirect, which would take the key and the conversation to another host. It uses a proxy
-/// from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for an address of
-/// this machine. It speaks only HTTP/1.1: giving an answer up closes its connection, which also ends the work
-/// at the other end.
+/// The client follows no redirect, because a redirect would take the key and the conversation to another host.
+/// It uses a proxy from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for
+/// an address of this machine. It uses only HTTP/1.1: giving an answer up closes its connection, which also
+/// ends the work at the other end.
 ///
 /// A confined thread opens its connections ([`portcullis_egress::Dialler`]).
 pub(super) fn client(address: &Url, settings: &ProviderSettings) -> Result<ProviderClient, ProviderError> {
     let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
-    through(proxies.as_ref(), address, settings)
+    client_through(proxies.as_ref(), address, settings)
 }
 
-/// As [`client`], with these proxies.
-fn through(
+/// Like [`client`], but with these proxies.
+fn client_through(
     proxies: Option<&Matcher>,
     address: &Url,
     settings: &ProviderSettings,
 ) -> Result<ProviderClient, ProviderError> {
-    let limit = settings.limits.connect;
+    let connect_timeout = settings.limits.connect;
     let proxy = proxies.and_then(|proxies| proxies.intercept(&uri(address).ok()?));
     let is_tls = |uri: &Uri| uri.scheme_str() == Some("https");
     let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
-    let tls = Arc::new(trust(needs_trust)?);
+    let tls = Arc::new(tls_config(needs_trust)?);
     let mut proxy_authorization = None;
+    // If there is a proxy, connections go only to the proxy.
     let origin = match &proxy {
-        Some(proxy) => Url::parse(&proxy.uri().to_string())
-            .map_err(|error| wrong("the proxy of the environment is no URL").with_source(error))?,
+        Some(proxy) => Url::parse(&proxy.uri().to_string()).map_err(|error| {
+            configuration_error("the proxy of the environment is no URL").with_source(error)
+        })?,
         None => address.clone(),
     };
     let tcp = TcpConnector::new(Dialler::new(
@@ -78,23 +80,23 @@ fn through(
         DiallerSettings {
             landlock: settings.landlock,
             seccomp: settings.seccomp,
-            connect: limit,
+            connect: connect_timeout,
             folder: settings.state.clone(),
         },
     ));
     let connector = match proxy {
-        None => Connector::direct(tcp, tls, limit),
+        None => Connector::direct(tcp, tls, connect_timeout),
         Some(proxy) if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) => {
-            return Err(wrong(
+            return Err(configuration_error(
                 "the proxy of the environment is none of HTTP; name one with http:// or https://",
             ));
         }
         Some(proxy) if address.scheme() == "https" => {
-            Connector::tunnel(tcp, proxy.uri().clone(), proxy.basic_auth().cloned(), tls, limit)
+            Connector::tunnel(tcp, proxy.uri().clone(), proxy.basic_auth().cloned(), tls, connect_timeout)
         }
         Some(proxy) => {
             proxy_authorization = proxy.basic_auth().cloned();
-            Connector::passed_on(tcp, proxy.uri().clone(), tls, limit)
+            Connector::forward_proxy(tcp, proxy.uri().clone(), tls, connect_timeout)
         }
     };
     let client = legacy::Client::builder(TokioExecutor::new())
@@ -125,13 +127,13 @@ impl ProviderClient {
     }
 }
 
-/// Reads the next chunk of an answer's body; none at its end.
+/// Reads the next chunk of an answer's body; `None` at its end.
 ///
 /// # Cancellation
 /// Dropping the future loses no chunk.
-pub(super) async fn chunk(response: &mut Response) -> Result<Option<Bytes>, hyper::Error> {
+pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, hyper::Error> {
     while let Some(frame) = response.frame().await {
-        // Trailers carry nothing needed here.
+        // A frame without data has trailers, which are not needed here.
         if let Ok(data) = frame?.into_data() {
             return Ok(Some(data));
         }
@@ -141,29 +143,28 @@ pub(super) async fn chunk(response: &mut Response) -> Result<Option<Bytes>, hype
 
 /// Converts an address to the HTTP crate's type.
 pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
-    // The source is dropped: its text adds nothing, and the address may be long.
-    address
-        .as_str()
-        .parse()
-        .map_err(|_invalid: http::uri::InvalidUri| wrong("the address has signs that HTTP does not carry"))
+    // Drop the source error: its text adds nothing, and the address may be long.
+    address.as_str().parse().map_err(|_invalid: http::uri::InvalidUri| {
+        configuration_error("the address has signs that HTTP does not carry")
+    })
 }
 
-/// The certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others). A plain address
-/// needs none, so a local model can be reached from a container without certificates.
-fn trust(is_needed: bool) -> Result<ClientConfig, ProviderError> {
+/// A TLS configuration with the certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name
+/// others). A plain address needs none, so a container without certificates can reach a local model.
+fn tls_config(is_needed: bool) -> Result<ClientConfig, ProviderError> {
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong("cannot set up TLS").with_source(error))?;
+        .map_err(|error| configuration_error("cannot set up TLS").with_source(error))?;
     if !is_needed {
         return Ok(versions.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
     }
-    let trusting = versions
-        .with_platform_verifier()
-        .map_err(|error| wrong("cannot read the certificates that this machine trusts").with_source(error))?;
+    let trusting = versions.with_platform_verifier().map_err(|error| {
+        configuration_error("cannot read the certificates that this machine trusts").with_source(error)
+    })?;
     Ok(trusting.with_no_client_auth())
 }
 
-fn wrong(message: &str) -> ProviderError {
+fn configuration_error(message: &str) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Configuration, message)
 }
 
@@ -188,21 +189,21 @@ mod tests {
         let proxy = format!("http://me:pass@{}", listener.local_addr().expect("an address"));
         let matcher = Matcher::builder().all(proxy).build();
         let address = Url::parse(address).expect("a URL");
-        let client = through(Some(&matcher), &address, &settings()).expect("a client");
+        let client = client_through(Some(&matcher), &address, &settings()).expect("a client");
         let proxy = async {
             let (mut stream, _) = listener.accept().await.expect("a client");
-            let mut said = Vec::new();
-            while !said.ends_with(b"\r\n\r\n") {
-                assert_ne!(stream.read_buf(&mut said).await.expect("reads"), 0, "{said:?}");
+            let mut request_bytes = Vec::new();
+            while !request_bytes.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut request_bytes).await.expect("reads"), 0, "{request_bytes:?}");
             }
             stream.write_all(answer.as_bytes()).await.expect("writes");
-            String::from_utf8(said).expect("text").to_ascii_lowercase()
+            String::from_utf8(request_bytes).expect("text").to_ascii_lowercase()
         };
         let request = async {
             let mut headers = HeaderMap::new();
             headers.insert("x-key", HeaderValue::from_static("secret"));
-            let asked = client.post(uri(&address).expect("an address"), headers, Bytes::new()).await;
-            asked.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
+            let answered = client.post(uri(&address).expect("an address"), headers, Bytes::new()).await;
+            answered.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
         };
         tokio::join!(proxy, request)
     }
@@ -210,21 +211,21 @@ mod tests {
     #[tokio::test]
     async fn a_plain_address_is_asked_through_its_proxy() {
         let answer = "HTTP/1.1 204 No Content\r\n\r\n";
-        let (said, status) = request_through_proxy("http://model.example/v1", answer).await;
-        assert!(said.starts_with("post http://model.example/v1 http/1.1\r\n"), "{said}");
-        assert!(said.contains("\r\nhost: model.example\r\n"), "{said}");
-        assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
-        assert!(said.contains("\r\nuser-agent: portcullis/"), "{said}");
+        let (proxy_request, status) = request_through_proxy("http://model.example/v1", answer).await;
+        assert!(proxy_request.starts_with("post http://model.example/v1 http/1.1\r\n"), "{proxy_request}");
+        assert!(proxy_request.contains("\r\nhost: model.example\r\n"), "{proxy_request}");
+        assert!(proxy_request.contains("\r\nproxy-authorization: basic "), "{proxy_request}");
+        assert!(proxy_request.contains("\r\nuser-agent: portcullis/"), "{proxy_request}");
         assert_eq!(status, Ok(204));
     }
 
     #[tokio::test]
     async fn a_proxy_sees_nothing_of_a_request_under_tls() {
         let answer = "HTTP/1.1 403 Forbidden\r\n\r\n";
-        let (said, status) = request_through_proxy("https://model.example/v1", answer).await;
-        assert!(said.starts_with("connect model.example:443 http/1.1\r\n"), "{said}");
-        assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
-        assert!(!said.contains("secret") && !said.contains("/v1"), "{said}");
+        let (proxy_request, status) = request_through_proxy("https://model.example/v1", answer).await;
+        assert!(proxy_request.starts_with("connect model.example:443 http/1.1\r\n"), "{proxy_request}");
+        assert!(proxy_request.contains("\r\nproxy-authorization: basic "), "{proxy_request}");
+        assert!(!proxy_request.contains("secret") && !proxy_request.contains("/v1"), "{proxy_request}");
         status.expect_err("no tunnel, no request");
     }
 
@@ -232,7 +233,7 @@ mod tests {
     fn a_proxy_that_does_not_speak_http_is_refused() {
         let matcher = Matcher::builder().all("socks5://127.0.0.1:1").build();
         let address = Url::parse("http://model.example").expect("a URL");
-        let error = through(Some(&matcher), &address, &settings()).expect_err("refused");
+        let error = client_through(Some(&matcher), &address, &settings()).expect_err("refused");
         assert_eq!(error.kind(), ProviderErrorKind::Configuration);
     }
 }

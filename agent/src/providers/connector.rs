@@ -27,7 +27,7 @@ use url::Url;
 /// Interval of TCP keepalive probes, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Unanswered probes until the connection is given up.
+/// How many unanswered probes end the connection.
 const KEEPALIVE_TRIES: u32 = 3;
 
 /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
@@ -36,50 +36,55 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Opens connections, each within a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
-    way: Route,
+    route: Route,
     /// Limit of the whole connect: name lookup, connection, tunnel, TLS.
-    limit: Duration,
+    timeout: Duration,
 }
 
 #[derive(Debug, Clone)]
 enum Route {
-    Direct(Secured),
-    Tunnel(HttpsConnector<Tunnel<Secured>>),
-    /// Always to the proxy, whatever host is asked.
-    PassedOn(Secured, Uri),
+    Direct(TcpOrTlsConnector),
+    Tunnel(HttpsConnector<Tunnel<TcpOrTlsConnector>>),
+    /// Connects to the proxy for every host.
+    ForwardProxy(TcpOrTlsConnector, Uri),
 }
 
-/// TCP, with TLS if the address wants it.
-type Secured = HttpsConnector<TcpConnector>;
+/// TCP, with TLS for an `https` address.
+type TcpOrTlsConnector = HttpsConnector<TcpConnector>;
 
 impl Connector {
     /// A connector to the requested host itself.
-    pub(super) fn direct(tcp: TcpConnector, tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Route::Direct(HttpsConnector::from((tcp, tls))), limit }
+    pub(super) fn direct(tcp: TcpConnector, tls: Arc<ClientConfig>, timeout: Duration) -> Self {
+        Self { route: Route::Direct(HttpsConnector::from((tcp, tls))), timeout }
     }
 
-    /// A connector through a proxy's tunnel; the proxy sees only host and port.
+    /// A connector through a proxy's tunnel. The proxy sees only host and port.
     pub(super) fn tunnel(
         tcp: TcpConnector,
         proxy: Uri,
         authorization: Option<HeaderValue>,
         tls: Arc<ClientConfig>,
-        limit: Duration,
+        timeout: Duration,
     ) -> Self {
         let mut tunnel = Tunnel::new(proxy, HttpsConnector::from((tcp, Arc::clone(&tls))));
         if let Some(value) = authorization {
             tunnel = tunnel.with_auth(value);
         }
-        Self { way: Route::Tunnel(HttpsConnector::from((tunnel, tls))), limit }
+        Self { route: Route::Tunnel(HttpsConnector::from((tunnel, tls))), timeout }
     }
 
     /// A connector to a proxy that reads the destination from each request.
-    pub(super) fn passed_on(tcp: TcpConnector, proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Route::PassedOn(HttpsConnector::from((tcp, tls)), proxy), limit }
+    pub(super) fn forward_proxy(
+        tcp: TcpConnector,
+        proxy: Uri,
+        tls: Arc<ClientConfig>,
+        timeout: Duration,
+    ) -> Self {
+        Self { route: Route::ForwardProxy(HttpsConnector::from((tcp, tls)), proxy), timeout }
     }
 }
 
-/// TCP, from the dialler: this process makes no connection elsewhere.
+/// Opens TCP connections with the dialler. All of this crate's connections to models are opened here.
 #[derive(Debug, Clone)]
 pub(super) struct TcpConnector(Arc<Dialler>);
 
@@ -98,19 +103,19 @@ impl Service<Uri> for TcpConnector {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, to: Uri) -> Self::Future {
+    fn call(&mut self, destination: Uri) -> Self::Future {
         let dialler = Arc::clone(&self.0);
         Box::pin(async move {
-            let stream = dialler.dial(Url::parse(&to.to_string())?).await?;
+            let stream = dialler.dial(Url::parse(&destination.to_string())?).await?;
             prepare(&stream)?;
             Ok(TokioIo::new(TcpStream::from_std(stream)?))
         })
     }
 }
 
-/// Lets the kernel notice a peer that is gone.
+/// Sets the options by which the kernel notices a dead peer.
 fn prepare(stream: &std::net::TcpStream) -> io::Result<()> {
-    // Cannot fail: 30,000 ms.
+    // The conversion cannot fail: 30,000 ms.
     let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, unacknowledged)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -128,31 +133,33 @@ impl Service<Uri> for Connector {
     type Future = Pin<Box<dyn Future<Output = Result<ConnectedStream, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match &mut self.way {
-            Route::Direct(way) | Route::PassedOn(way, _) => way.poll_ready(cx),
-            Route::Tunnel(way) => way.poll_ready(cx),
+        match &mut self.route {
+            Route::Direct(route) | Route::ForwardProxy(route, _) => route.poll_ready(cx),
+            Route::Tunnel(route) => route.poll_ready(cx),
         }
     }
 
-    fn call(&mut self, to: Uri) -> Self::Future {
-        let limit = self.limit;
-        let connecting: Self::Future = match &mut self.way {
-            Route::Direct(way) => {
-                let connecting = way.call(to);
-                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
+    fn call(&mut self, destination: Uri) -> Self::Future {
+        let timeout = self.timeout;
+        let connecting: Self::Future = match &mut self.route {
+            Route::Direct(route) => {
+                let connecting = route.call(destination);
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::Origin)) })
             }
-            Route::Tunnel(way) => {
-                let connecting = way.call(to);
-                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::OfThatHost)) })
+            Route::Tunnel(route) => {
+                let connecting = route.call(destination);
+                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::Origin)) })
             }
-            Route::PassedOn(way, proxy) => {
-                let connecting = way.call(proxy.clone());
-                Box::pin(async move { Ok(ConnectedStream::new(connecting.await?, Requests::PassedOn)) })
+            Route::ForwardProxy(route, proxy) => {
+                let connecting = route.call(proxy.clone());
+                Box::pin(
+                    async move { Ok(ConnectedStream::new(connecting.await?, RequestTarget::ForwardProxy)) },
+                )
             }
         };
         Box::pin(async move {
-            let late = |_| BoxError::from(io::Error::from(io::ErrorKind::TimedOut));
-            tokio::time::timeout(limit, connecting).await.map_err(late)?
+            let timed_out = |_| BoxError::from(io::Error::from(io::ErrorKind::TimedOut));
+            tokio::time::timeout(timeout, connecting).await.map_err(timed_out)?
         })
     }
 }
@@ -160,14 +167,14 @@ impl Service<Uri> for Connector {
 /// An open connection.
 pub(super) struct ConnectedStream {
     bytes: Pin<Box<dyn Bytes>>,
-    requests: Requests,
+    target: RequestTarget,
 }
 
 /// Whether the other end is the requested host, or a proxy that reads the destination from each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Requests {
-    OfThatHost,
-    PassedOn,
+enum RequestTarget {
+    Origin,
+    ForwardProxy,
 }
 
 trait Bytes: Read + Write + Send {}
@@ -175,14 +182,15 @@ trait Bytes: Read + Write + Send {}
 impl<T: Read + Write + Send> Bytes for T {}
 
 impl ConnectedStream {
-    fn new(bytes: impl Bytes + 'static, requests: Requests) -> Self {
-        Self { bytes: Box::pin(bytes), requests }
+    fn new(bytes: impl Bytes + 'static, target: RequestTarget) -> Self {
+        Self { bytes: Box::pin(bytes), target }
     }
 }
 
 impl Connection for ConnectedStream {
     fn connected(&self) -> Connected {
-        Connected::new().proxy(self.requests == Requests::PassedOn)
+        // To a forwarding proxy, hyper then sends the whole address in the request line.
+        Connected::new().proxy(self.target == RequestTarget::ForwardProxy)
     }
 }
 

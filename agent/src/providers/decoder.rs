@@ -1,4 +1,5 @@
-//! Decodes bytes into the pieces of an answer, within limits. It reads no network, so recordings use it too.
+//! Decodes bytes into the pieces of an answer, within limits. It does not read the network, so it also decodes
+//! recordings.
 
 use std::collections::VecDeque;
 
@@ -9,14 +10,14 @@ use super::{
 };
 use crate::{Delta, StopReason};
 
-/// How much larger than its content an event may be: names, ids, counts, escapes of a short piece.
+/// How much larger than its content an event may be, in bytes: names, ids, counts, escape sequences.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
-/// How much larger than its content an answer may be on the wire. Providers wrap each word into some 200
-/// bytes, and send comments to keep the connection open; without a limit these could go on forever.
+/// How many times larger than its content an answer may be on the wire. Providers wrap each word into some 200
+/// bytes, and send comments to keep the connection open. Without a limit the comments could go on forever.
 const WIRE_FACTOR: u64 = 64;
 
-/// Fixed cost of a call's piece. An empty piece costs its holder that much memory too.
+/// Fixed cost of a call's piece, in bytes. Even an empty piece costs its holder memory.
 const CALL_PIECE_BYTES: usize = 32;
 
 /// Reads one answer.
@@ -24,7 +25,7 @@ const CALL_PIECE_BYTES: usize = 32;
 pub(super) struct AnswerDecoder {
     framer: Framer,
     wire_bytes_left: u64,
-    answer: AnswerSoFar,
+    answer: AnswerState,
 }
 
 impl AnswerDecoder {
@@ -36,7 +37,7 @@ impl AnswerDecoder {
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer: AnswerSoFar {
+            answer: AnswerState {
                 identity,
                 reader: wire::reader(kind),
                 bytes_left: answer_bytes,
@@ -45,23 +46,23 @@ impl AnswerDecoder {
         }
     }
 
-    /// Takes more bytes, and appends the decoded pieces to `out`, including those before a fault.
+    /// Decodes more bytes, and appends the pieces to `out`. On a fault the pieces before it are in `out` too.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
         let Self { framer, answer, .. } = self;
-        framer.push(bytes, |data| answer.read(data, out)).map_err(named)
+        framer.push(bytes, |data| answer.read(data, out)).map_err(as_answer_fault)
     }
 
-    /// Ends the input. Returns `false` if the answer was incomplete: nothing said that it was whole.
+    /// Ends the input. Returns `false` if the provider has not said that the answer is whole.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         let Self { framer, answer, .. } = self;
-        framer.finish(|data| answer.read(data, out)).map_err(named)?;
+        framer.finish(|data| answer.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
     }
 
-    /// Ends the answer if the provider has given a stop reason; returns whether the answer is whole. If the
-    /// connection breaks after that reason, at most the token count is lost.
+    /// Ends the answer if the provider has given a stop reason, and returns whether the answer is whole. If the
+    /// connection breaks after the stop reason, at most the token count is lost.
     pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         if !self.answer.ended
             && let Some(stop) = self.answer.reader.stop()
@@ -79,14 +80,14 @@ impl AnswerDecoder {
 
 /// The content of the events.
 #[derive(Debug)]
-struct AnswerSoFar {
+struct AnswerState {
     identity: RequestIdentity,
     reader: Box<dyn AnswerReader>,
     bytes_left: usize,
     ended: bool,
 }
 
-impl AnswerSoFar {
+impl AnswerState {
     fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         if self.ended || data.trim().is_empty() {
             return Ok(());
@@ -94,9 +95,9 @@ impl AnswerSoFar {
         let mut deltas = Vec::new();
         let progress = self.reader.read(data, &mut deltas)?;
         self.emit(deltas, out)?;
-        if progress == Progress::Over {
-            // An end without a reason is an error: a cut answer must not look whole.
-            let stop = self.reader.stop().ok_or(ReadFault::NoReason)?;
+        if progress == Progress::Finished {
+            // An end without a stop reason is an error: a cut answer must not look whole.
+            let stop = self.reader.stop().ok_or(ReadFault::NoStopReason)?;
             self.end(stop, out)?;
         }
         Ok(())
@@ -104,16 +105,17 @@ impl AnswerSoFar {
 
     fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         let mut rest = Vec::new();
-        self.reader.rest(&mut rest);
+        self.reader.emit_held_back(&mut rest);
         self.emit(rest, out)?;
         self.ended = true;
-        out.push_back(Delta::End(self.identity.stopped(stop)));
+        out.push_back(Delta::End(self.identity.clean_stop_reason(stop)));
         Ok(())
     }
 
     fn emit(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         for delta in deltas {
-            self.bytes_left = self.bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
+            self.bytes_left =
+                self.bytes_left.checked_sub(content_bytes(&delta)).ok_or(ReadFault::TooLarge)?;
             out.push_back(delta);
         }
         Ok(())
@@ -121,16 +123,19 @@ impl AnswerSoFar {
 }
 
 /// Memory cost of a piece, in bytes.
-fn size(delta: &Delta) -> usize {
-    let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+fn content_bytes(delta: &Delta) -> usize {
+    let text_length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
-        Delta::ToolCall(call) => CALL_PIECE_BYTES + of(&call.id) + of(&call.name) + of(&call.arguments),
+        Delta::ToolCall(call) => {
+            CALL_PIECE_BYTES + text_length(&call.id) + text_length(&call.name) + text_length(&call.arguments)
+        }
         Delta::Usage(_) | Delta::End(_) => 0,
     }
 }
 
-fn named(fault: ReadFault) -> ReadFault {
+/// Reports an event past its limit as an answer past its limit.
+fn as_answer_fault(fault: ReadFault) -> ReadFault {
     match fault {
         ReadFault::Frame(FrameFault::TooLarge) => ReadFault::TooLarge,
         other => other,
@@ -186,7 +191,7 @@ mod tests {
         let mut out = VecDeque::new();
         let mut decoder = decoder(1000);
         let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);
-        assert!(matches!(fault, Err(ReadFault::NoReason)));
+        assert!(matches!(fault, Err(ReadFault::NoStopReason)));
         assert_eq!(out, [Delta::Text("a".into())]);
     }
 }

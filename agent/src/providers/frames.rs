@@ -1,7 +1,7 @@
 //! Splits bytes into events: server-sent events (WHATWG HTML, section 9.2.6), or one JSON text per line.
 //!
-//! It keeps only the data of an event; providers that name an event repeat the name in the data. An event's
-//! size is limited, so that an answer without a line end cannot fill the memory.
+//! Only the data of an event is kept: providers that name an event repeat the name in the data. An event's size
+//! is limited, so that an answer without a line end cannot fill the memory.
 
 /// How a provider delimits the events of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum Framing {
     Lines,
 }
 
-/// Why bytes are not an event.
+/// Why bytes cannot be read as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameFault {
     /// The event is larger than the limit.
@@ -27,27 +27,34 @@ pub(super) struct Framer {
     framing: Framing,
     limit_bytes: usize,
     line: Vec<u8>,
-    /// Data of the current event; none before its first `data` line.
+    /// Data of the current event. `None` before the event's first `data` line.
     data: Option<String>,
-    /// The last line ended in a carriage return: a line feed that follows belongs to it.
-    after_return: bool,
+    /// Whether the last line ended in a carriage return. A line feed that follows belongs to that line's end.
+    after_carriage_return: bool,
     at_start: bool,
 }
 
 impl Framer {
-    /// Keeps at most `limit_bytes` of an incomplete event.
+    /// A framer that keeps at most `limit_bytes` of an incomplete event.
     pub(super) fn new(framing: Framing, limit_bytes: usize) -> Self {
-        Self { framing, limit_bytes, line: Vec::new(), data: None, after_return: false, at_start: true }
+        Self {
+            framing,
+            limit_bytes,
+            line: Vec::new(),
+            data: None,
+            after_carriage_return: false,
+            at_start: true,
+        }
     }
 
-    /// Takes more bytes, and calls `event` with the data of each completed event.
+    /// Adds more bytes, and calls `event` with the data of each completed event.
     pub(super) fn push<E: From<FrameFault>>(
         &mut self,
         mut bytes: &[u8],
         mut event: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&first) = bytes.first() {
-            if std::mem::take(&mut self.after_return) && first == b'\n' {
+            if std::mem::take(&mut self.after_carriage_return) && first == b'\n' {
                 bytes = &bytes[1..];
                 continue;
             }
@@ -58,26 +65,26 @@ impl Framer {
             }
             self.line.extend_from_slice(part);
             let Some(end) = end else { return Ok(()) };
-            self.after_return = bytes[end] == b'\r';
+            self.after_carriage_return = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
-            self.line_is_whole(&mut event)?;
+            self.finish_line(&mut event)?;
         }
         Ok(())
     }
 
-    /// Ends the input. A last JSON line needs no line end; a last server-sent event does, as the standard
-    /// says.
+    /// Ends the input. The last JSON line needs no line end. The last server-sent event needs one: the standard
+    /// discards an unfinished event.
     pub(super) fn finish<E: From<FrameFault>>(
         &mut self,
         mut event: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
         match self.framing {
             Framing::Events => Ok(()),
-            Framing::Lines => self.line_is_whole(&mut event),
+            Framing::Lines => self.finish_line(&mut event),
         }
     }
 
-    fn line_is_whole<E: From<FrameFault>>(
+    fn finish_line<E: From<FrameFault>>(
         &mut self,
         event: &mut impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -96,7 +103,7 @@ impl Framer {
                 None => Ok(()),
             },
             Framing::Events => {
-                if let Some(value) = field(line, "data") {
+                if let Some(value) = field_value(line, "data") {
                     match &mut self.data {
                         Some(data) => {
                             data.push('\n');
@@ -111,8 +118,8 @@ impl Framer {
     }
 }
 
-/// The value of a field, if the line is of that field.
-fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+/// The value of a field, if the line has that field's name.
+fn field_value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(name)?;
     match rest.strip_prefix(':') {
         Some(value) => Some(value.strip_prefix(' ').unwrap_or(value)),
@@ -177,7 +184,7 @@ mod tests {
             assert_eq!(read(framing, 100, &[&piece, &piece]), Err(FrameFault::TooLarge));
             read(framing, 120, &[b"", &piece, &piece]).expect("within the limit");
         }
-        // The lines of one event count together.
+        // The lines of one event count together towards the limit.
         assert_eq!(
             read(Framing::Events, 100, &[&b"data: 123456789\n".repeat(20)]),
             Err(FrameFault::TooLarge)

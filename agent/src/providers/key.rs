@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use crate::{ProviderError, ProviderErrorKind};
 
-/// Limit of a key. It bounds the cost of a wrong path such as `/dev/zero`.
+/// Limit of a key, in bytes. It bounds the cost of a wrong path such as `/dev/zero`.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
 /// Replaces a key in shown text.
@@ -18,11 +18,11 @@ const REDACTED: &str = "[key]";
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// Takes a key. White space around it is cut off.
+    /// Checks a key. White space around it is removed.
     ///
     /// # Errors
-    /// [`ProviderErrorKind::Configuration`] if it is empty, longer than 8 KiB, or has characters that no
-    /// header can carry.
+    /// [`ProviderErrorKind::Configuration`] if the key is empty, longer than 8 KiB, or has characters other than
+    /// visible ASCII.
     pub fn new(key: impl AsRef<str>) -> Result<Self, ProviderError> {
         Self::parse(key.as_ref(), "the key")
     }
@@ -35,11 +35,11 @@ impl ApiKey {
         let what = format!("the key in the environment variable {variable}");
         match env::var(variable) {
             Ok(key) => Self::parse(&key, &what),
-            Err(env::VarError::NotPresent) => {
-                Err(wrong(format!("the environment variable {variable} is not set; it has to hold the key")))
-            }
-            // The standard library's error shows the value, so it is dropped.
-            Err(env::VarError::NotUnicode(_)) => Err(wrong(format!("{what} is not text"))),
+            Err(env::VarError::NotPresent) => Err(configuration_error(format!(
+                "the environment variable {variable} is not set; it has to hold the key"
+            ))),
+            // Drop the standard library's error, because it shows the value.
+            Err(env::VarError::NotUnicode(_)) => Err(configuration_error(format!("{what} is not text"))),
         }
     }
 
@@ -49,13 +49,16 @@ impl ApiKey {
     /// [`ProviderErrorKind::Configuration`] if the file cannot be read, or holds no key.
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
         let what = format!("the key in {}", path.display());
+        // One byte more than the limit shows that a file is too long.
         let limit = MAX_KEY_BYTES as u64 + 1;
         let mut bytes = Vec::new();
         File::open(path)
             .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-            .map_err(|error| wrong(format!("cannot read {what}")).with_source(error))?;
-        // The standard library's error shows the bytes, so it is dropped.
-        let Ok(text) = String::from_utf8(bytes) else { return Err(wrong(format!("{what} is not text"))) };
+            .map_err(|error| configuration_error(format!("cannot read {what}")).with_source(error))?;
+        // Drop the standard library's error, because it shows the bytes.
+        let Ok(text) = String::from_utf8(bytes) else {
+            return Err(configuration_error(format!("{what} is not text")));
+        };
         Self::parse(&text, &what)
     }
 
@@ -68,20 +71,20 @@ impl ApiKey {
     }
 
     /// Replaces the key in a text. A server that echoes a request must not bring the key into a log.
-    pub(super) fn out_of(&self, text: &str) -> String {
+    pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, REDACTED)
     }
 
     fn parse(text: &str, what: &str) -> Result<Self, ProviderError> {
         let key = text.trim();
         if key.is_empty() {
-            return Err(wrong(format!("{what} is empty")));
+            return Err(configuration_error(format!("{what} is empty")));
         }
         if text.len() > MAX_KEY_BYTES {
-            return Err(wrong(format!("{what} is longer than {MAX_KEY_BYTES} bytes")));
+            return Err(configuration_error(format!("{what} is longer than {MAX_KEY_BYTES} bytes")));
         }
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(wrong(format!("{what} has characters that no key has")));
+            return Err(configuration_error(format!("{what} has characters that no key has")));
         }
         Ok(Self(key.to_owned()))
     }
@@ -93,7 +96,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-fn wrong(message: String) -> ProviderError {
+fn configuration_error(message: String) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Configuration, message)
 }
 
@@ -102,7 +105,7 @@ mod tests {
     use std::{error::Error, fs};
 
     use super::*;
-    use crate::providers::tests::shown;
+    use crate::providers::tests::printable_text;
 
     const SECRET: &str = "sk-very-secret-0123";
 
@@ -121,7 +124,7 @@ mod tests {
         let key = ApiKey::new(SECRET).expect("a key");
         assert_eq!(format!("{key:?}"), "ApiKey(…)");
         assert!(!format!("{:?}", key.header("Bearer ")).contains(SECRET));
-        assert_eq!(key.out_of(&format!("wrong key {SECRET}, {SECRET}")), "wrong key [key], [key]");
+        assert_eq!(key.redact(&format!("wrong key {SECRET}, {SECRET}")), "wrong key [key], [key]");
     }
 
     #[test]
@@ -130,13 +133,13 @@ mod tests {
         for text in ["", " \n", "sk-very-secret-0123\r\nx-evil: 1", "sk-very-secret-0123 é", &long] {
             let error = ApiKey::new(text).expect_err("refused");
             assert_eq!(error.kind(), ProviderErrorKind::Configuration);
-            assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+            assert!(!printable_text(&error).contains("secret"), "{}", printable_text(&error));
         }
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("key");
         fs::write(&path, b"sk-very-secret-0123\xff").expect("written");
         let error = ApiKey::from_file(&path).expect_err("refused");
-        assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+        assert!(!printable_text(&error).contains("secret"), "{}", printable_text(&error));
     }
 
     #[test]

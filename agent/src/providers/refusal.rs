@@ -9,9 +9,9 @@ use http::header::CONTENT_TYPE;
 
 use super::{
     ApiKey, ProviderKind,
-    connection::{Response, chunk},
+    connection::{Response, next_chunk},
     frames::FrameFault,
-    retry::{FailedRequest, RetryAdvice, asked_to_wait},
+    retry::{FailedRequest, RetryAdvice, read_retry_after},
     wire::{self, ReadFault, ReportedError},
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
@@ -19,14 +19,14 @@ use crate::{ProviderError, ProviderErrorKind, StopReason};
 /// Limit of a refusal's body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// How long to wait for a refusal's body; its status says the most important.
+/// How long to wait for a refusal's body. The status alone is enough for an error.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// Limit of an unknown stop reason, in bytes. Usually it is a word. Without a limit a server could put a
-/// whole event into the message that a run ends with.
+/// Limit of an unknown stop reason, in bytes. A stop reason is usually one word. Without a limit a server could
+/// put a whole event into the message that a run ends with.
 const MAX_REASON_BYTES: usize = 200;
 
-/// The provider and the key of a request: errors name the first and hide the second.
+/// The provider and the key of a request. Errors name the provider and hide the key.
 #[derive(Debug, Clone)]
 pub(super) struct RequestIdentity {
     /// The provider's protocol.
@@ -36,14 +36,14 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Checks that the response is an answer in the expected media type. Anything else is a failure.
-    pub(super) async fn checked(&self, response: Response) -> Result<Response, FailedRequest> {
+    /// Checks that the response is an answer in the expected media type. Any other response is a failure.
+    pub(super) async fn check_response(&self, response: Response) -> Result<Response, FailedRequest> {
         let status = response.status();
         let expected = wire::media_type(self.kind);
-        if let Some(kind) = wire::of_status(status.as_u16()) {
-            let again = match kind {
+        if let Some(kind) = wire::kind_of_status(status.as_u16()) {
+            let retry = match kind {
                 ProviderErrorKind::RateLimited | ProviderErrorKind::Server => {
-                    asked_to_wait(response.headers(), SystemTime::now())
+                    read_retry_after(response.headers(), SystemTime::now())
                 }
                 _ => RetryAdvice::Never,
             };
@@ -51,38 +51,42 @@ impl RequestIdentity {
                 "it is elsewhere, and redirects are not followed; the base URL has to name the place"
                     .to_owned()
             } else {
-                self.words(&ReportedError::in_body(&text(response).await))
+                self.reported_text(&ReportedError::from_body(&read_body(response).await))
             };
             let error =
                 self.error(kind, &format!("answered {status}: {reported}")).with_status(status.as_u16());
-            return Err(FailedRequest { error, again });
+            return Err(FailedRequest { error, retry });
         }
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         if media_type.eq_ignore_ascii_case(expected) {
             return Ok(response);
         }
-        let got = wire::shown(&self.without_key(media_type));
-        let reported = self.words(&ReportedError::in_body(&text(response).await));
-        let what = format!("answered {got:?} instead of {expected}: {reported}");
-        Err(FailedRequest::last(self.error(ProviderErrorKind::Malformed, &what)))
+        let actual_type = wire::printable_excerpt(&self.without_key(media_type));
+        let reported = self.reported_text(&ReportedError::from_body(&read_body(response).await));
+        let what = format!("answered {actual_type:?} instead of {expected}: {reported}");
+        Err(FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, &what)))
     }
 
     /// The connection failed.
-    pub(super) fn broken(&self, what: &str, error: impl Error + Send + Sync + 'static) -> FailedRequest {
+    pub(super) fn connection_failure(
+        &self,
+        what: &str,
+        error: impl Error + Send + Sync + 'static,
+    ) -> FailedRequest {
         let error = self.error(ProviderErrorKind::Transport, what).with_source(error);
-        FailedRequest::passing(error)
+        FailedRequest::retryable(error)
     }
 
-    /// The provider was silent for too long. A retry would most likely wait as long.
-    pub(super) fn silent(&self, limit: Duration) -> FailedRequest {
+    /// The provider was silent for too long. There is no retry, because it would most likely wait as long.
+    pub(super) fn silence_failure(&self, limit: Duration) -> FailedRequest {
         let what = format!("sent nothing for {} s", limit.as_secs_f64());
-        FailedRequest::last(self.error(ProviderErrorKind::Transport, &what))
+        FailedRequest::permanent(self.error(ProviderErrorKind::Transport, &what))
     }
 
     /// The request was cancelled.
-    pub(super) fn cancelled(&self) -> FailedRequest {
-        FailedRequest::last(
+    pub(super) fn cancellation(&self) -> FailedRequest {
+        FailedRequest::permanent(
             self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"),
         )
     }
@@ -90,24 +94,24 @@ impl RequestIdentity {
     /// The answer stopped before its end.
     pub(super) fn cut_off(&self) -> FailedRequest {
         let what = "broke its answer off: nothing says that it is whole";
-        FailedRequest::passing(self.error(ProviderErrorKind::Incomplete, what))
+        FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, what))
     }
 
     /// The answer cannot be decoded.
-    pub(super) fn unreadable(&self, fault: ReadFault) -> FailedRequest {
-        let malformed = |what: &str| FailedRequest::last(self.error(ProviderErrorKind::Malformed, what));
+    pub(super) fn decode_failure(&self, fault: ReadFault) -> FailedRequest {
+        let malformed = |what: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, what));
         match fault {
             ReadFault::Reported(reported) => {
-                let what = format!("broke its answer off: {}", self.words(&reported));
+                let what = format!("broke its answer off: {}", self.reported_text(&reported));
                 let error = self.error(reported.kind, &what);
                 match reported.kind {
                     ProviderErrorKind::Server | ProviderErrorKind::RateLimited => {
-                        FailedRequest::passing(error)
+                        FailedRequest::retryable(error)
                     }
-                    _ => FailedRequest::last(error),
+                    _ => FailedRequest::permanent(error),
                 }
             }
-            ReadFault::NoReason => FailedRequest::last(
+            ReadFault::NoStopReason => FailedRequest::permanent(
                 self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
             ),
             ReadFault::TooLarge | ReadFault::Frame(FrameFault::TooLarge) => {
@@ -124,9 +128,9 @@ impl RequestIdentity {
         }
     }
 
-    /// Shortens an unknown stop reason and removes the key from it. The key is removed first, since a cut
-    /// half of it would not be found.
-    pub(super) fn stopped(&self, stop: StopReason) -> StopReason {
+    /// Removes the key from an unknown stop reason, then shortens the reason. In the other order, half a key at
+    /// the cut would remain.
+    pub(super) fn clean_stop_reason(&self, stop: StopReason) -> StopReason {
         let StopReason::Other(reason) = stop else { return stop };
         let reason = self.without_key(&reason);
         StopReason::Other(reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned())
@@ -136,30 +140,30 @@ impl RequestIdentity {
         ProviderError::new(kind, self.without_key(&format!("{} {what}", self.kind)))
     }
 
-    fn words(&self, reported: &ReportedError) -> String {
-        wire::shown(&self.without_key(&reported.message))
+    fn reported_text(&self, reported: &ReportedError) -> String {
+        wire::printable_excerpt(&self.without_key(&reported.message))
     }
 
     fn without_key(&self, text: &str) -> String {
         match &self.key {
-            Some(key) => key.out_of(text),
+            Some(key) => key.redact(text),
             None => text.to_owned(),
         }
     }
 }
 
 /// Reads the start of a body.
-async fn text(mut response: Response) -> String {
+async fn read_body(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
-        while let Ok(Some(chunk)) = chunk(&mut response).await {
+        while let Ok(Some(chunk)) = next_chunk(&mut response).await {
             bytes.extend_from_slice(&chunk);
             if bytes.len() >= MAX_BODY_BYTES {
                 break;
             }
         }
     };
-    // A partial body is enough.
+    // Ignore the timeout: a partial body is enough.
     let _ = tokio::time::timeout(BODY_WAIT, read).await;
     bytes.truncate(MAX_BODY_BYTES);
     String::from_utf8_lossy(&bytes).into_owned()

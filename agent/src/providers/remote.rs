@@ -51,17 +51,19 @@ impl RemoteProvider {
     /// Sends one request, and waits until the answer begins.
     async fn ask(
         &self,
-        sent: &EncodedRequest,
+        encoded: &EncodedRequest,
         request: &ModelRequest,
     ) -> Result<AnswerStream, FailedRequest> {
         let limits = &self.settings.limits;
-        let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
-        // The idle limit starts after the connection, which has its own limit.
+        let send = self.client.post(encoded.uri.clone(), encoded.headers.clone(), encoded.body.clone());
+        // One timeout for both waits: connecting has its own limit, and the idle limit starts after that.
         let response = tokio::time::timeout(limits.connect + limits.idle, send)
             .await
-            .map_err(|_elapsed| self.identity.silent(limits.idle))?
-            .map_err(|error| self.identity.broken("cannot be reached, or broke the connection", error))?;
-        let response = self.identity.checked(response).await?;
+            .map_err(|_elapsed| self.identity.silence_failure(limits.idle))?
+            .map_err(|error| {
+                self.identity.connection_failure("cannot be reached, or broke the connection", error)
+            })?;
+        let response = self.identity.check_response(response).await?;
         let decoder = AnswerDecoder::new(self.identity.clone(), limits.answer_bytes);
         let mut answer =
             AnswerStream::new(response, decoder, self.identity.clone(), limits.idle, request.cancel.clone());
@@ -69,7 +71,8 @@ impl RemoteProvider {
         Ok(answer)
     }
 
-    fn sent(&self, request: &ModelRequest) -> Result<EncodedRequest, ProviderError> {
+    /// Encodes a request: address, headers, body.
+    fn encode(&self, request: &ModelRequest) -> Result<EncodedRequest, ProviderError> {
         let kind = self.settings.kind;
         let model = if request.model.is_empty() { &self.settings.model } else { &request.model };
         if model.is_empty() {
@@ -78,7 +81,7 @@ impl RemoteProvider {
                 format!("{kind}: no model is named"),
             ));
         }
-        let official = settings::is_own(kind, &self.base);
+        let official = settings::is_official_address(kind, &self.base);
         let strict = match self.settings.strict_tools {
             StrictTools::WhereKnown => official && kind == ProviderKind::OpenAi,
             StrictTools::Always => true,
@@ -98,34 +101,34 @@ impl RemoteProvider {
 #[async_trait]
 impl Provider for RemoteProvider {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
-        let sent = self.sent(&request)?;
+        let encoded = self.encode(&request)?;
         let cancel = request.cancel.clone();
         let asking = async {
-            let mut made = 0_u32;
+            let mut attempts = 0_u32;
             loop {
-                made = made.saturating_add(1);
-                let failure = match self.ask(&sent, &request).await {
+                attempts = attempts.saturating_add(1);
+                let failure = match self.ask(&encoded, &request).await {
                     Ok(answer) => return Ok(answer.into_stream()),
                     Err(failure) => failure,
                 };
-                // If no randomness is available, the wait is the longest one.
+                // If there is no randomness, wait for the whole time.
                 let random = getrandom::u32().unwrap_or(0);
-                match failure.wait(made, &self.settings.limits, random) {
+                match failure.wait(attempts, &self.settings.limits, random) {
                     Some(wait) => tokio::time::sleep(wait).await,
                     None => return Err(failure.error),
                 }
             }
         };
         tokio::select! {
-            // `biased`: a request that is cancelled already is not sent.
+            // `biased`: a request that is already cancelled is not sent.
             biased;
-            () = cancel.cancelled() => Err(self.identity.cancelled().error),
+            () = cancel.cancelled() => Err(self.identity.cancellation().error),
             answer = asking => answer,
         }
     }
 }
 
-/// The request as it is sent, the same at each try.
+/// The encoded request. Each retry sends the same one.
 #[derive(Debug)]
 struct EncodedRequest {
     uri: Uri,
@@ -141,14 +144,14 @@ mod tests {
     use super::*;
     use crate::providers::ApiKey;
 
-    /// A provider with OpenAI's protocol at an address; no request is sent. Plain HTTP needs no certificates.
-    fn at(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {
+    /// A provider with OpenAI's protocol at an address. It sends no request. Plain HTTP needs no certificates.
+    fn provider_for(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {
         let settings = ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url);
         RemoteProvider::new(ProviderSettings { key, key_without_tls: true, ..settings })
     }
 
     #[test]
-    fn openais_own_words_go_to_openai_alone() {
+    fn openai_specific_fields_are_sent_only_to_openai() {
         let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let tool = FunctionDecl { name: "t".into(), description: None, parameters: JsonSchema::new(schema) };
         let request = ModelRequest {
@@ -159,20 +162,21 @@ mod tests {
             temperature: None,
             cancel: CancellationToken::new(),
         };
-        for (base_url, own) in [
+        for (base_url, is_official) in [
             ("http://api.openai.com/v1", true),
             ("http://generativelanguage.googleapis.com/v1beta/openai", false),
             ("http://api.anthropic.com/v1", false),
             ("http://example.com/v1", false),
         ] {
-            let provider = at(base_url, Some(ApiKey::new("sk-x").expect("a key"))).expect("a provider");
-            let sent = provider.sent(&request).expect("a request");
-            let body: Value = serde_json::from_slice(&sent.body).expect("JSON");
-            assert_eq!(body["tools"][0]["function"].get("strict").is_some(), own, "{base_url}");
-            assert_eq!(body.get("max_completion_tokens").is_some(), own, "{base_url}");
-            assert_eq!(body.get("max_tokens").is_some(), !own, "{base_url}");
-            // A provider's own address needs a key, whatever protocol is spoken there.
-            assert_eq!(at(base_url, None).is_ok(), base_url.contains("example.com"), "{base_url}");
+            let provider =
+                provider_for(base_url, Some(ApiKey::new("sk-x").expect("a key"))).expect("a provider");
+            let encoded = provider.encode(&request).expect("a request");
+            let body: Value = serde_json::from_slice(&encoded.body).expect("JSON");
+            assert_eq!(body["tools"][0]["function"].get("strict").is_some(), is_official, "{base_url}");
+            assert_eq!(body.get("max_completion_tokens").is_some(), is_official, "{base_url}");
+            assert_eq!(body.get("max_tokens").is_some(), !is_official, "{base_url}");
+            // A provider's own address needs a key, whatever the protocol.
+            assert_eq!(provider_for(base_url, None).is_ok(), base_url.contains("example.com"), "{base_url}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! When to ask again: after transport faults, too many requests, and faults of the provider, and only while
-//! no piece of the answer has been passed on.
+//! When a request is sent again: after transport faults, too many requests, and faults of the provider, and
+//! only while no piece of the answer has been passed on.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,19 +8,17 @@ use http::{HeaderMap, header::RETRY_AFTER};
 use super::ProviderLimits;
 use crate::ProviderError;
 
-/// A failed request.
 #[derive(Debug)]
 pub(super) struct FailedRequest {
     /// The provider error of the request.
     pub(super) error: ProviderError,
-    /// Whether a retry could succeed.
-    pub(super) again: RetryAdvice,
+    pub(super) retry: RetryAdvice,
 }
 
 /// Whether a retry could succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryAdvice {
-    /// No: it would fail the same way, or repeat an effect that must happen once.
+    /// No: a retry would most likely fail the same way.
     Never,
     /// Yes.
     Later,
@@ -30,37 +28,37 @@ pub(super) enum RetryAdvice {
 
 impl FailedRequest {
     /// A failure that is not retried.
-    pub(super) fn last(error: ProviderError) -> Self {
-        Self { error, again: RetryAdvice::Never }
+    pub(super) fn permanent(error: ProviderError) -> Self {
+        Self { error, retry: RetryAdvice::Never }
     }
 
     /// A failure that is retried.
-    pub(super) fn passing(error: ProviderError) -> Self {
-        Self { error, again: RetryAdvice::Later }
+    pub(super) fn retryable(error: ProviderError) -> Self {
+        Self { error, retry: RetryAdvice::Later }
     }
 
-    /// How long to wait before the retry; none if there is no retry. `made` counts the requests so far.
-    pub(super) fn wait(&self, made: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
-        if made > limits.retries {
+    /// How long to wait before the retry, or `None` if there is no retry. `attempts` counts the requests so far.
+    pub(super) fn wait(&self, attempts: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
+        if attempts > limits.retries {
             return None;
         }
-        match self.again {
+        match self.retry {
             RetryAdvice::Never => None,
-            // A retry before the time that the provider names would only prolong the refusal.
+            // A wait past the limit means no retry: a retry before the provider's time would only be refused again.
             RetryAdvice::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
             RetryAdvice::Later => {
-                let doubled = 2_u32.saturating_pow(made.saturating_sub(1));
+                let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
                 let wait = limits.retry_wait.saturating_mul(doubled).min(limits.retry_wait_max);
-                // Jitter, so that clients that failed together do not retry together.
+                // Jitter of up to a half, so that clients that failed together do not retry together.
                 Some(wait.mul_f64(1.0 - 0.5 * f64::from(random) / f64::from(u32::MAX)))
             }
         }
     }
 }
 
-/// Reads when the provider wants to be asked again (`Retry-After`, RFC 9110, section 10.2.3): seconds, or a
+/// Reads after which time the provider accepts a retry (`Retry-After`, RFC 9110, section 10.2.3): seconds, or a
 /// date.
-pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> RetryAdvice {
+pub(super) fn read_retry_after(headers: &HeaderMap, now: SystemTime) -> RetryAdvice {
     let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
         return RetryAdvice::Later;
     };
@@ -87,8 +85,8 @@ mod tests {
         }
     }
 
-    fn failure(again: RetryAdvice) -> FailedRequest {
-        FailedRequest { error: ProviderError::new(ProviderErrorKind::Server, "x"), again }
+    fn failure(retry: RetryAdvice) -> FailedRequest {
+        FailedRequest { error: ProviderError::new(ProviderErrorKind::Server, "x"), retry }
     }
 
     #[test]
@@ -118,7 +116,7 @@ mod tests {
         let read = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, text.parse().expect("a value"));
-            asked_to_wait(&headers, now)
+            read_retry_after(&headers, now)
         };
         assert_eq!(read("5"), RetryAdvice::After(Duration::from_secs(5)));
         assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), RetryAdvice::After(Duration::from_secs(7)));
@@ -126,6 +124,6 @@ mod tests {
         for text in ["-1", "soon", "", "99999999999999999999999"] {
             assert_eq!(read(text), RetryAdvice::Later, "{text}");
         }
-        assert_eq!(asked_to_wait(&HeaderMap::new(), now), RetryAdvice::Later);
+        assert_eq!(read_retry_after(&HeaderMap::new(), now), RetryAdvice::Later);
     }
 }

@@ -1,8 +1,8 @@
 //! [`ScriptedProvider`]: a model that follows a script, for tests and for the demonstration.
 //!
 //! # The format
-//! One JSON text per line; empty lines and lines that begin with `#` are skipped. A turn goes on until a line
-//! that ends it; the next line begins the next turn.
+//! One JSON text per line. Empty lines and lines that begin with `#` are skipped. A turn lasts until a line that
+//! ends it; the next line starts the next turn.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -43,8 +43,8 @@ pub struct ScriptedProvider {
     pace: Duration,
 }
 
-/// A fault of a script, or a request that does not fit it. It is the source of a [`ProviderError`] of the
-/// kind [`ProviderErrorKind::Configuration`].
+/// A fault of a script, or a request that does not fit the script. In a run it is the source of a
+/// [`ProviderError`] of the kind [`ProviderErrorKind::Configuration`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ScriptError {
@@ -69,7 +69,7 @@ pub enum ScriptError {
     /// More turns were asked for than the script has.
     #[error("the script has {turns} turns, and one more was asked for")]
     Over {
-        /// How many there are.
+        /// How many turns the script has.
         turns: usize,
     },
     /// A request differs from what the script expects.
@@ -114,7 +114,7 @@ impl ScriptedProvider {
     /// ```
     pub fn from_lines(script: &str) -> Result<Self, ScriptError> {
         let mut turns = VecDeque::new();
-        let mut open: Option<ScriptedTurn> = None;
+        let mut open_turn: Option<ScriptedTurn> = None;
         for (number, text) in (1..).zip(script.lines()) {
             let text = text.trim();
             if text.is_empty() || text.starts_with('#') {
@@ -122,8 +122,8 @@ impl ScriptedProvider {
             }
             let line =
                 serde_json::from_str(text).map_err(|source| ScriptError::Line { line: number, source })?;
-            let turn = open.get_or_insert_default();
-            let over = match line {
+            let turn = open_turn.get_or_insert_default();
+            let turn_ends = match line {
                 ScriptLine::Expect(expect) if turn.pieces.is_empty() && turn.expect.is_none() => {
                     turn.expect = Some(expect);
                     false
@@ -151,17 +151,17 @@ impl ScriptedProvider {
                     output_tokens: usage.output_tokens,
                 })),
             };
-            if over {
-                turns.extend(open.take());
+            if turn_ends {
+                turns.extend(open_turn.take());
             }
         }
-        if open.is_some() {
+        if open_turn.is_some() {
             return Err(ScriptError::NotFinished);
         }
         Ok(Self { state: Mutex::new(ScriptState { turns, ..ScriptState::default() }), pace: Duration::ZERO })
     }
 
-    /// Adds a turn with these pieces. Without a [`Delta::End`] it stops without an end.
+    /// Adds a turn with these pieces. Without a [`Delta::End`] the turn stops without an end.
     #[must_use]
     pub fn then(self, deltas: impl IntoIterator<Item = Delta>) -> Self {
         let pieces = deltas.into_iter().map(ScriptedItem::Delta).collect();
@@ -180,7 +180,7 @@ impl ScriptedProvider {
         let failure = match read {
             Ok(true) => None,
             Ok(false) => Some(identity.cut_off()),
-            Err(fault) => Some(identity.unreadable(fault)),
+            Err(fault) => Some(identity.decode_failure(fault)),
         };
         let mut pieces: VecDeque<ScriptedItem> = deltas.into_iter().map(ScriptedItem::Delta).collect();
         pieces.extend(failure.map(|failure| ScriptedItem::Fail {
@@ -198,7 +198,7 @@ impl ScriptedProvider {
         self
     }
 
-    /// The requests so far, in order; at most one for each turn.
+    /// The requests so far, in order: at most one for each turn.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
@@ -211,14 +211,14 @@ impl ScriptedProvider {
     }
 
     fn state(&self) -> MutexGuard<'_, ScriptState> {
-        // No panic can leave the state inconsistent.
+        // Use a poisoned lock anyway: no panic can leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next(&self, request: &ModelRequest) -> Result<VecDeque<ScriptedItem>, ScriptError> {
         let mut state = self.state();
-        let over = ScriptError::Over { turns: state.requests.len() };
-        let turn = state.turns.pop_front().ok_or(over)?;
+        let script_over = ScriptError::Over { turns: state.requests.len() };
+        let turn = state.turns.pop_front().ok_or(script_over)?;
         state.requests.push(request.clone());
         match turn.expect {
             Some(expect) => expect.check(state.requests.len(), request).map(|()| turn.pieces),
@@ -247,11 +247,11 @@ impl Provider for ScriptedProvider {
             let cancel = cancel.clone();
             async move {
                 let mut pieces = pieces?;
-                let given_up = match pace.is_zero() {
+                let is_cancelled = match pace.is_zero() {
                     true => cancel.is_cancelled(),
                     false => cancel.run_until_cancelled(tokio::time::sleep(pace)).await.is_none(),
                 };
-                if given_up {
+                if is_cancelled {
                     return Some((Err(cancelled()), None));
                 }
                 match pieces.pop_front()? {
@@ -282,7 +282,7 @@ struct ScriptedTurn {
 }
 
 impl ScriptedTurn {
-    /// Adds a piece. Returns `false`, since the turn goes on.
+    /// Adds a piece. Returns `false`: the turn goes on.
     fn push_delta(&mut self, delta: Delta) -> bool {
         self.pieces.push_back(ScriptedItem::Delta(delta));
         false

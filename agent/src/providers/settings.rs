@@ -12,7 +12,7 @@ portcullis_types::words! {
     /// A provider's protocol.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum ProviderKind {
-        /// OpenAI's chat completions, which most servers speak: llama.cpp, vLLM, LM Studio, gateways.
+        /// OpenAI's chat completions, which most servers support: llama.cpp, vLLM, LM Studio, gateways.
         OpenAi = "openai",
         /// Anthropic's Messages API.
         Anthropic = "anthropic",
@@ -35,7 +35,7 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable from which the provider's own programs read the key; none for a provider that
+    /// The environment variable from which the provider's own programs read the key; `None` for a provider that
     /// usually has no key.
     #[must_use]
     pub const fn key_variable(self) -> Option<&'static str> {
@@ -43,6 +43,18 @@ impl ProviderKind {
             Self::OpenAi => Some("OPENAI_API_KEY"),
             Self::Anthropic => Some("ANTHROPIC_API_KEY"),
             Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama => None,
+        }
+    }
+
+    /// The environment variable by which the provider's own programs get another address, as a URL. `None` if there is no
+    /// such variable.
+    #[must_use]
+    pub const fn base_url_variable(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("OPENAI_BASE_URL"),
+            Self::Anthropic => Some("ANTHROPIC_BASE_URL"),
+            Self::Gemini => Some("GOOGLE_GEMINI_BASE_URL"),
             Self::Ollama => None,
         }
     }
@@ -54,19 +66,20 @@ impl FromStr for ProviderKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-            wrong(format!("there is no provider {text:?}; there are {}", known.join(", ")))
+            configuration_error(format!("there is no provider {text:?}; there are {}", known.join(", ")))
         })
     }
 }
 
-/// Whether the provider holds the model's arguments to the tools' schemas, if it has such a mode.
+/// Whether tools are declared in the provider's strict mode, which holds the model's arguments to the tools'
+/// schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StrictTools {
-    /// Only at OpenAI itself, for each tool whose schema its strict mode can express. Other servers of that
-    /// protocol do not know the mode, and Anthropic's accepts only a few tools.
+    /// Only at OpenAI itself, for each tool whose schema OpenAI's strict mode can express. Other servers of the
+    /// same protocol do not know the mode. Anthropic's strict mode accepts only a few tools.
     #[default]
     WhereKnown,
-    /// For each tool whose schema the provider's mode can express: OpenAI, Anthropic.
+    /// For each tool whose schema the provider's strict mode can express. OpenAI and Anthropic have the mode.
     Always,
     /// For no tool.
     Never,
@@ -77,8 +90,8 @@ pub enum StrictTools {
 pub struct ProviderLimits {
     /// Limit of connecting. Default: 10 s.
     pub connect: Duration,
-    /// Limit of silence, before the answer begins and between its pieces. Default: 300 s, since a local model
-    /// may read a long conversation for minutes before its first word.
+    /// Limit of silence, before the answer begins and between its pieces. Default: 300 s, because a local model may
+    /// take minutes to read a long conversation.
     pub idle: Duration,
     /// Limit of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
@@ -86,11 +99,11 @@ pub struct ProviderLimits {
     pub answer_bytes: usize,
     /// How many times a request is retried. Default: 3.
     pub retries: u32,
-    /// The wait before the first retry. It doubles with each further one, and is shortened at random by up to
+    /// The wait before the first retry. It doubles with each further retry, and is shortened at random by up to
     /// a half. Default: 500 ms.
     pub retry_wait: Duration,
-    /// The longest wait, whether computed or asked for by the provider (`Retry-After`). If a provider asks
-    /// for more, the request is not retried. Default: 30 s.
+    /// The longest wait, whether computed or asked for by the provider (`Retry-After`). If a provider asks for a
+    /// longer wait, the request is not retried. Default: 30 s.
     pub retry_wait_max: Duration,
 }
 
@@ -112,13 +125,13 @@ impl Default for ProviderLimits {
 pub struct ProviderSettings {
     /// The provider's protocol.
     pub kind: ProviderKind,
-    /// The model of requests that name none.
+    /// The model for requests that name no model.
     pub model: String,
     /// The provider's address. Default: [`ProviderKind::default_base_url`].
     pub base_url: Option<String>,
-    /// The key. Default: none, which the providers' own addresses refuse.
+    /// The key. Default: none. The providers' own addresses require a key.
     pub key: Option<ApiKey>,
-    /// Whether a key may go to another machine without TLS, readable for everybody on the way. Default: no.
+    /// Whether a key may go to another machine without TLS, where every machine on the way can read it. Default: no.
     pub key_without_tls: bool,
     /// Whether the model is held to the tools' schemas. Default: [`StrictTools::WhereKnown`].
     pub strict_tools: StrictTools,
@@ -129,8 +142,8 @@ pub struct ProviderSettings {
     pub landlock: Requirement,
     /// Whether that thread must have a filter of system calls. Default: [`Requirement::Required`].
     pub seccomp: Requirement,
-    /// A folder for the file whose refusal proves that thread's confinement; only this user may write there. Default:
-    /// none, which makes a temporary one.
+    /// A folder that only this user may write to. The confined thread must fail to open a file there, which proves
+    /// its confinement. Default: none, which makes a temporary folder.
     pub state: Option<PathBuf>,
 }
 
@@ -176,42 +189,50 @@ impl ProviderSettings {
     /// Parses and checks the address.
     pub(super) fn address(&self) -> Result<Url, ProviderError> {
         let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());
-        // The address may hold a password, so errors do not show it before that is ruled out.
-        let url = Url::parse(text)
-            .map_err(|error| wrong(format!("the {} base URL is not a URL", self.kind)).with_source(error))?;
+        // The address may hold a password. Errors show the address only after that is ruled out.
+        let url = Url::parse(text).map_err(|error| {
+            configuration_error(format!("the {} base URL is not a URL", self.kind)).with_source(error)
+        })?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("the base URL holds a name or a password; the key goes elsewhere".to_owned()));
+            return Err(configuration_error(
+                "the base URL holds a name or a password; the key goes elsewhere".to_owned(),
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("the base URL has a query or a fragment; it ends with its path".to_owned()));
+            return Err(configuration_error(
+                "the base URL has a query or a fragment; it ends with its path".to_owned(),
+            ));
         }
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(wrong(format!("the base URL {url} is neither http nor https")));
+            return Err(configuration_error(format!("the base URL {url} is neither http nor https")));
         }
-        let plain = url.scheme() == "http" && !is_this_machine(&url);
-        if plain && self.key.is_some() && !self.key_without_tls {
-            return Err(wrong(format!(
+        let is_plaintext = url.scheme() == "http" && !is_this_machine(&url);
+        if is_plaintext && self.key.is_some() && !self.key_without_tls {
+            return Err(configuration_error(format!(
                 "the key would go to {url} without TLS; use https, or allow it in the settings"
             )));
         }
-        if self.key.is_none() && is_any_own(&url) {
+        if self.key.is_none() && is_any_official_address(&url) {
             let hint = self.kind.key_variable().unwrap_or("the settings");
-            return Err(wrong(format!("{url} needs a key, and there is none ({hint})")));
+            return Err(configuration_error(format!("{url} needs a key, and there is none ({hint})")));
         }
         Ok(url)
     }
 }
 
-/// Whether the address belongs to any of the providers: then it needs a key, whatever protocol is spoken
-/// there.
-fn is_any_own(url: &Url) -> bool {
-    ProviderKind::ALL.into_iter().filter(|kind| kind.key_variable().is_some()).any(|kind| is_own(kind, url))
+/// Whether the address belongs to any of the providers that have keys. Such an address needs a key, whatever
+/// the protocol.
+fn is_any_official_address(url: &Url) -> bool {
+    ProviderKind::ALL
+        .into_iter()
+        .filter(|kind| kind.key_variable().is_some())
+        .any(|kind| is_official_address(kind, url))
 }
 
-/// Whether the address is the provider's own. A compatible server is not, even if it belongs to another
-/// provider, such as Google's for OpenAI's protocol.
-pub(super) fn is_own(kind: ProviderKind, url: &Url) -> bool {
-    Url::parse(kind.default_base_url()).is_ok_and(|own| own.host() == url.host())
+/// Whether the address is the provider's own. A compatible server does not count, even if another provider runs
+/// it, as Google does for OpenAI's protocol.
+pub(super) fn is_official_address(kind: ProviderKind, url: &Url) -> bool {
+    Url::parse(kind.default_base_url()).is_ok_and(|official| official.host() == url.host())
 }
 
 /// Whether the address stays on this machine.
@@ -224,7 +245,7 @@ pub(super) fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-fn wrong(message: String) -> ProviderError {
+fn configuration_error(message: String) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Configuration, message)
 }
 
@@ -232,7 +253,7 @@ fn wrong(message: String) -> ProviderError {
 mod tests {
     use super::*;
 
-    fn at(base_url: &str) -> ProviderSettings {
+    fn settings_for(base_url: &str) -> ProviderSettings {
         ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url)
     }
 
@@ -241,7 +262,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(settings: &ProviderSettings) -> String {
+    fn address_error(settings: &ProviderSettings) -> String {
         let error = settings.address().expect_err("refused");
         assert_eq!(error.kind(), ProviderErrorKind::Configuration);
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
@@ -264,51 +285,51 @@ mod tests {
     #[test]
     fn an_address_that_is_none_is_refused() {
         for text in ["", "localhost:8080", "ftp://x/", "/v1", "http://", "http://x/?a=1", "http://x/#a"] {
-            refused(&at(text));
+            address_error(&settings_for(text));
         }
     }
 
     #[test]
     fn an_address_with_a_password_is_refused_and_not_shown() {
-        refused(&at("https://me:secret@example.com/v1"));
-        refused(&at("https://secret@example.com/v1"));
+        address_error(&settings_for("https://me:secret@example.com/v1"));
+        address_error(&settings_for("https://secret@example.com/v1"));
     }
 
     #[test]
     fn a_key_leaves_the_machine_under_tls_alone() {
-        refused(&at("http://example.com/v1").with_key(key()));
-        refused(&at("http://10.0.0.1:8000").with_key(key()));
-        refused(&at("http://localhost.example.com/").with_key(key()));
+        address_error(&settings_for("http://example.com/v1").with_key(key()));
+        address_error(&settings_for("http://10.0.0.1:8000").with_key(key()));
+        address_error(&settings_for("http://localhost.example.com/").with_key(key()));
         for text in ["https://example.com/v1", "http://127.0.0.1:1/", "http://[::1]:1/", "http://localhost:1"]
         {
-            at(text).with_key(key()).address().expect(text);
+            settings_for(text).with_key(key()).address().expect(text);
         }
-        at("http://example.com/v1").address().expect("without a key there is nothing to read");
-        let mut settings = at("http://example.com/v1").with_key(key());
+        settings_for("http://example.com/v1").address().expect("without a key there is nothing to read");
+        let mut settings = settings_for("http://example.com/v1").with_key(key());
         settings.key_without_tls = true;
         settings.address().expect("allowed");
     }
 
     #[test]
-    fn the_providers_own_addresses_want_a_key() {
+    fn official_addresses_require_a_key() {
         for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
             let settings = ProviderSettings::new(kind, "m");
-            assert!(refused(&settings).contains(kind.key_variable().expect("has one")));
+            assert!(address_error(&settings).contains(kind.key_variable().expect("has one")));
             settings.with_key(key()).address().expect("with a key");
         }
         ProviderSettings::new(ProviderKind::Ollama, "m").address().expect("needs none");
     }
 
     #[test]
-    fn a_providers_own_address_is_known_however_it_is_written() {
-        let official = |text: &str| is_any_own(&Url::parse(text).expect("a URL"));
+    fn every_spelling_of_an_official_address_is_recognized() {
+        let official = |text: &str| is_any_official_address(&Url::parse(text).expect("a URL"));
         assert!(official("https://api.openai.com/") && official("https://API.anthropic.com:443/v1"));
         assert!(!official("https://api.openai.com.example.com/v1") && !official("http://127.0.0.1:11434"));
     }
 
     #[test]
     fn no_debug_output_of_settings_shows_the_key() {
-        let settings = at("https://example.com").with_key(key());
+        let settings = settings_for("https://example.com").with_key(key());
         assert!(!format!("{settings:?}").contains("secret"));
     }
 }

@@ -8,23 +8,22 @@ use crate::{
     testing::{self, Stage, ask_for, text_answer},
 };
 
-/// Takes the steps of a run, each with a new driver and a state that was read from its text. Returns the last
-/// state, and the names of the steps in their order.
+/// Takes the steps of a run, each with a new driver and a state decoded from its text. Returns the last state,
+/// and the names of the steps in order.
 async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
     let mut text = serde_json::to_string(&RunState::new(Message::user("go"))).expect("encodes");
-    let mut taken = Vec::new();
+    let mut step_names = Vec::new();
     loop {
         let mut state: RunState = serde_json::from_str(&text).expect("decodes");
         assert_eq!(serde_json::to_string(&state).expect("encodes"), text);
         let name =
             serde_json::to_value(&state.next).expect("encodes")["type"].as_str().expect("text").to_owned();
-        taken.push(name);
-        if matches!(state.next, RunStep::Over { .. }) {
-            return (state, taken);
+        step_names.push(name);
+        if matches!(state.next, RunStep::Ended { .. }) {
+            return (state, step_names);
         }
-        let grace_period =
-            GracePeriod { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
-        Steps::new(&stage.agent, grace_period, "run".to_owned()).take_one(&mut state).await;
+        let guard = EmbedderGuard { cancel: stage.agent.handle().token(), grace: stage.agent.config.grace };
+        Steps::new(&stage.agent, guard, "run".to_owned()).take_step(&mut state).await;
         text = serde_json::to_string(&state).expect("encodes");
     }
 }
@@ -36,12 +35,12 @@ fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [Stage; 2] {
         max_iterations: NonZeroU32::new(iterations).expect("not 0"),
         ..AgentConfig::new("agent")
     };
-    [(); 2].map(|()| Stage::with(config.clone(), turns.to_vec()))
+    [(); 2].map(|()| Stage::with_config(config.clone(), turns.to_vec()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_driver_at_each_step_gives_the_same_run() {
-    let same = [("", "r_echo", r#"{"a":1}"#)];
+    let same_calls = [("", "r_echo", r#"{"a":1}"#)];
     let used = testing::Step::Delta(Delta::Usage(Usage { input_tokens: 3, output_tokens: 2 }));
     let counted = [vec![used], text_answer("the answer")].concat();
     let with_text =
@@ -51,42 +50,42 @@ async fn another_driver_at_each_step_gives_the_same_run() {
     let scripts = [
         vec![with_text.clone(), cut_off, counted],
         // The guard against repeated calls counts across turns.
-        (0..5).map(|nth| ask_for(&[(&format!("x{nth}"), same[0].1, same[0].2)])).collect(),
+        (0..5).map(|nth| ask_for(&[(&format!("x{nth}"), same_calls[0].1, same_calls[0].2)])).collect(),
         vec![with_text.clone(), vec![testing::Step::Fail(ProviderErrorKind::Server)]],
-        // The number of turns too.
+        // The limit of turns counts across turns too.
         (0..9).map(|nth| ask_for(&[(&format!("x{nth}"), "r_echo", &format!("{{\"n\":{nth}}}"))])).collect(),
     ];
     for script in scripts {
         let [mut whole, parts] = stages(&script, 7);
         let run = whole.run().await;
-        let (state, taken) = relayed(&parts).await;
-        assert_eq!(state.next, RunStep::Over { end: run.end });
+        let (state, step_names) = relayed(&parts).await;
+        assert_eq!(state.next, RunStep::Ended { end: run.end });
         assert_eq!((state.turns_total, state.usage), (run.iterations, run.usage));
         assert_eq!(parts.store.messages(), whole.store.messages());
         let events = whole.notes.events();
-        // The loop itself tells of the run's start and end.
+        // The loop itself reports the run's start and end.
         assert_eq!(parts.notes.events(), events[1..events.len() - 1]);
-        assert_eq!(taken.first().map(String::as_str), Some("setup"));
-        let asked = taken.iter().filter(|name| *name == "call_model").count();
-        assert!(asked >= run.iterations as usize, "{taken:?}");
+        assert_eq!(step_names.first().map(String::as_str), Some("setup"));
+        let model_steps = step_names.iter().filter(|name| *name == "call_model").count();
+        assert!(model_steps >= run.iterations as usize, "{step_names:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_steps_of_a_run_are_those_of_the_specification() {
     let [stage, _] = stages(&[ask_for(&[("a", "r_echo", "{}")])], 7);
-    let (_, taken) = relayed(&stage).await;
-    assert_eq!(taken, ["setup", "call_model", "run_tools", "call_model", "finalize", "over"]);
+    let (_, step_names) = relayed(&stage).await;
+    assert_eq!(step_names, ["setup", "call_model", "run_tools", "call_model", "finalize", "over"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_waits_goes_on_with_a_new_number_of_turns() {
+async fn a_waiting_message_continues_with_a_new_limit_of_turns() {
     let turns: Vec<_> =
         (0..2).map(|nth| ask_for(&[(&format!("x{nth}"), "r_echo", &format!("{{\"n\":{nth}}}"))])).collect();
     let [stage, _] =
         stages(&[turns.clone(), vec![text_answer("one")], turns, vec![text_answer("two")]].concat(), 3);
     stage.agent.handle().follow_up("and then?").expect("room");
     let (state, _) = relayed(&stage).await;
-    assert_eq!(state.next, RunStep::Over { end: AgentEnd::Answer { text: "two".into() } });
+    assert_eq!(state.next, RunStep::Ended { end: AgentEnd::Answer { text: "two".into() } });
     assert_eq!((state.turns_total, state.turns_for_question), (6, 3));
 }

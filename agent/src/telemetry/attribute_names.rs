@@ -1,4 +1,5 @@
-//! Names of attributes (OpenTelemetry's conventions for generative AI), and our values for errors and ends.
+//! Names of attributes (OpenTelemetry's conventions for generative AI), and this crate's values for errors and
+//! ends.
 
 use super::super::{AgentEnd, StopReason};
 
@@ -17,16 +18,17 @@ pub(super) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(super) const CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 pub(super) const CALL_RESULT: &str = "gen_ai.tool.call.result";
 pub(super) const ERROR_TYPE: &str = "error.type";
-/// Ours: the run, as the audit log names it.
+/// This crate's own: the run, as the audit log names it.
 pub(super) const RUN_ID: &str = "portcullis.run.id";
-/// Ours: calls that got no span.
+/// This crate's own: the number of calls without a span.
 pub(super) const UNTRACED_CALLS: &str = "portcullis.untraced_calls";
 
 pub(super) const INVOKE_AGENT: &str = "invoke_agent";
 pub(super) const CHAT: &str = "chat";
 pub(super) const EXECUTE_TOOL: &str = "execute_tool";
 
-/// Replaces a value that the model or the provider chose freely: each new value would be a new time series.
+/// Replaces a value that the model or the provider chose freely, because each new value would be a new time
+/// series.
 pub(super) const OTHER: &str = "_OTHER";
 
 /// `error.type` of a run whose future was dropped.
@@ -43,7 +45,7 @@ pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
     }
 }
 
-/// `error.type` of a run's end: a provider's failure by its kind, without the message for the operator.
+/// `error.type` of a run's end. A provider's failure is named by its kind, without the message for the operator.
 pub(super) fn error_type(end: &AgentEnd) -> Option<String> {
     Some(match end {
         AgentEnd::Answer { .. } => return None,

@@ -25,13 +25,13 @@ use super::{
 };
 
 /// Records an agent's runs as spans and metrics, and passes every event on to another emitter (`()` for
-/// none). Use one for each agent: events do not name the agent that they belong to.
+/// none). Each agent needs its own `Telemetry`, because events do not name the agent that they belong to.
 ///
-/// - span `invoke_agent {agent}`, a child of the caller's span if there is one, with
+/// - A span `invoke_agent {agent}` for each run, a child of the caller's span if there is one. Its children are:
 /// - a span `chat {model}` for each turn: model, provider, tokens, stop reason;
 /// - a span `execute_tool {tool}` for each call, from the request to the result: name, id, and the error's
-///   kind. Spans that a tool itself creates are not its children.
-/// - histograms `gen_ai.invoke_agent.duration`, `gen_ai.client.operation.duration`,
+///   kind. Spans that a tool itself creates are not children of this span.
+/// - Histograms `gen_ai.invoke_agent.duration`, `gen_ai.client.operation.duration`,
 ///   `gen_ai.client.token.usage`, `gen_ai.execute_tool.duration`.
 ///
 /// Spans and metrics hold no text of messages, thinking, arguments or results unless
@@ -54,9 +54,9 @@ pub struct Telemetry<E> {
     tracer: BoxedTracer,
     instruments: Instruments,
     run: Mutex<Option<Run>>,
-    /// Set while `inner` has not taken an event that was already recorded. If that future is dropped, the
-    /// loop sends the event again, and it must not be recorded twice.
-    is_untaken: AtomicBool,
+    /// Set between the recording of an event and its delivery to `inner`. If the future of `emit` is dropped in
+    /// between, the loop sends the event again, and it must not be recorded twice.
+    is_delivery_pending: AtomicBool,
 }
 
 impl<E> Telemetry<E> {
@@ -79,30 +79,32 @@ impl<E> Telemetry<E> {
             inner,
             settings,
             tracer: BoxedTracer::new(Box::new(tracers.tracer_with_scope(scope.clone()))),
-            instruments: Instruments::of(&meters.meter_with_scope(scope)),
+            instruments: Instruments::new(&meters.meter_with_scope(scope)),
             run: Mutex::new(None),
-            is_untaken: AtomicBool::new(false),
+            is_delivery_pending: AtomicBool::new(false),
         }
     }
 
+    /// Records an event.
     fn watch(&self, event: &AgentEvent) {
         let (settings, instruments) = (&self.settings, &self.instruments);
-        let mut open = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open_run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {
-                if let Some(left) = open.take() {
-                    left.end(settings, instruments, Some(ABANDONED));
+                // A run that is still open was dropped: no event reported its end.
+                if let Some(abandoned_run) = open_run.take() {
+                    abandoned_run.end(settings, instruments, Some(ABANDONED));
                 }
-                *open = Some(Run::start(&self.tracer, settings, agent_id, run_id));
+                *open_run = Some(Run::start(&self.tracer, settings, agent_id, run_id));
             }
             AgentEvent::AgentEnd { end } => {
-                if let Some(run) = open.take() {
+                if let Some(run) = open_run.take() {
                     run.end(settings, instruments, super::attribute_names::error_type(end).as_deref());
                 }
             }
             event => {
-                if let Some(run) = open.as_mut() {
-                    run.go_on(&self.tracer, settings, instruments, event);
+                if let Some(run) = open_run.as_mut() {
+                    run.record_event(&self.tracer, settings, instruments, event);
                 }
             }
         }
@@ -113,13 +115,13 @@ impl<E> Telemetry<E> {
 impl<E: EventEmitter> EventEmitter for Telemetry<E> {
     async fn emit(&self, event: AgentEvent) {
         self.watch(&event);
-        self.is_untaken.store(event.must_arrive(), Ordering::Relaxed);
+        self.is_delivery_pending.store(event.must_arrive(), Ordering::Relaxed);
         self.inner.emit(event).await;
-        self.is_untaken.store(false, Ordering::Relaxed);
+        self.is_delivery_pending.store(false, Ordering::Relaxed);
     }
 
     fn emit_now(&self, event: AgentEvent) {
-        if !(event.must_arrive() && self.is_untaken.swap(false, Ordering::Relaxed)) {
+        if !(event.must_arrive() && self.is_delivery_pending.swap(false, Ordering::Relaxed)) {
             self.watch(&event);
         }
         self.inner.emit_now(event);
@@ -129,9 +131,9 @@ impl<E: EventEmitter> EventEmitter for Telemetry<E> {
 /// Closes a run whose future was dropped: no event reports its end.
 impl<E> Drop for Telemetry<E> {
     fn drop(&mut self) {
-        let open = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = open.take() {
-            left.end(&self.settings, &self.instruments, Some(ABANDONED));
+        let open_run = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(abandoned_run) = open_run.take() {
+            abandoned_run.end(&self.settings, &self.instruments, Some(ABANDONED));
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    pub(super) fn of(meter: &Meter) -> Self {
+    pub(super) fn new(meter: &Meter) -> Self {
         let seconds = |name: &'static str, description: &'static str, bounds: &[f64]| {
             let builder = meter.f64_histogram(name).with_unit("s").with_description(description);
             builder.with_boundaries(bounds.to_vec()).build()
@@ -84,41 +84,41 @@ impl Instruments {
     ) {
         let mut attributes = vec![KeyValue::new(AGENT_NAME, agent.to_owned())];
         attributes.extend(model(settings));
-        attributes.extend(failed(error));
+        attributes.extend(error_attribute(error));
         self.agent.record(took.as_secs_f64(), &attributes);
     }
 
     /// Records the end of a turn's answer.
     pub(super) fn chat(&self, settings: &TelemetrySettings, took: Duration, error: Option<&str>) {
-        let mut attributes = asked(settings);
-        attributes.extend(failed(error));
+        let mut attributes = request_attributes(settings);
+        attributes.extend(error_attribute(error));
         self.chat.record(took.as_secs_f64(), &attributes);
     }
 
     /// Records the tokens of a turn.
     pub(super) fn tokens(&self, settings: &TelemetrySettings, usage: Usage) {
         for (kind, count) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
-            let mut attributes = asked(settings);
+            let mut attributes = request_attributes(settings);
             attributes.push(KeyValue::new(TOKEN_TYPE, kind));
             self.tokens.record(count, &attributes);
         }
     }
 
-    /// Records the end of a call. `tool` is none if the name is not known to be a tool's: a name that the
-    /// model invented must not become a metric attribute.
+    /// Records a call's end. `tool` is `None` unless the name is known to be a tool's: a name that the model invented
+    /// must not become a metric attribute.
     pub(super) fn tool(&self, agent: &str, tool: Option<&str>, took: Duration, error: Option<&str>) {
         let mut attributes = vec![
             KeyValue::new(TOOL_NAME, tool.unwrap_or(OTHER).to_owned()),
             KeyValue::new(TOOL_TYPE, "function"),
             KeyValue::new(AGENT_NAME, agent.to_owned()),
         ];
-        attributes.extend(failed(error));
+        attributes.extend(error_attribute(error));
         self.tool.record(took.as_secs_f64(), &attributes);
     }
 }
 
-/// Attributes of a request to the model; spans begin with them too.
-pub(super) fn asked(settings: &TelemetrySettings) -> Vec<KeyValue> {
+/// Attributes of a request to the model, for metrics and spans.
+pub(super) fn request_attributes(settings: &TelemetrySettings) -> Vec<KeyValue> {
     let mut attributes =
         vec![KeyValue::new(OPERATION, CHAT), KeyValue::new(PROVIDER, settings.provider.clone())];
     attributes.extend(model(settings));
@@ -130,6 +130,6 @@ pub(super) fn model(settings: &TelemetrySettings) -> Option<KeyValue> {
     (!settings.model.is_empty()).then(|| KeyValue::new(MODEL, settings.model.clone()))
 }
 
-fn failed(error: Option<&str>) -> Option<KeyValue> {
+fn error_attribute(error: Option<&str>) -> Option<KeyValue> {
     error.map(|error| KeyValue::new(ERROR_TYPE, error.to_owned()))
 }

@@ -17,20 +17,20 @@ use super::{
         FINISH_REASONS, INPUT_TOKENS, INVOKE_AGENT, OPERATION, OUTPUT_TOKENS, PROVIDER, RUN_ID, TOOL_NAME,
         TOOL_TYPE, UNTRACED_CALLS, finish_reason,
     },
-    instruments::{Instruments, asked, model},
+    instruments::{Instruments, model, request_attributes},
     measured::MeasuredSpan,
 };
 
-/// Limit of calls with an open span. Without it, calls that are requested and never end could fill the
-/// memory. Calls beyond it are counted in the run's span as `portcullis.untraced_calls`.
+/// Limit of calls with an open span. Without the limit, calls that are requested and never end could fill the
+/// memory. Calls beyond the limit are counted in the run's span as `portcullis.untraced_calls`.
 pub const MAX_TRACED_CALLS: usize = 1024;
 
 /// A run's open spans.
 #[derive(Debug)]
 pub(super) struct Run {
     span: MeasuredSpan,
-    /// Context that makes new spans children of `span`.
-    inside: Context,
+    /// The context that makes new spans children of `span`.
+    child_context: Context,
     agent_id: String,
     chat: Option<Chat>,
     calls: HashMap<String, CallSpan>,
@@ -40,19 +40,19 @@ pub(super) struct Run {
 #[derive(Debug)]
 struct Chat {
     span: MeasuredSpan,
-    /// Duration of the answer, once it has come. The span stays open: the turn's end adds attributes.
+    /// Duration of the answer, once it has arrived. The span stays open, because the turn's end adds attributes.
     took: Option<Duration>,
-    /// Whether the answer is known to be whole: an answer with calls is reported only when it is.
-    whole: bool,
+    /// Whether the answer is known to be whole. An answer with calls is reported only when it is whole.
+    is_complete: bool,
 }
 
 #[derive(Debug)]
 struct CallSpan {
     span: MeasuredSpan,
-    /// The name as requested. It becomes an attribute at the end: the SDK keeps both values of an attribute
-    /// that is set twice, and the result has the tool's real name if this one is an alias.
+    /// The name as requested. It becomes an attribute only at the end, from the result: this one may be an alias, and
+    /// the SDK would keep both values of an attribute that is set twice.
     tool: String,
-    started: bool,
+    has_started: bool,
 }
 
 impl Run {
@@ -70,15 +70,23 @@ impl Run {
             KeyValue::new(RUN_ID, run_id.to_owned()),
         ];
         attributes.extend(model(settings));
-        let outside = Context::current();
+        let parent_context = Context::current();
         let name = format!("{INVOKE_AGENT} {agent_id}");
-        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &outside);
-        let inside = outside.with_remote_span_context(span.span.span_context().clone());
-        Self { span, inside, agent_id: agent_id.to_owned(), chat: None, calls: HashMap::new(), untraced: 0 }
+        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &parent_context);
+        // The context gets only the span's ids, because the span itself must stay here to be ended.
+        let child_context = parent_context.with_remote_span_context(span.span.span_context().clone());
+        Self {
+            span,
+            child_context,
+            agent_id: agent_id.to_owned(),
+            chat: None,
+            calls: HashMap::new(),
+            untraced: 0,
+        }
     }
 
     /// Records an event between a run's start and its end.
-    pub(super) fn go_on(
+    pub(super) fn record_event(
         &mut self,
         tracer: &BoxedTracer,
         settings: &TelemetrySettings,
@@ -91,13 +99,19 @@ impl Run {
                     "" => CHAT.to_owned(),
                     model => format!("{CHAT} {model}"),
                 };
-                let span = MeasuredSpan::start(tracer, name, SpanKind::Client, asked(settings), &self.inside);
-                self.chat = Some(Chat { span, took: None, whole: false });
+                let span = MeasuredSpan::start(
+                    tracer,
+                    name,
+                    SpanKind::Client,
+                    request_attributes(settings),
+                    &self.child_context,
+                );
+                self.chat = Some(Chat { span, took: None, is_complete: false });
             }
             AgentEvent::MessageEnd { message } => {
                 if let Some(chat) = &mut self.chat {
                     chat.took.get_or_insert(chat.span.elapsed());
-                    chat.whole |= !message.tool_calls.is_empty();
+                    chat.is_complete |= !message.tool_calls.is_empty();
                 }
             }
             AgentEvent::TurnEnd { stop, usage, .. } => {
@@ -110,14 +124,14 @@ impl Run {
                 }
             }
             AgentEvent::Tool(ToolEvent::Requested { call_id, tool, arguments }) => {
-                self.ask(tracer, settings, call_id, tool, arguments);
+                self.start_call(tracer, settings, call_id, tool, arguments);
             }
             AgentEvent::Tool(ToolEvent::Started { call_id, .. }) => {
                 if let Some(call) = self.calls.get_mut(call_id) {
-                    call.started = true;
+                    call.has_started = true;
                 }
             }
-            AgentEvent::ToolEnd { result } => self.answer(settings, instruments, result),
+            AgentEvent::ToolEnd { result } => self.end_call(settings, instruments, result),
             _ => {}
         }
     }
@@ -130,7 +144,8 @@ impl Run {
         error: Option<&str>,
     ) {
         if let Some(chat) = self.chat.take() {
-            let error = error.filter(|_| !chat.whole);
+            // If the answer is whole, a failure of its calls is not the answer's failure.
+            let error = error.filter(|_| !chat.is_complete);
             chat.end(settings, instruments, error);
         }
         for (_, CallSpan { mut span, tool, .. }) in self.calls.drain() {
@@ -146,7 +161,7 @@ impl Run {
         self.span.end(took, error);
     }
 
-    fn ask(
+    fn start_call(
         &mut self,
         tracer: &BoxedTracer,
         settings: &TelemetrySettings,
@@ -165,26 +180,29 @@ impl Run {
             KeyValue::new(AGENT_NAME, self.agent_id.clone()),
         ];
         if settings.content == RecordedContent::Calls {
-            attributes.push(KeyValue::new(CALL_ARGUMENTS, within_limit(arguments)));
+            attributes.push(KeyValue::new(CALL_ARGUMENTS, truncate_content(arguments)));
         }
         let name = format!("{EXECUTE_TOOL} {tool}");
-        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &self.inside);
-        self.calls.insert(call_id.to_owned(), CallSpan { span, tool: tool.to_owned(), started: false });
+        let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &self.child_context);
+        self.calls.insert(call_id.to_owned(), CallSpan { span, tool: tool.to_owned(), has_started: false });
     }
 
-    fn answer(&mut self, settings: &TelemetrySettings, instruments: &Instruments, result: &ToolResult) {
-        let Some(CallSpan { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
+    fn end_call(&mut self, settings: &TelemetrySettings, instruments: &Instruments, result: &ToolResult) {
+        let Some(CallSpan { mut span, tool, has_started }) = self.calls.remove(&result.call_id) else {
+            return;
+        };
         let error = result.outcome.as_ref().err().map(|error| error.kind().as_str());
         if tool != result.tool {
             span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));
         }
         span.span.set_attribute(KeyValue::new(TOOL_NAME, result.tool.clone()));
         if settings.content == RecordedContent::Calls && span.span.is_recording() {
-            span.span.set_attribute(KeyValue::new(CALL_RESULT, within_limit(&result.model_text())));
+            span.span.set_attribute(KeyValue::new(CALL_RESULT, truncate_content(&result.model_text())));
         }
         let took = span.elapsed();
-        let known = started || error.is_none();
-        instruments.tool(&self.agent_id, known.then_some(result.tool.as_str()), took, error);
+        // A start or a success proves that the name is a tool's.
+        let is_known_tool = has_started || error.is_none();
+        instruments.tool(&self.agent_id, is_known_tool.then_some(result.tool.as_str()), took, error);
         span.end(took, error);
     }
 }
@@ -208,6 +226,6 @@ impl Chat {
     }
 }
 
-fn within_limit(content: &str) -> String {
+fn truncate_content(content: &str) -> String {
     content[..content.floor_char_boundary(MAX_CONTENT_BYTES)].to_owned()
 }

@@ -1,15 +1,15 @@
 //! [`TelemetrySettings`]: the content of spans and metrics.
 
-/// Limit of one content in a span: 64 KiB, cut at a character boundary. Without it one result could fill an
-/// exporter's queue.
+/// Limit of each content in a span: 64 KiB, cut at a character boundary. Without the limit one result could fill
+/// an exporter's queue.
 pub const MAX_CONTENT_BYTES: usize = 64 << 10;
 
-/// Settings of telemetry. Events name neither model nor provider, so the embedder does.
+/// Settings of telemetry. The embedder names model and provider, because events do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TelemetrySettings {
     /// The provider's name, `gen_ai.provider.name`: `openai`, `anthropic`, `gcp.gemini`, or a custom one.
     pub provider: String,
-    /// The requested model; empty if it is the provider's default, which is then not recorded.
+    /// The requested model. Empty means the provider's default, whose name is not recorded.
     pub model: String,
     /// Whether spans hold the content of calls.
     pub content: RecordedContent,

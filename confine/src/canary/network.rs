@@ -1,7 +1,7 @@
-//! The attempts of a thread that may only connect: each way round the ports that Landlock alone leaves open, and
-//! the port that Landlock itself must refuse.
+//! The attempts of a thread that may only connect: the port that Landlock must refuse, and each way around the port
+//! rules that Landlock leaves open.
 //!
-//! They reach nothing but a port of the loopback device that this file opens.
+//! The attempts send nothing beyond this machine: they reach only a loopback port that this module opens.
 
 use std::{
     collections::BTreeSet,
@@ -23,9 +23,9 @@ use crate::{ConfineError, Layer, SyscallOutcome};
 /// One attempt on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkProbe {
-    /// Connect to this port, which no rule names.
+    /// Connect to this port, which no rule grants.
     OtherPort(u16),
-    /// Connect to it by the first `sendto`, which Landlock does not see.
+    /// Connect to this port with the first `sendto`, which Landlock does not see.
     FastOpen(u16),
     Netlink,
     Mptcp,
@@ -36,7 +36,7 @@ pub(crate) enum NetworkProbe {
 
 impl NetworkProbe {
     /// The attempts that the filter must refuse.
-    pub(super) const fn of_filter(port: u16) -> [Self; 6] {
+    pub(super) const fn filter_probes(port: u16) -> [Self; 6] {
         [Self::Netlink, Self::Mptcp, Self::Udp, Self::FastOpen(port), Self::Bind, Self::Listen]
     }
 
@@ -68,12 +68,12 @@ impl NetworkProbe {
         }
     }
 
-    /// Whether `outcome` makes a later refusal meaningful. Kernels are built without MPTCP, and turn fast open
-    /// off: any answer but the filter's own will do.
+    /// Whether `outcome`, seen before the layer was applied, makes a later refusal meaningful. A kernel may lack MPTCP
+    /// or have fast open switched off, so any answer other than the filter's is meaningful.
     pub(super) fn is_free(self, outcome: SyscallOutcome) -> bool {
         match self {
-            // The filter of a container around us may refuse these, as ours does. They prove nothing then, and
-            // the others have to.
+            // An outer container's filter may refuse these calls like this crate's. They then prove nothing, and the
+            // other attempts must.
             Self::Netlink | Self::Mptcp | Self::FastOpen(_) => true,
             Self::Udp => outcome == SyscallOutcome::Succeeded,
             Self::OtherPort(_) | Self::Bind | Self::Listen => {
@@ -82,15 +82,15 @@ impl NetworkProbe {
         }
     }
 
-    /// `folder` is a handle that is no socket: the kernel refuses to bind it or to listen on it, with an error
-    /// of its own, and so neither attempt opens a port.
+    /// Makes the attempt. `folder` is a handle that is not a socket: the kernel answers `bind` and `listen` on it with
+    /// its own error, so neither attempt opens a port.
     pub(super) fn attempt(self, folder: impl AsFd) -> rustix::io::Result<()> {
         match self {
             Self::OtherPort(port) => connect(stream(None)?, &loopback(port)),
             Self::FastOpen(port) => {
                 sendto(stream(None)?, b"", FAST_OPEN | SendFlags::NOSIGNAL, &loopback(port)).map(drop)
             }
-            // Protocol 0 is that of routes (`NETLINK_ROUTE`).
+            // Without a protocol the kernel uses protocol 0, `NETLINK_ROUTE`.
             Self::Netlink => {
                 socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None).map(drop)
             }
@@ -104,26 +104,27 @@ impl NetworkProbe {
     }
 }
 
-/// A listening port that no rule names, for as long as the attempts last.
+/// A listening port that no rule grants. It stays open while the attempts last.
 #[derive(Debug)]
 pub(crate) struct OtherPort {
-    /// Takes connections into its backlog. It is never read.
+    /// Collects connections in its backlog and accepts none.
     _listener: TcpListener,
     pub(crate) port: u16,
 }
 
 impl OtherPort {
-    pub(crate) fn open(named: &BTreeSet<u16>) -> Result<Self, ConfineError> {
+    pub(crate) fn open(excluded_ports: &BTreeSet<u16>) -> Result<Self, ConfineError> {
         let failed = |source: io::Error| ConfineError::CanaryPort { source };
-        // Listeners whose port is named stay open until the end, so that the kernel does not choose them again.
-        let mut named_ones = Vec::new();
+        // A listener on a granted port stays open until the loop ends, so that the kernel does not choose the port
+        // again.
+        let mut held_listeners = Vec::new();
         loop {
             let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
             let port = listener.local_addr().as_ref().map(SocketAddr::port).unwrap_or_default();
-            if !named.contains(&port) {
+            if !excluded_ports.contains(&port) {
                 return Ok(Self { _listener: listener, port });
             }
-            named_ones.push(listener);
+            held_listeners.push(listener);
         }
     }
 }
@@ -136,5 +137,5 @@ fn loopback(port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
 }
 
-/// tcp(7), `TCP_FASTOPEN`: the address of `sendto` is connected to, and the data go with the first packet.
+/// The flag of tcp(7) with which `sendto` connects to its address and sends the data in the first packet.
 const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());

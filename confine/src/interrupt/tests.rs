@@ -1,4 +1,4 @@
-//! A stuck thread is freed, and no other thread is harmed.
+//! Tests that a stuck thread is freed, and that no other thread is harmed.
 
 use std::{
     thread,
@@ -13,7 +13,7 @@ use rustix::{
 use super::*;
 use crate::{
     confine_current_thread,
-    testing::{World, kernel_has_layers, open},
+    testing::{ConfineFixture, kernel_has_layers, open},
 };
 
 #[test]
@@ -23,13 +23,13 @@ fn a_thread_that_waits_for_a_fifo_is_freed() {
     }
     install_handler().unwrap();
     install_handler().unwrap();
-    let world = World::new();
-    let fifo = world.path("read/fifo");
+    let fixture = ConfineFixture::new();
+    let fifo = fixture.path("read/fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (announce, target) = std::sync::mpsc::channel();
     let outcome = thread::scope(|scope| {
         let stuck = scope.spawn(|| {
-            let proven = confine_current_thread(&world.rules()).unwrap();
+            let proven = confine_current_thread(&fixture.rules()).unwrap();
             announce.send(ThreadTarget::current()).unwrap();
             let outcome = open(&fifo, OFlags::RDONLY);
             proven.reprove().unwrap();
@@ -39,7 +39,7 @@ fn a_thread_that_waits_for_a_fifo_is_freed() {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !stuck.is_finished() {
             if Instant::now() > deadline {
-                // Unblocks it, so that the test fails instead of hanging.
+                // Unblock the thread, so that the test fails instead of hanging.
                 open(&fifo, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
             }
             target.interrupt();
@@ -61,7 +61,7 @@ fn interrupting_an_ended_thread_is_harmless() {
 fn interrupting_a_working_thread_loses_nothing() {
     install_handler().unwrap();
     let target = ThreadTarget::current();
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let done = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -71,8 +71,8 @@ fn interrupting_a_working_thread_loses_nothing() {
             }
         });
         for _ in 0..200 {
-            std::fs::write(world.path("write/file"), "text").unwrap();
-            assert_eq!(std::fs::read(world.path("write/file")).unwrap(), b"text");
+            std::fs::write(fixture.path("write/file"), "text").unwrap();
+            assert_eq!(std::fs::read(fixture.path("write/file")).unwrap(), b"text");
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -80,9 +80,9 @@ fn interrupting_a_working_thread_loses_nothing() {
 
 #[test]
 fn a_handler_of_the_application_is_kept() {
-    // Another signal, because handlers belong to the process and the other tests need theirs.
+    // Another signal, because handlers belong to the process and other tests need the first signal.
     const OTHER: i32 = libc::SIGUSR2;
-    assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Nobody);
+    assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Unset);
     sys::install_foreign_handler(OTHER);
     assert!(matches!(install_handler_of(OTHER), Err(ConfineError::InterruptTaken { signal: OTHER })));
     assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Foreign);

@@ -1,12 +1,12 @@
-//! The reason why a namespace is not available, and the remedy, in words for an operator.
+//! Says why a namespace is not available, and how to make it available, in words for an operator.
 
 use std::io;
 
-use crate::Layer;
+use crate::{Layer, file_tree::TreeStep};
 
-/// For a user namespace, which every user except root needs first.
+/// The advice on a user namespace, which every user except root needs first.
 pub(super) fn user_namespace(error: &io::Error) -> String {
-    let cause = switches().into_iter().find_map(|(path, forbidding, advice)| {
+    let cause = namespace_switches().into_iter().find_map(|(path, forbidding, advice)| {
         let value = std::fs::read_to_string(path).ok()?;
         (value.trim() == forbidding).then_some(advice)
     });
@@ -18,33 +18,32 @@ pub(super) fn user_namespace(error: &io::Error) -> String {
     format!("an ordinary user needs a user namespace, which was refused ({error}): {advice}")
 }
 
-/// For one of the other namespaces.
+/// The advice on one of the other namespaces.
 pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
     let advice = match error.raw_os_error() {
-        Some(libc::EINVAL) => option(layer),
+        Some(libc::EINVAL) => kernel_option_advice(layer),
         Some(libc::ENOSPC) => "too many are in use: raise the limits below /proc/sys/user",
-        _ => restricted().unwrap_or(PROFILE),
+        _ => apparmor_advice().unwrap_or(PROFILE),
     };
     format!("it was refused ({error}): {advice}")
 }
 
-/// For the file tree.
-pub(super) fn tree(step: &str, error: &io::Error) -> String {
-    let is_proc = step.contains("/proc");
+/// The advice on the file tree.
+pub(super) fn tree(step: TreeStep, error: &io::Error) -> String {
     let advice = match error.raw_os_error() {
-        Some(libc::EPERM) if is_proc => {
+        Some(libc::EPERM) if step == TreeStep::MountProc => {
             "the container's own /proc is masked: podman run --security-opt unmask=ALL, or docker run \
              --security-opt systempaths=unconfined"
         }
         Some(libc::ENOSYS) => {
             "the kernel is older than Linux 5.12, or a container's seccomp profile hides mounts"
         }
-        _ => restricted().unwrap_or(PROFILE),
+        _ => apparmor_advice().unwrap_or(PROFILE),
     };
     format!("it was refused to {step} ({error}): {advice}")
 }
 
-fn option(layer: Layer) -> &'static str {
+fn kernel_option_advice(layer: Layer) -> &'static str {
     match layer {
         Layer::PidNamespace => "the kernel has none: build it with CONFIG_PID_NS",
         Layer::IpcNamespace => "the kernel has none: build it with CONFIG_IPC_NS",
@@ -54,14 +53,14 @@ fn option(layer: Layer) -> &'static str {
     }
 }
 
-/// AppArmor allows a user namespace, but no privileges in it.
-fn restricted() -> Option<&'static str> {
+/// The advice for a machine where AppArmor allows a user namespace but no privileges in it.
+fn apparmor_advice() -> Option<&'static str> {
     let (path, forbidding, advice) = APPARMOR;
     let value = std::fs::read_to_string(path).ok()?;
     (value.trim() == forbidding).then_some(advice)
 }
 
-fn switches() -> [(&'static str, &'static str, &'static str); 3] {
+fn namespace_switches() -> [(&'static str, &'static str, &'static str); 3] {
     [
         ("/proc/sys/kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
         ("/proc/sys/user/max_user_namespaces", "0", "raise user.max_user_namespaces"),

@@ -1,4 +1,4 @@
-//! The targets that a process in namespaces must not reach, made beforehand, and the attempts to reach them.
+//! Makes the targets that a process in namespaces must not reach, and the attempts to reach them.
 
 use std::{
     io,
@@ -17,17 +17,17 @@ use crate::{ConfineError, Evidence, Layer, SyscallOutcome, sys::SharedPage};
 
 /// One attempt, made before and after its namespace is entered.
 pub(super) struct NamespaceAttempt {
-    /// Completes "to …".
-    what: &'static str,
-    /// The exact refusal: another error could have another cause.
+    /// The attempt in words, to follow "to".
+    description: &'static str,
+    /// The exact refusal. Any other error could have another cause.
     refusal: SyscallOutcome,
     make: Box<dyn Fn() -> SyscallOutcome>,
 }
 
 impl NamespaceAttempt {
-    /// The attempts for a namespace that a process enters itself. The first must succeed before; the others
-    /// give more evidence if they do.
-    pub(super) fn all(layer: Layer) -> io::Result<Vec<Self>> {
+    /// The attempts for a namespace that a process enters by itself. The first attempt must succeed before the
+    /// namespace is entered. Each further attempt that succeeds too gives more evidence.
+    pub(super) fn for_layer(layer: Layer) -> io::Result<Vec<Self>> {
         match layer {
             Layer::IpcNamespace => {
                 let page = SharedPage::create()?;
@@ -42,21 +42,22 @@ impl NamespaceAttempt {
             Layer::NetNamespace => {
                 let (listener, address) = abstract_listener()?;
                 let abstract_socket = move || {
-                    let _heard_by = &listener;
-                    of(UnixStream::connect_addr(&address).map(drop))
+                    // Moving the listener into the closure keeps it open.
+                    let _kept_listener = &listener;
+                    outcome_of(UnixStream::connect_addr(&address).map(drop))
                 };
                 let mut attempts = vec![Self::new(
                     "connect to an abstract socket outside",
                     libc::ECONNREFUSED,
                     abstract_socket,
                 )];
-                // Skipped where this process may not listen. Where there is no loopback, the attempt fails
-                // before as well.
+                // Skipped where the process may not listen. Without a loopback device the attempt fails before as well,
+                // and proves nothing.
                 if let Ok(listener) = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))) {
                     let address = listener.local_addr()?;
                     let connect = move || {
-                        let _heard_by = &listener;
-                        of(TcpStream::connect(address).map(drop))
+                        let _kept_listener = &listener;
+                        outcome_of(TcpStream::connect(address).map(drop))
                     };
                     attempts.push(Self::new("connect to a port of the machine", libc::ENETUNREACH, connect));
                 }
@@ -70,12 +71,12 @@ impl NamespaceAttempt {
         Self::new("find the process outside by its number", libc::ESRCH, move || find(outer))
     }
 
-    /// Compares the folder's identity, since this also works without the right to read it.
+    /// Compares the folder's identity, which needs no right to read the folder.
     pub(super) fn root_folder() -> io::Result<Self> {
         let identity = || rustix::fs::stat("/").map(|stat| (stat.st_dev, stat.st_ino));
-        let machine = identity()?;
+        let machine_root = identity()?;
         Ok(Self::new("find the machine's root folder at /", libc::ENOENT, move || {
-            outcome(if identity() == Ok(machine) { Ok(()) } else { Err(libc::ENOENT) })
+            outcome(if identity() == Ok(machine_root) { Ok(()) } else { Err(libc::ENOENT) })
         }))
     }
 
@@ -90,32 +91,42 @@ impl NamespaceAttempt {
         })
     }
 
-    fn new(what: &'static str, errno: i32, make: impl Fn() -> SyscallOutcome + 'static) -> Self {
-        Self { what, refusal: SyscallOutcome::Failed(errno), make: Box::new(make) }
+    fn new(description: &'static str, errno: i32, make: impl Fn() -> SyscallOutcome + 'static) -> Self {
+        Self { description, refusal: SyscallOutcome::Failed(errno), make: Box::new(make) }
     }
 
-    pub(super) fn make(&self) -> SyscallOutcome {
+    pub(super) fn run(&self) -> SyscallOutcome {
         (self.make)()
     }
 
     /// Repeats the attempt under the layer.
     pub(super) fn proof(&self, layer: Layer, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
-        let after = self.make();
+        let after = self.run();
         if after == self.refusal {
-            return Ok(Evidence { layer, canary: self.what.into(), before, after });
+            return Ok(Evidence { layer, canary: self.description.into(), before, after });
         }
-        Err(ConfineError::NotRefused { layer, canary: self.what, expected: self.refusal, observed: after })
+        Err(ConfineError::NotRefused {
+            layer,
+            canary: self.description,
+            expected: self.refusal,
+            observed: after,
+        })
     }
 
-    /// Repeats an attempt on the network in a namespace that has a loopback device: there is a way to 127.0.0.1, and no
-    /// one listens.
-    pub(super) fn proof_beside_loopback(&self, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
+    /// Repeats an attempt on the network in a namespace that has a loopback device. 127.0.0.1 then has a route, but
+    /// nothing listens at the attempt's port.
+    pub(super) fn proof_with_loopback(&self, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
         let (layer, expected) = (Layer::NetNamespace, SyscallOutcome::Failed(libc::ECONNREFUSED));
-        let after = self.make();
+        let after = self.run();
         if after != expected {
-            return Err(ConfineError::NotRefused { layer, canary: self.what, expected, observed: after });
+            return Err(ConfineError::NotRefused {
+                layer,
+                canary: self.description,
+                expected,
+                observed: after,
+            });
         }
-        let canary = format!("{}, beside a loopback device", self.what).into();
+        let canary = format!("{}, beside a loopback device", self.description).into();
         Ok(Evidence { layer, canary, before, after })
     }
 }
@@ -127,7 +138,7 @@ pub(super) fn find(process: Pid) -> SyscallOutcome {
 
 /// Changes the machine's name in this namespace.
 pub(super) fn rename_machine() -> io::Result<()> {
-    let name: &[u8] = if machine_name() == NAME { b"session" } else { NAME };
+    let name: &[u8] = if machine_name() == MACHINE_NAME { b"session" } else { MACHINE_NAME };
     Ok(rustix::system::sethostname(name)?)
 }
 
@@ -136,7 +147,7 @@ fn machine_name() -> Vec<u8> {
 }
 
 fn abstract_listener() -> io::Result<(UnixListener, UnixAddr)> {
-    // A name with a number: another thread or process may already listen on the first ones.
+    // Numbered, because another thread or process may already listen on the first names.
     let name = format!("portcullis-canary-{}", rustix::process::getpid().as_raw_pid());
     for number in 0..16 {
         let address = UnixAddr::from_abstract_name(format!("{name}-{number}"))?;
@@ -149,7 +160,7 @@ fn abstract_listener() -> io::Result<(UnixListener, UnixAddr)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-fn of(result: io::Result<()>) -> SyscallOutcome {
+fn outcome_of(result: io::Result<()>) -> SyscallOutcome {
     outcome(result.map_err(|error| error.raw_os_error().unwrap_or_default()))
 }
 
@@ -157,4 +168,4 @@ fn outcome(result: Result<(), i32>) -> SyscallOutcome {
     result.map_or_else(SyscallOutcome::Failed, |()| SyscallOutcome::Succeeded)
 }
 
-const NAME: &[u8] = b"portcullis";
+const MACHINE_NAME: &[u8] = b"portcullis";

@@ -1,7 +1,7 @@
-//! A loopback device in a network namespace, and the one listener on it.
+//! Makes a loopback device in a network namespace, and the one listener on it.
 //!
-//! The namespace has no other device, so a connection made in it can only lead to this listener, which
-//! another process accepts on. No process in the namespace has to serve it.
+//! The namespace has no other device, so a connection in it can lead only to this listener. A process outside the
+//! namespace accepts the connections; the namespace itself needs no server.
 
 use std::{
     io,
@@ -14,8 +14,8 @@ use rustix::net::{
     socket_with,
 };
 
-/// Brings the loopback device up, and listens on 127.0.0.1. The calling process must be in a network namespace of its
-/// own, with `CAP_NET_ADMIN` there.
+/// Brings the loopback device up, and listens on 127.0.0.1. The calling process must be in its own network namespace,
+/// with `CAP_NET_ADMIN` there.
 pub(super) fn listen(port: u16) -> io::Result<OwnedFd> {
     bring_up()?;
     let listener = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -24,29 +24,29 @@ pub(super) fn listen(port: u16) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Sets the device's flag `IFF_UP` by rtnetlink(7). The kernel gives it its addresses by itself.
+/// Sets the device's flag `IFF_UP` through rtnetlink(7). The kernel then gives the device its addresses.
 fn bring_up() -> io::Result<()> {
-    // Protocol 0 of this family is `NETLINK_ROUTE`.
+    // The default protocol, 0, is `NETLINK_ROUTE`.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    // `struct nlmsghdr`, then `struct ifinfomsg`. A request without an address goes to the kernel.
+    // The request is a `struct nlmsghdr`, then a `struct ifinfomsg`. A message without an address goes to the kernel.
     let mut request = Vec::with_capacity(REQUEST_BYTES);
     request.extend_from_slice(&u32::try_from(REQUEST_BYTES).map_err(io::Error::other)?.to_ne_bytes());
     request.extend_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
     let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_ACK).map_err(io::Error::other)?;
     request.extend_from_slice(&flags.to_ne_bytes());
-    // Sequence number and port: there is one request, and the kernel knows the sender.
+    // Sequence number and port are 0: there is only one request, and the kernel knows its sender.
     request.extend_from_slice(&[0; 8]);
-    // Any family, any type.
+    // Address family and device type are 0: any.
     request.extend_from_slice(&[0; 4]);
     request.extend_from_slice(&LOOPBACK_INDEX.to_ne_bytes());
-    for up in [libc::IFF_UP, libc::IFF_UP] {
-        // The flags, and which of them change.
-        request.extend_from_slice(&up.to_ne_bytes());
+    for flag in [libc::IFF_UP, libc::IFF_UP] {
+        // The flags, and the mask of the flags that change.
+        request.extend_from_slice(&flag.to_ne_bytes());
     }
     send(&socket, &request, SendFlags::empty())?;
     let mut answer = [0; ANSWER_BYTES];
     let (_, received) = recv(&socket, &mut answer, RecvFlags::empty())?;
-    // `struct nlmsghdr` again, then the error as a negative number, 0 for none.
+    // The answer is a `struct nlmsghdr`, then the error as a negative number, or 0 for no error.
     let kind = answer.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
     let error = answer.get(16..20).and_then(|error| error.try_into().ok()).map(i32::from_ne_bytes);
     match (received.min(ANSWER_BYTES) >= 20, kind.map(libc::c_int::from), error) {
@@ -59,8 +59,8 @@ fn bring_up() -> io::Result<()> {
 const REQUEST_BYTES: usize = 32;
 const ANSWER_BYTES: usize = 64;
 
-/// The loopback device is the first one of each network namespace.
+/// The loopback device is the first device of each network namespace.
 const LOOPBACK_INDEX: i32 = 1;
 
-/// Connections that wait to be accepted.
+/// The most connections that wait to be accepted.
 const BACKLOG: i32 = 64;

@@ -1,10 +1,13 @@
-//! Namespaces that a thread can enter alone. Those of processes and of files are tested with whole sessions,
-//! in the tests of the shell daemon.
+//! Tests of the namespaces that a thread can enter alone. The shell daemon's tests cover process and mount namespaces
+//! with whole sessions.
 
 use super::*;
-use crate::testing::{World, enter_stock_container, on_fresh_thread};
+use crate::{
+    file_tree::TreeStep,
+    testing::{ConfineFixture, enter_stock_container, run_on_new_thread},
+};
 
-const OF_THREADS: [Layer; 3] = [Layer::IpcNamespace, Layer::UtsNamespace, Layer::NetNamespace];
+const THREAD_LAYERS: [Layer; 3] = [Layer::IpcNamespace, Layer::UtsNamespace, Layer::NetNamespace];
 
 fn may_enter() -> bool {
     rustix::thread::capabilities(None)
@@ -16,17 +19,20 @@ fn tree() -> FileTree {
         files: Vec::new(),
         mounts: Vec::new(),
         system: Vec::new(),
+        toolchain: Vec::new(),
         read_only: Vec::new(),
         fixed: Vec::new(),
+        hidden: Vec::new(),
+        links: Vec::new(),
         home: "/".into(),
         user: None,
     }
 }
 
-/// As if the outer process had found that there is no process namespace.
-fn wanted(layers: &[Layer]) -> Namespaces {
-    let mut namespaces = Namespaces { reports: Vec::new(), ..Namespaces::none(&LayerStatus::Waived) };
-    namespaces.wanted = layers.to_vec();
+/// Preparations for these namespaces, as if the outer process had found no process namespace.
+fn request_namespaces(layers: &[Layer]) -> Namespaces {
+    let mut namespaces = Namespaces { reports: Vec::new(), ..Namespaces::absent(&LayerStatus::Waived) };
+    namespaces.requested = layers.to_vec();
     for layer in Layer::NAMESPACES {
         if !layers.contains(&layer) {
             namespaces.report(layer, LayerStatus::Waived, Vec::new());
@@ -35,8 +41,8 @@ fn wanted(layers: &[Layer]) -> Namespaces {
     namespaces
 }
 
-fn status(inside: &NamespacedProcess, layer: Layer) -> &LayerStatus {
-    &inside.reports.iter().find(|report| report.layer == layer).unwrap().status
+fn status(process: &NamespacedProcess, layer: Layer) -> &LayerStatus {
+    &process.reports.iter().find(|report| report.layer == layer).unwrap().status
 }
 
 #[test]
@@ -44,11 +50,13 @@ fn namespace_evidence_worked_before_entry() {
     if !may_enter() {
         return;
     }
-    let world = World::new();
-    let enter = || wanted(&OF_THREADS).enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None);
-    let inside = on_fresh_thread(|| enter().unwrap());
-    assert_eq!(inside.reports.iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::NAMESPACES);
-    for report in inside.reports.iter().filter(|report| OF_THREADS.contains(&report.layer)) {
+    let fixture = ConfineFixture::new();
+    let enter = || {
+        request_namespaces(&THREAD_LAYERS).enter(&SingleThreaded::pretend(), &fixture.canary(), &tree(), None)
+    };
+    let process = run_on_new_thread(|| enter().unwrap());
+    assert_eq!(process.reports.iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::NAMESPACES);
+    for report in process.reports.iter().filter(|report| THREAD_LAYERS.contains(&report.layer)) {
         assert_eq!(report.status, LayerStatus::Enforced, "{report:?}");
         assert!(!report.evidence.is_empty(), "{report:?}");
         for evidence in &report.evidence {
@@ -56,7 +64,7 @@ fn namespace_evidence_worked_before_entry() {
             assert!(matches!(evidence.after, SyscallOutcome::Failed(_)), "{report:?}");
         }
     }
-    assert!(inside.tree.is_none());
+    assert!(process.tree.is_none());
 }
 
 #[test]
@@ -64,22 +72,22 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
     if !may_enter() {
         return;
     }
-    let world = World::new();
-    let inside = on_fresh_thread(|| {
+    let fixture = ConfineFixture::new();
+    let process = run_on_new_thread(|| {
         enter_stock_container();
         let prepared =
             Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace], None, None).unwrap();
-        prepared.enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None).unwrap()
+        prepared.enter(&SingleThreaded::pretend(), &fixture.canary(), &tree(), None).unwrap()
     });
-    assert_eq!(status(&inside, Layer::UtsNamespace), &LayerStatus::Waived);
+    assert_eq!(status(&process, Layer::UtsNamespace), &LayerStatus::Waived);
     for (layer, word) in [
         (Layer::PidNamespace, "--security-opt seccomp=FILE"),
         (Layer::IpcNamespace, "--security-opt seccomp=FILE"),
         (Layer::NetNamespace, "--security-opt seccomp=FILE"),
         (Layer::MountNamespace, "process namespace"),
     ] {
-        let LayerStatus::Missing { reason } = status(&inside, layer) else {
-            panic!("{layer}: {inside:?}");
+        let LayerStatus::Missing { reason } = status(&process, layer) else {
+            panic!("{layer}: {process:?}");
         };
         assert!(reason.contains(word), "{layer}: {reason}");
     }
@@ -87,14 +95,16 @@ fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
 
 #[test]
 fn attempt_that_still_works_in_a_namespace_is_an_error() {
-    for layer in OF_THREADS {
-        for attempt in NamespaceAttempt::all(layer).unwrap() {
-            let proof = attempt.proof(layer, attempt.make());
+    for layer in THREAD_LAYERS {
+        for attempt in NamespaceAttempt::for_layer(layer).unwrap() {
+            let proof = attempt.proof(layer, attempt.run());
             assert!(matches!(proof, Err(ConfineError::NotRefused { .. })), "{proof:?}");
         }
     }
     // No namespace was entered, so the attempt still works.
-    let refused = on_fresh_thread(|| wanted(&OF_THREADS).enter_one(Layer::NetNamespace, || Ok(())).map(drop));
+    let refused = run_on_new_thread(|| {
+        request_namespaces(&THREAD_LAYERS).enter_layer(Layer::NetNamespace, || Ok(())).map(drop)
+    });
     assert!(
         matches!(refused, Err(ConfineError::NotRefused { layer: Layer::NetNamespace, .. })),
         "{refused:?}"
@@ -102,14 +112,16 @@ fn attempt_that_still_works_in_a_namespace_is_an_error() {
 }
 
 #[test]
-fn left_out_ones_are_reported_as_said() {
-    let world = World::new();
+fn namespaces_left_out_are_reported_with_the_status() {
+    let fixture = ConfineFixture::new();
     let reason = LayerStatus::Missing { reason: "said so".to_owned() };
-    let inside = on_fresh_thread(|| {
-        Namespaces::none(&reason).enter(&SingleThreaded::pretend(), &world.canary(), &tree(), None).unwrap()
+    let process = run_on_new_thread(|| {
+        Namespaces::absent(&reason)
+            .enter(&SingleThreaded::pretend(), &fixture.canary(), &tree(), None)
+            .unwrap()
     });
-    assert_eq!(inside.reports.len(), Layer::NAMESPACES.len());
-    assert!(inside.reports.iter().all(|report| report.status == reason));
+    assert_eq!(process.reports.len(), Layer::NAMESPACES.len());
+    assert!(process.reports.iter().all(|report| report.status == reason));
 }
 
 #[track_caller]
@@ -118,12 +130,12 @@ fn check_advice(text: &str, word: &str) {
 }
 
 #[test]
-fn advice_names_what_is_to_be_done() {
+fn advice_names_the_remedy() {
     let error = |errno| io::Error::from_raw_os_error(errno);
     check_advice(&advice::user_namespace(&error(libc::EINVAL)), "CONFIG_USER_NS");
     check_advice(&advice::user_namespace(&error(libc::ENOSPC)), "user.max_user_namespaces");
     check_advice(&advice::namespace(Layer::NetNamespace, &error(libc::EINVAL)), "CONFIG_NET_NS");
     check_advice(&advice::namespace(Layer::NetNamespace, &error(libc::EPERM)), "seccomp=FILE");
-    check_advice(&advice::tree("mount a /proc of its own", &error(libc::EPERM)), "unmask=ALL");
-    check_advice(&advice::tree("copy a mount", &error(libc::ENOSYS)), "Linux 5.12");
+    check_advice(&advice::tree(TreeStep::MountProc, &error(libc::EPERM)), "unmask=ALL");
+    check_advice(&advice::tree(TreeStep::CopyMount, &error(libc::ENOSYS)), "Linux 5.12");
 }

@@ -1,5 +1,5 @@
-//! Programs below a confined thread, in place of a process: the same layers bind both. Limits bind whole
-//! processes, so they are tested with sessions.
+//! Tests with programs below a confined thread instead of a process, because the same layers bind both. Limits bind
+//! whole processes, so the tests of sessions cover them.
 
 use std::{
     net::{TcpListener, UdpSocket},
@@ -16,7 +16,8 @@ use crate::{
     PathAccess, PathRule, ProcessLimits,
     sys::{HarmlessCall, TestCall, attempt},
     testing::{
-        World, assert_no_socket_can_be_made, enter_stock_container, kernel_has_layers, on_fresh_thread,
+        ConfineFixture, assert_no_socket_can_be_made, enter_stock_container, kernel_has_layers,
+        run_on_new_thread,
     },
 };
 
@@ -24,10 +25,10 @@ fn handle(path: &Path) -> Arc<OwnedFd> {
     Arc::new(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap())
 }
 
-fn rules(world: &World) -> ProcessConfinement {
+fn rules(fixture: &ConfineFixture) -> ProcessConfinement {
     let mut paths = vec![
-        PathRule { handle: handle(&world.path("read")), access: PathAccess::Read },
-        PathRule { handle: handle(&world.path("write")), access: PathAccess::Write },
+        PathRule { handle: handle(&fixture.path("read")), access: PathAccess::Read },
+        PathRule { handle: handle(&fixture.path("write")), access: PathAccess::Write },
         PathRule { handle: handle(Path::new("/dev/null")), access: PathAccess::Device },
     ];
     for system in ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"] {
@@ -37,6 +38,7 @@ fn rules(world: &World) -> ProcessConfinement {
     }
     ProcessConfinement {
         network: None,
+        watch_changes: false,
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         user: None,
@@ -48,19 +50,19 @@ fn rules(world: &World) -> ProcessConfinement {
             processes: None,
             cpu: None,
         },
-        canary: world.canary(),
+        canary: fixture.canary(),
     }
 }
 
 fn confined<T: Send>(rules: &ProcessConfinement, body: impl FnOnce(&[LayerReport]) -> T + Send) -> T {
-    on_fresh_thread(|| body(&confine_privileges(rules, &probe_kernel()).expect("the layers hold")))
+    run_on_new_thread(|| body(&confine_privileges(rules, &probe_kernel()).expect("the layers hold").0))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test starts what the layers are to hold")]
-fn bash(world: &World, script: &str) -> Output {
+fn bash(fixture: &ConfineFixture, script: &str) -> Output {
     Command::new("bash")
         .args(["--norc", "--noprofile", "-c", script])
-        .current_dir(world.path("write"))
+        .current_dir(fixture.path("write"))
         .output()
         .expect("bash starts")
 }
@@ -74,8 +76,8 @@ fn every_layer_is_proven_by_what_worked_before() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&rules(&world), |layers| {
+    let fixture = ConfineFixture::new();
+    confined(&rules(&fixture), |layers| {
         assert_eq!(layers.iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::PROCESS[1..]);
         for report in layers {
             assert!(!report.evidence.is_empty(), "{report:?}");
@@ -95,20 +97,20 @@ fn a_layer_that_is_taken_away_is_reported_and_refuses_nothing() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    let mut without = rules(&world);
+    let fixture = ConfineFixture::new();
+    let mut without = rules(&fixture);
     without.landlock = Requirement::Waived;
-    let secret = format!("cat {}", world.path("outside/secret").display());
-    let (status, output) = confined(&without, |layers| (layers[1].status.clone(), bash(&world, &secret)));
+    let secret = format!("cat {}", fixture.path("outside/secret").display());
+    let (status, output) = confined(&without, |layers| (layers[1].status.clone(), bash(&fixture, &secret)));
     assert_eq!((status, text(&output.stdout).as_str()), (LayerStatus::Waived, "outside/secret"));
 
-    let output = confined(&rules(&world), |_| bash(&world, &secret));
+    let output = confined(&rules(&fixture), |_| bash(&fixture, &secret));
     assert!(text(&output.stderr).contains("Permission denied"), "{output:?}");
     assert_eq!(output.stdout, b"");
 
     let mut missing = probe_kernel();
     missing.landlock_reason = Some("taken away".to_owned());
-    let refused = on_fresh_thread(|| confine_privileges(&rules(&world), &missing).map(drop));
+    let refused = run_on_new_thread(|| confine_privileges(&rules(&fixture), &missing).map(drop));
     assert!(matches!(refused, Err(ConfineError::LayerMissing { layer: Layer::Landlock, .. })), "{refused:?}");
 }
 
@@ -117,11 +119,11 @@ fn ordinary_work_goes_on() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let script = "set -e; echo one > a; cp a b; mv b c; mkdir -p d/e; ln -s ../a d/l; chmod 755 a; mkfifo f; \
                   (echo x > f &) ; cat f; cat < <(sort c); printf '#!/bin/sh\\necho ran' > s; chmod +x s; ./s; \
                   rm -r d f; ls | wc -l; cat ../read/file; sleep 0.01; kill -0 $$; ulimit -n; umask";
-    let output = confined(&rules(&world), |_| bash(&world, script));
+    let output = confined(&rules(&fixture), |_| bash(&fixture, script));
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).starts_with("x\none\nran\n4\nread/file"), "{}", text(&output.stdout));
 }
@@ -131,8 +133,8 @@ fn a_stock_container_is_enough() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    let (layers, output) = on_fresh_thread(|| {
+    let fixture = ConfineFixture::new();
+    let (layers, output) = run_on_new_thread(|| {
         enter_stock_container();
         assert_eq!(
             attempt(HarmlessCall::Test(TestCall::Unshare)),
@@ -140,8 +142,8 @@ fn a_stock_container_is_enough() {
             "the container refuses"
         );
         assert_eq!(attempt(HarmlessCall::Clone3), crate::SyscallOutcome::Failed(libc::ENOSYS));
-        let layers = confine_privileges(&rules(&world), &probe_kernel()).expect("the layers hold");
-        (layers, bash(&world, "echo $(echo ran); cat ../outside/secret"))
+        let (layers, _) = confine_privileges(&rules(&fixture), &probe_kernel()).expect("the layers hold");
+        (layers, bash(&fixture, "echo $(echo ran); cat ../outside/secret"))
     });
     assert_eq!(layers.len(), 3);
     assert_eq!(text(&output.stdout), "ran\n");
@@ -153,7 +155,7 @@ fn files_elsewhere_and_read_only_ones_are_out_of_reach() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let attempts = [
         "echo x > ../read/file",
         "echo x > ../read/new",
@@ -172,18 +174,18 @@ fn files_elsewhere_and_read_only_ones_are_out_of_reach() {
         "mknod device c 1 3",
     ];
     for attempt in attempts {
-        let free = World::new();
-        // The control: each attempt works without the layers, except those that need root.
+        let free = ConfineFixture::new();
+        // The control: without the layers each attempt works, except those that need root.
         let control = bash(&free, attempt);
         assert!(
             control.status.success() || attempt.starts_with("mknod") || attempt.contains("/1/"),
             "{control:?}"
         );
-        let output = confined(&rules(&world), |_| bash(&world, attempt));
+        let output = confined(&rules(&fixture), |_| bash(&fixture, attempt));
         assert!(!output.status.success(), "{attempt}: {output:?}");
     }
-    assert_eq!(std::fs::read_to_string(world.path("read/file")).unwrap(), "read/file");
-    assert_eq!(std::fs::read_to_string(world.path("outside/secret")).unwrap(), "outside/secret");
+    assert_eq!(std::fs::read_to_string(fixture.path("read/file")).unwrap(), "read/file");
+    assert_eq!(std::fs::read_to_string(fixture.path("outside/secret")).unwrap(), "outside/secret");
 }
 
 #[test]
@@ -191,7 +193,7 @@ fn nothing_leaves_through_the_network() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     tcp.set_nonblocking(true).unwrap();
@@ -201,12 +203,12 @@ fn nothing_leaves_through_the_network() {
         udp.local_addr().unwrap().port(),
         tcp.local_addr().unwrap().port()
     );
-    let output = confined(&rules(&world), |_| bash(&world, &script));
+    let output = confined(&rules(&fixture), |_| bash(&fixture, &script));
     assert!(!output.status.success(), "{output:?}");
     assert!(tcp.accept().is_err(), "a connection came");
     assert!(udp.recv(&mut [0; 8]).is_err(), "a packet came");
 
-    assert!(bash(&world, &script).status.success(), "the control");
+    assert!(bash(&fixture, &script).status.success(), "the control");
     // A packet may still be on its way.
     udp.set_nonblocking(false).unwrap();
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the listeners hear");
@@ -217,8 +219,8 @@ fn other_processes_and_kernel_interfaces_are_out_of_reach() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&rules(&world), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&rules(&fixture), |_| {
         for call in TestCall::REFUSED_TO_PROGRAMS {
             assert_eq!(
                 attempt(HarmlessCall::Test(call)),
@@ -228,7 +230,7 @@ fn other_processes_and_kernel_interfaces_are_out_of_reach() {
         }
     });
     for call in [TestCall::Unshare, TestCall::Ptrace, TestCall::PrlimitOther, TestCall::ReniceOther] {
-        let free = on_fresh_thread(|| attempt(HarmlessCall::Test(call)));
+        let free = run_on_new_thread(|| attempt(HarmlessCall::Test(call)));
         assert_ne!(free, crate::SyscallOutcome::Failed(libc::EPERM), "{call:?}");
     }
 }
@@ -238,10 +240,10 @@ fn signals_stay_within() {
     if !kernel_has_layers() || probe_kernel().landlock_abi < Some(6) {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let script = format!("kill -0 {}", std::process::id());
-    assert!(bash(&world, &script).status.success(), "the control");
-    let output = confined(&rules(&world), |_| bash(&world, &script));
+    assert!(bash(&fixture, &script).status.success(), "the control");
+    let output = confined(&rules(&fixture), |_| bash(&fixture, &script));
     assert!(!output.status.success(), "{output:?}");
 }
 
@@ -251,10 +253,10 @@ fn only_connected_pairs_of_sockets_can_be_made() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map(drop);
     assert_eq!(pair(SocketType::DGRAM), Ok(()), "the control");
-    confined(&rules(&world), |_| {
+    confined(&rules(&fixture), |_| {
         assert_eq!(pair(SocketType::STREAM), Ok(()));
         assert_eq!(pair(SocketType::SEQPACKET), Ok(()));
         assert_eq!(pair(SocketType::DGRAM), Err(rustix::io::Errno::PERM));
@@ -267,20 +269,20 @@ fn no_file_is_made_to_run_as_its_owner() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     for script in ["touch s; chmod 4755 s", "touch s; chmod g+s s", "mkdir -m 2755 s"] {
-        let free = World::new();
+        let free = ConfineFixture::new();
         assert!(bash(&free, script).status.success(), "the control: {script}");
-        let output = confined(&rules(&world), |_| bash(&world, script));
+        let output = confined(&rules(&fixture), |_| bash(&fixture, script));
         assert!(!output.status.success(), "{script}: {output:?}");
     }
-    confined(&rules(&world), |_| {
-        let made = rustix::fs::open(
-            world.path("write/made"),
+    confined(&rules(&fixture), |_| {
+        let result = rustix::fs::open(
+            fixture.path("write/made"),
             OFlags::CREATE | OFlags::WRONLY,
             Mode::RUSR | Mode::from_raw_mode(libc::S_ISUID),
         );
-        assert_eq!(made.map(drop), Err(rustix::io::Errno::PERM));
+        assert_eq!(result.map(drop), Err(rustix::io::Errno::PERM));
     });
 }
 
@@ -291,11 +293,11 @@ fn a_process_with_other_threads_is_not_confined() {
     assert!(matches!(refused, Err(ConfineError::ThreadsRunning { threads }) if threads > 1), "{refused:?}");
 }
 
-/// A process in a user namespace of another user, which ends when this is dropped.
-struct Elsewhere(std::process::Child);
+/// A process in a user namespace of another user. Dropping the value ends the process.
+struct ForeignProcess(std::process::Child);
 
-impl Elsewhere {
-    /// `None` where ordinary users may have no namespaces.
+impl ForeignProcess {
+    /// `None` where ordinary users may not make namespaces.
     #[expect(clippy::disallowed_methods, reason = "the test needs a process to look at")]
     fn start(user: ProcessUser) -> Option<Self> {
         let (uid, gid) = (user.uid.to_string(), user.gid.to_string());
@@ -305,8 +307,8 @@ impl Elsewhere {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .expect("setpriv starts");
-        let mut said = [0; 6];
-        let is_there = io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).is_ok();
+        let mut output = [0; 6];
+        let is_there = io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut output).is_ok();
         let started = Self(child);
         is_there.then_some(started)
     }
@@ -320,7 +322,7 @@ impl Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for ForeignProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -334,31 +336,67 @@ fn root_in_a_container_looks_into_a_users_namespace_as_the_user() {
         println!("skipped: this takes root");
         return;
     }
-    let Some(mut other) = Elsewhere::start(user) else {
+    let Some(mut foreign_process) = ForeignProcess::start(user) else {
         println!("skipped: ordinary users can have no namespaces here");
         return;
     };
-    on_fresh_thread(|| {
+    run_on_new_thread(|| {
         let mut sets = rustix::thread::capabilities(None).unwrap();
         for set in [&mut sets.effective, &mut sets.permitted] {
-            // Newer kernels show mappings to `CAP_PERFMON` too.
+            // Newer kernels also show mappings to holders of `CAP_PERFMON`.
             set.remove(CapabilitySet::SYS_PTRACE | CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON);
         }
         rustix::thread::set_capabilities(None, sets).unwrap();
-        assert!(other.maps().is_err(), "the control");
+        assert!(foreign_process.maps().is_err(), "the control");
         set_thread_user(user).unwrap();
-        let maps = other.maps().unwrap();
+        let maps = foreign_process.maps().unwrap();
         assert!(maps.contains("[stack]"), "{maps}");
-        assert_eq!(share_memory(other.pid(), other.pid()), Some(true));
+        assert_eq!(share_memory(foreign_process.pid(), foreign_process.pid()), Some(true));
 
-        // The other operations of a command's watch.
-        rustix::process::setpriority_process(Some(other.pid()), 19).unwrap();
-        rustix::process::setpriority_process(Some(other.pid()), 0).expect("back, as root may");
-        rustix::process::kill_process(other.pid(), rustix::process::Signal::KILL).unwrap();
-        // File access is that of the user.
+        // The other operations that the watch over a command uses.
+        rustix::process::setpriority_process(Some(foreign_process.pid()), 19).unwrap();
+        rustix::process::setpriority_process(Some(foreign_process.pid()), 0).expect("back, as root may");
+        rustix::process::kill_process(foreign_process.pid(), rustix::process::Signal::KILL).unwrap();
+        // The rights of the user decide about files.
         let secret = std::fs::File::open("/proc/1/environ");
         assert!(secret.is_err(), "{secret:?}");
     });
-    other.0.wait().unwrap();
+    foreign_process.0.wait().unwrap();
     assert!(std::fs::read_dir("/root").is_ok(), "the other threads are root's as before");
+}
+
+#[test]
+fn changes_wait_for_their_watcher() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let fixture = ConfineFixture::new();
+    let rules = ProcessConfinement { watch_changes: true, ..rules(&fixture) };
+    let (sender, listeners) = std::sync::mpsc::channel::<crate::ChangeListener>();
+    let watcher = std::thread::spawn(move || {
+        let listener = listeners.recv().expect("a listener");
+        let mut calls = Vec::new();
+        while calls.len() < 4 {
+            let Some(change) = listener.receive().expect("received") else { continue };
+            assert!(listener.is_pending(&change));
+            calls.push(change.operations());
+            // The third change is refused.
+            if calls.len() == 3 { listener.fail(&change) } else { listener.let_go_on(&change) }
+        }
+        calls
+    });
+    let write = fixture.path("write");
+    run_on_new_thread(|| {
+        let (_, listener) = confine_privileges(&rules, &probe_kernel()).expect("the layers hold");
+        sender.send(listener.expect("a listener")).expect("the watcher waits");
+        // Reading waits for nothing.
+        assert!(std::fs::read_dir(fixture.path("read")).is_ok());
+        std::fs::write(write.join("a"), "text").expect("let go on");
+        std::fs::rename(write.join("a"), write.join("b")).expect("let go on");
+        let refused = std::fs::remove_file(write.join("b")).expect_err("refused");
+        assert_eq!(refused.raw_os_error(), Some(libc::EIO));
+        std::fs::create_dir(write.join("c")).expect("let go on");
+    });
+    assert_eq!(watcher.join().expect("ends").len(), 4);
+    assert!(write.join("b").exists() && write.join("c").exists());
 }

@@ -1,19 +1,26 @@
-//! The system-call filter of a thread that may only connect: TCP streams over IPv4 and IPv6, and work on the
-//! handles that exist. It opens no file; the thread's roots and resolver configuration are in memory.
+//! The system-call filter of a thread that may only connect: TCP streams over IPv4 and IPv6, and work on existing
+//! handles. The filter refuses to open files, because the thread's root certificates and resolver configuration are in
+//! memory.
 //!
-//! Landlock holds the ports of `connect` and nothing else, so this filter closes the ways round it: other
-//! protocols (MPTCP, SCTP, SMC and UDP are sockets of their own), `MSG_FASTOPEN`, which connects in `sendto`, and
-//! messages behind a pointer (`sendmsg`, `sendmmsg`), where a filter sees neither address nor descriptors.
-//! Also refused: binding, listening and accepting; socket options but `TCP_NODELAY`, since `TCP_FASTOPEN_CONNECT`,
-//! `TCP_ULP` and `TCP_REPAIR` change what a connection is; and receiving descriptors.
+//! Landlock restricts only the ports of `connect`, so this filter closes the ways around it:
 //!
-//! An asynchronous runtime must exist before: `epoll_create1` and `eventfd2` are refused too.
+//! - other protocols: MPTCP, SCTP, SMC and UDP have their own sockets,
+//! - `MSG_FASTOPEN`, which connects in `sendto`,
+//! - messages behind a pointer (`sendmsg`, `sendmmsg`), where a filter sees neither address nor descriptors,
+//! - binding, listening, accepting, and receiving descriptors,
+//! - socket options other than `TCP_NODELAY`, because `TCP_FASTOPEN_CONNECT`, `TCP_ULP` and `TCP_REPAIR` change the
+//!   kind of a connection.
+//!
+//! An asynchronous runtime must exist before the filter is installed, because `epoll_create1` and `eventfd2` are
+//! refused too.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::{FCNTL, MEMORY, Programs, THREAD, TIME, WAITING, common, compiled, one_of, word};
+use super::{
+    FCNTL, MEMORY, Programs, THREAD, TIME, WAITING, as_unsigned, common_rules, compile_programs, match_any,
+};
 use crate::ConfineError;
 
 /// The filters, compiled once per process.
@@ -22,17 +29,17 @@ pub(super) fn programs() -> Result<&'static Programs, ConfineError> {
     if let Some(programs) = PROGRAMS.get() {
         return Ok(programs);
     }
-    let programs = compiled(&[(libc::ENOSYS, &[libc::SYS_clone3][..])], allowed)?;
+    let programs = compile_programs(&[(libc::ENOSYS, &[libc::SYS_clone3][..])], allowed)?;
     Ok(PROGRAMS.get_or_init(|| programs))
 }
 
 fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-    let plain = [MEMORY, WAITING, TIME, THREAD, STREAMS, LEGACY].concat();
+    let unconditional = [MEMORY, WAITING, TIME, THREAD, STREAMS, LEGACY].concat();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        plain.into_iter().map(|number| (number, Vec::new())).collect();
-    rules.append(&mut common()?);
-    rules.insert(libc::SYS_fcntl, one_of(1, &FCNTL.map(word))?);
-    rules.insert(libc::SYS_ioctl, one_of(1, &[FIONBIO])?);
+        unconditional.into_iter().map(|number| (number, Vec::new())).collect();
+    rules.append(&mut common_rules()?);
+    rules.insert(libc::SYS_fcntl, match_any(1, &FCNTL.map(as_unsigned))?);
+    rules.insert(libc::SYS_ioctl, match_any(1, &[FIONBIO])?);
 
     let mut sockets = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -42,8 +49,8 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
                 SeccompCondition::new(
                     1,
                     SeccompCmpArgLen::Dword,
-                    SeccompCmpOp::MaskedEq(u64::from(!word(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK))),
-                    u64::from(word(libc::SOCK_STREAM)),
+                    SeccompCmpOp::MaskedEq(u64::from(!as_unsigned(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK))),
+                    u64::from(as_unsigned(libc::SOCK_STREAM)),
                 )?,
                 equal(2, protocol)?,
             ])?);
@@ -51,12 +58,12 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     }
     rules.insert(libc::SYS_socket, sockets);
 
-    // `send` of libc is `sendto` without an address.
+    // libc's `send` is a `sendto` without an address.
     let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     let no_fast_open = SeccompCondition::new(
         3,
         SeccompCmpArgLen::Dword,
-        SeccompCmpOp::MaskedEq(u64::from(word(libc::MSG_FASTOPEN))),
+        SeccompCmpOp::MaskedEq(u64::from(as_unsigned(libc::MSG_FASTOPEN))),
         0,
     )?;
     rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![no_address, no_fast_open])?]);
@@ -70,10 +77,10 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
 }
 
 fn equal(index: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(word(value)))
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(as_unsigned(value)))
 }
 
-/// Reading and writing what is connected, and connecting, which Landlock judges.
+/// Reading, writing and connecting. Landlock judges the port of `connect`.
 const STREAMS: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_connect,
@@ -87,13 +94,13 @@ const STREAMS: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Without `open` and `readlink` of the worker's list.
+/// Older names of calls above. Unlike the worker's list, this one has no `open` and `readlink`.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[libc::c_long] = &[libc::SYS_epoll_wait, libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const LEGACY: &[libc::c_long] = &[];
 
-/// Makes a handle's calls return instead of wait.
+/// The ioctl that makes a handle non-blocking (`asm-generic/ioctls.h`).
 const FIONBIO: u32 = 0x5421;
 
 #[cfg(test)]

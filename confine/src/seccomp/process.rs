@@ -1,28 +1,33 @@
-//! The system-call filter of a shell and its programs: what ordinary programs need, without a way to other
-//! processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
+//! The system-call filter of a shell and its programs. It allows the calls that ordinary programs need, without a way
+//! to other processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
 //!
-//! Refused although programs ask for it: every socket except a connected pair; setting extended attributes
-//! and flags of files; `io_uring`; `ptrace` and everything else that looks into another process; System V and
-//! POSIX message queues (which all processes of the user share); memory files without a file system
-//! (`memfd_create`); giving pages to a pipe (`vmsplice`); setting the set-user-ID or set-group-ID bit on a
-//! file; changing another process's limits or priority.
+//! Some calls are refused although programs make them:
 //!
-//! A process that may connect has streams of IPv4 besides, which it can neither bind nor have listen.
+//! - every socket except a connected pair,
+//! - setting extended attributes and flags of files,
+//! - `io_uring`,
+//! - `ptrace` and everything else that inspects another process,
+//! - System V and POSIX message queues, which all processes of the user share,
+//! - memory files without a file system (`memfd_create`), and giving pages to a pipe (`vmsplice`),
+//! - setting the set-user-ID or set-group-ID bit on a file,
+//! - changing another process's limits or priority.
+//!
+//! A process that may connect also has IPv4 streams, which it can neither bind nor listen on.
 
 use std::collections::BTreeMap;
 
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
+use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, as_unsigned, match_any};
 
-/// Answered with `ENOSYS`, so that callers fall back to an older form. `clone3` and `openat2` hide behind a
-/// pointer what the filter has to judge. `memfd_create` and `vmsplice` hold memory that is in no process's
-/// page table, so neither a process limit nor a look at the mappings finds it.
+/// Calls that get `ENOSYS`, so that programs fall back to an older form. `clone3` and `openat2` pass the arguments that
+/// the filter must judge behind a pointer. `memfd_create` and `vmsplice` hold memory that is in no process's page
+/// table, so neither a process limit nor a look at the mappings would find it.
 pub(super) const UNKNOWN: [libc::c_long; 4] =
     [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_memfd_create, libc::SYS_vmsplice];
 
-/// Answered with `EOPNOTSUPP`, like a file system without extended attributes: programs that copy them go on
-/// without. Landlock does not see these calls, so they would reach files that the session may not write or
+/// Calls that get `EOPNOTSUPP`, as from a file system without extended attributes. Programs that copy such attributes
+/// go on without them. Landlock does not see these calls, so they would reach files that the session may not write or
 /// even read.
 pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     libc::SYS_fremovexattr,
@@ -35,9 +40,9 @@ pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     REMOVEXATTRAT,
 ];
 
-/// The allow list, in the form of a worker thread's. With `connects`, streams of IPv4 too.
-pub(super) fn allowed(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
-    let plain = [
+/// The allow list, in the same form as a worker thread's. With `may_connect` it also has IPv4 streams.
+pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let unconditional = [
         MEMORY,
         WAITING,
         TIME,
@@ -45,33 +50,35 @@ pub(super) fn allowed(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>,
         LEGACY,
         super::FILES,
         MORE_FILES,
-        HANDLES,
+        DESCRIPTORS_AND_MEMORY,
         PROCESSES,
         IDENTITY,
-        OLD_NAMES,
+        LEGACY_CALLS,
+        // Allowed by this list, because another filter answers them (`EOPNOTSUPP`), and of two answers the kernel takes
+        // the refusal of this list.
         &UNSUPPORTED,
     ]
     .concat();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        plain.into_iter().map(|number| (number, Vec::new())).collect();
+        unconditional.into_iter().map(|number| (number, Vec::new())).collect();
 
-    // Connected pairs only. Datagram pairs are refused: `sendto` takes an address on them, and reaches every
+    // Only connected pairs. Datagram pairs are refused, because `sendto` on them accepts an address and reaches every
     // datagram socket of the machine.
     let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].into_iter().map(|kind| {
         SeccompRule::new(vec![
             equal(0, libc::AF_UNIX)?,
-            masked(1, !word(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), word(kind))?,
+            masked(1, !as_unsigned(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), as_unsigned(kind))?,
         ])
     });
     rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
 
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, NAMESPACES, 0)?])?]);
-    // Refused: typing into a terminal, signals that the kernel would send for us, and requests that change a
-    // file which was opened for reading only.
-    let terminal = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
-    rules.insert(libc::SYS_ioctl, none_of(1, &[&terminal[..], &OF_FILES].concat())?);
-    rules.insert(libc::SYS_fcntl, none_of(1, &[word(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
-    // For the calling process only.
+    // Refused: typing into a terminal, signals that the kernel would send for the process, and requests that change a
+    // file that was opened only for reading.
+    let terminal_ioctls = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
+    rules.insert(libc::SYS_ioctl, match_none(1, &[&terminal_ioctls[..], &FILE_IOCTLS].concat())?);
+    rules.insert(libc::SYS_fcntl, match_none(1, &[as_unsigned(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
+    // Only on the calling process, whose number is 0.
     for number in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setaffinity,
@@ -81,42 +88,48 @@ pub(super) fn allowed(connects: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>,
         rules.insert(number, vec![SeccompRule::new(vec![equal(0, 0)?])?]);
     }
     rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, 0)?])?]);
-    rules.insert(libc::SYS_prctl, one_of(0, &PRCTL.map(word))?);
-    // Linux, or a query. Other values switch memory protections off.
-    rules.insert(libc::SYS_personality, one_of(0, &[0, u32::MAX])?);
+    rules.insert(libc::SYS_prctl, match_any(0, &PRCTL.map(as_unsigned))?);
+    // The value 0 is Linux, and the largest one is a query. Other values switch memory protections off.
+    rules.insert(libc::SYS_personality, match_any(0, &[0, u32::MAX])?);
 
-    add_modes(&mut rules)?;
-    if connects {
-        add_streams(&mut rules)?;
+    add_mode_rules(&mut rules)?;
+    if may_connect {
+        add_stream_rules(&mut rules)?;
     }
     Ok(rules)
 }
 
-/// Making streams of IPv4, and connecting them. Landlock judges the port. Not IPv6: one listener is there, and a
-/// program goes on with the other family.
-fn add_streams(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
+/// Adds making and connecting IPv4 streams. Landlock judges the port. IPv6 is missing: there is only one listener, and
+/// programs fall back to IPv4.
+fn add_stream_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
     let sockets = [0, libc::IPPROTO_TCP].into_iter().map(|protocol| {
         SeccompRule::new(vec![
             equal(0, libc::AF_INET)?,
-            masked(1, !word(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), word(libc::SOCK_STREAM))?,
+            masked(
+                1,
+                !as_unsigned(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK),
+                as_unsigned(libc::SOCK_STREAM),
+            )?,
             equal(2, protocol)?,
         ])
     });
     rules.insert(libc::SYS_socket, sockets.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_connect, Vec::new());
-    // Refused: loading another protocol onto a stream (`tls`, `smc`), and taking its state to pieces.
-    let differs = |index, value: libc::c_int| {
-        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(word(value)))
+    // Refuse two options: `TCP_ULP` loads another protocol onto a stream (`tls`, `smc`), and `TCP_REPAIR` changes the
+    // stream's internal state.
+    let not_equal = |index, value: libc::c_int| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(as_unsigned(value)))
     };
-    let other_level = SeccompRule::new(vec![differs(1, libc::IPPROTO_TCP)?])?;
-    let harmless = SeccompRule::new(vec![differs(2, libc::TCP_ULP)?, differs(2, libc::TCP_REPAIR)?])?;
+    let other_level = SeccompRule::new(vec![not_equal(1, libc::IPPROTO_TCP)?])?;
+    let harmless = SeccompRule::new(vec![not_equal(2, libc::TCP_ULP)?, not_equal(2, libc::TCP_REPAIR)?])?;
     rules.insert(libc::SYS_setsockopt, vec![other_level, harmless]);
     Ok(())
 }
 
-/// The calls that set a mode. The set-user-ID and set-group-ID bits are never allowed: a program with them,
-/// run by root later, would be a way out.
-fn add_modes(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
+/// Adds the calls that set a mode, without the set-user-ID and set-group-ID bits: a program with these bits would be a
+/// way out if root ran it later.
+fn add_mode_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
+    // Each call with the index of its mode argument.
     for (number, mode) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
@@ -136,6 +149,7 @@ fn add_modes(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendE
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_mknod, 1),
     ] {
+        // Plain files (0 means the same) and FIFOs: making devices and sockets is refused.
         let kinds = [0, libc::S_IFREG, libc::S_IFIFO]
             .into_iter()
             .map(|kind| SeccompRule::new(vec![masked(mode, libc::S_IFMT | SET_ID_BITS, kind)?]));
@@ -145,10 +159,10 @@ fn add_modes(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendE
 }
 
 fn equal(index: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(word(value)))
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(as_unsigned(value)))
 }
 
-fn masked(index: u8, mask: u32, value: u32) -> Result<SeccompCondition, BackendError> {
+pub(super) fn masked(index: u8, mask: u32, value: u32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(
         index,
         SeccompCmpArgLen::Dword,
@@ -157,8 +171,8 @@ fn masked(index: u8, mask: u32, value: u32) -> Result<SeccompCondition, BackendE
     )
 }
 
-/// Allows a call unless its argument number `index`, a 32-bit one, is one of `values`.
-fn none_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+/// Allows a call unless its argument number `index`, a 32-bit argument, is one of `values`.
+fn match_none(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     let conditions = values.iter().map(|value| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(*value))
     });
@@ -184,18 +198,32 @@ const FIOSETOWN: u32 = 0x8901;
 const SIOCSPGRP: u32 = 0x8902;
 /// Requests that set a file's flags and project (`chattr`), version, encryption and seal (`linux/fs.h`,
 /// `linux/fscrypt.h`, `linux/fsverity.h`).
-const OF_FILES: [u32; 7] =
-    [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x800c_6613, 0x4080_6685];
+const FILE_IOCTLS: [u32; 7] = [
+    FS_IOC_SETFLAGS,
+    FS_IOC32_SETFLAGS,
+    FS_IOC_FSSETXATTR,
+    FS_IOC_SETVERSION,
+    FS_IOC32_SETVERSION,
+    FS_IOC_SET_ENCRYPTION_POLICY,
+    FS_IOC_ENABLE_VERITY,
+];
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
+const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+const FS_IOC_SETVERSION: u32 = 0x4008_7602;
+const FS_IOC32_SETVERSION: u32 = 0x4004_7602;
+const FS_IOC_SET_ENCRYPTION_POLICY: u32 = 0x800c_6613;
+const FS_IOC_ENABLE_VERITY: u32 = 0x4080_6685;
 
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
-/// Newer than libc's constants; the same number on every architecture.
-const FCHMODAT2: libc::c_long = 452;
+/// Newer than libc's constants. The numbers are equal on every architecture.
+pub(crate) const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// A process's settings about itself. Not its filter, securebits or memory map.
+/// The settings of a process about itself, except its filter, securebits and memory map.
 const PRCTL: [libc::c_int; 13] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -239,7 +267,8 @@ const MORE_FILES: &[libc::c_long] = &[
     libc::SYS_umask,
 ];
 
-const HANDLES: &[libc::c_long] = &[
+/// Work on open descriptors and on the process's own memory. Sockets come from `socketpair`, or from the network rules.
+const DESCRIPTORS_AND_MEMORY: &[libc::c_long] = &[
     libc::SYS_close_range,
     libc::SYS_dup3,
     libc::SYS_epoll_create1,
@@ -247,7 +276,7 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
-    // Answered by another filter with `ENOSYS`, like `vmsplice` below.
+    // The filter for `ENOSYS` answers this call, like `openat2` and `vmsplice` below.
     libc::SYS_memfd_create,
     libc::SYS_mincore,
     libc::SYS_mlock,
@@ -255,6 +284,7 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_mprotect,
     libc::SYS_msync,
     libc::SYS_munlock,
+    libc::SYS_openat2,
     libc::SYS_pipe2,
     libc::SYS_pselect6,
     libc::SYS_recvfrom,
@@ -275,7 +305,8 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_vmsplice,
 ];
 
-/// Starting, ending and waiting. Landlock decides which processes a signal may reach.
+/// Starting, ending and waiting; timers, facts of the machine, and Landlock's own calls. Landlock decides which
+/// processes a signal may reach.
 const PROCESSES: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -315,8 +346,8 @@ const PROCESSES: &[libc::c_long] = &[
     libc::SYS_waitid,
 ];
 
-/// System calls of user and group identity. Without capabilities, a setter can only set an identity that the
-/// process has already.
+/// Calls of user, group, process group and session identity, and of capabilities. Without capabilities, a setter can
+/// only set an identity that the process already has.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
@@ -341,13 +372,11 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setreuid,
     libc::SYS_setsid,
     libc::SYS_setuid,
-    // Answered by another filter with `ENOSYS`.
-    libc::SYS_openat2,
 ];
 
-/// Older names of calls above.
+/// Calls that only older architectures have. Most do what a call above does.
 #[cfg(target_arch = "x86_64")]
-const OLD_NAMES: &[libc::c_long] = &[
+const LEGACY_CALLS: &[libc::c_long] = &[
     libc::SYS_access,
     libc::SYS_alarm,
     libc::SYS_arch_prctl,
@@ -381,4 +410,4 @@ const OLD_NAMES: &[libc::c_long] = &[
     libc::SYS_vfork,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_NAMES: &[libc::c_long] = &[];
+const LEGACY_CALLS: &[libc::c_long] = &[];

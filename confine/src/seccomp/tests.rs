@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     Layer, SyscallOutcome, confine_current_thread,
     sys::{HarmlessCall, TestCall, attempt, attempt_page},
-    testing::{World, assert_no_socket_can_be_made, confined, kernel_has_layers},
+    testing::{ConfineFixture, assert_no_socket_can_be_made, confined, kernel_has_layers},
 };
 
 const REFUSED: SyscallOutcome = SyscallOutcome::Failed(libc::EPERM);
@@ -22,8 +22,8 @@ fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&world.only(Layer::Seccomp), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&fixture.rules_with_only(Layer::Seccomp), |_| {
         for call in TestCall::REFUSED {
             assert_eq!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
         }
@@ -32,7 +32,7 @@ fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
     });
 }
 
-/// Control of the test above, which would also pass on a machine where nothing works.
+/// The control of the test above, which would also pass on a machine where these calls never work.
 #[test]
 fn the_refused_calls_are_free_elsewhere() {
     for call in [TestCall::Clone, TestCall::Unshare, TestCall::Ptrace, TestCall::Prctl, TestCall::Kill] {
@@ -45,8 +45,8 @@ fn no_socket_of_any_family() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&world.only(Layer::Seccomp), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&fixture.rules_with_only(Layer::Seccomp), |_| {
         assert_no_socket_can_be_made();
         let pair = std::os::unix::net::UnixStream::pair().unwrap_err();
         assert_eq!(pair.raw_os_error(), Some(libc::EPERM));
@@ -58,8 +58,8 @@ fn no_thread_and_no_program_can_be_started() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    for rules in [world.rules(), world.only(Layer::Seccomp)] {
+    let fixture = ConfineFixture::new();
+    for rules in [fixture.rules(), fixture.rules_with_only(Layer::Seccomp)] {
         confined(&rules, |_| {
             let thread = thread::Builder::new().spawn(|| ()).map(drop).unwrap_err();
             assert_eq!(thread.raw_os_error(), Some(libc::EPERM));
@@ -75,10 +75,10 @@ fn no_page_becomes_executable() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
     assert_eq!(attempt_page(read, Some(read | execute)), SyscallOutcome::Succeeded);
-    confined(&world.only(Layer::Seccomp), |_| {
+    confined(&fixture.rules_with_only(Layer::Seccomp), |_| {
         assert_eq!(attempt_page(read | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write, Some(read | execute)), REFUSED);
@@ -86,14 +86,14 @@ fn no_page_becomes_executable() {
     });
 }
 
-/// The kernel gets as far as the arguments: an invalid descriptor, no regions.
+/// The kernel gets as far as the arguments, which are an invalid descriptor and no regions.
 #[test]
 fn the_allocator_may_scan_and_give_back_its_pages() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&world.rules(), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&fixture.rules(), |_| {
         let outcome = attempt(HarmlessCall::Test(TestCall::PagemapScan));
         assert_eq!(outcome, SyscallOutcome::Failed(libc::EBADF));
         assert_ne!(attempt(HarmlessCall::Test(TestCall::MadviseSelf)), REFUSED);
@@ -105,11 +105,11 @@ fn ordinary_work_goes_on() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
+    let fixture = ConfineFixture::new();
     let (to_worker, jobs) = mpsc::sync_channel::<u32>(1);
     let (to_caller, results) = mpsc::sync_channel::<u32>(1);
     let total = Arc::new(Mutex::new(0_u32));
-    let rules = world.rules();
+    let rules = fixture.rules();
     thread::scope(|scope| {
         scope.spawn({
             let total = Arc::clone(&total);
@@ -117,7 +117,7 @@ fn ordinary_work_goes_on() {
                 let proven = confine_current_thread(&rules).unwrap();
                 for job in jobs {
                     proven.reprove().unwrap();
-                    // Large enough to be mapped and unmapped one by one.
+                    // Large enough that the allocator maps and unmaps each block separately.
                     let mut block = vec![0_u8; 4 << 20];
                     block[job as usize] = 1;
                     block.resize(16 << 20, 1);
@@ -138,7 +138,7 @@ fn ordinary_work_goes_on() {
 }
 
 thread_local! {
-    static AT_THE_END: Cell<Option<mpsc::SyncSender<()>>> = const { Cell::new(None) };
+    static THREAD_END: Cell<Option<mpsc::SyncSender<()>>> = const { Cell::new(None) };
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn a_panic_is_caught_and_a_thread_ends_as_usual() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    let rules = world.rules();
+    let fixture = ConfineFixture::new();
+    let rules = fixture.rules();
     let (ended, has_ended) = mpsc::sync_channel(1);
     let result = thread::spawn(move || {
         let proven = confine_current_thread(&rules).unwrap();
-        AT_THE_END.set(Some(ended));
+        THREAD_END.set(Some(ended));
         let caught = std::panic::catch_unwind(|| panic!("a bug in a tool"));
         assert!(caught.is_err());
         proven.reprove().unwrap();
@@ -159,25 +159,25 @@ fn a_panic_is_caught_and_a_thread_ends_as_usual() {
     })
     .join();
     assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"a bug in the runner"));
-    // The thread's local storage was destroyed, and the sender with it.
+    // The end of the thread destroyed its local storage, and the sender with it.
     assert_eq!(has_ended.recv(), Err(mpsc::RecvError));
 }
 
 /// An abort of a confined thread must end the process. If the fault handlers could not restore the default
-/// action, the thread would fault for ever.
+/// action, the thread would fault endlessly.
 #[test]
 fn an_abort_ends_the_process() {
     if !kernel_has_layers() {
         return;
     }
-    if std::env::var_os(ABORT_HERE).is_some() {
-        let world = World::new();
-        confined(&world.rules(), |_| std::process::abort());
+    if std::env::var_os(ABORT_VARIABLE).is_some() {
+        let fixture = ConfineFixture::new();
+        confined(&fixture.rules(), |_| std::process::abort());
     }
     #[expect(clippy::disallowed_methods, reason = "a process is needed that may die")]
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "seccomp::tests::an_abort_ends_the_process"])
-        .env(ABORT_HERE, "1")
+        .env(ABORT_VARIABLE, "1")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -203,4 +203,4 @@ fn the_program_is_small_and_compiled_once() {
     assert!(std::ptr::eq(programs, super::programs().unwrap()));
 }
 
-const ABORT_HERE: &str = "PORTCULLIS_TEST_ABORT_HERE";
+const ABORT_VARIABLE: &str = "PORTCULLIS_TEST_ABORT_HERE";

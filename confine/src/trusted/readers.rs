@@ -1,4 +1,4 @@
-//! Whether a file with a secret is kept from the machine's other users.
+//! Checks whether other users of the machine can read a file with a secret.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -12,19 +12,19 @@ use super::{TrustError, has_access_list, is_private_group};
 /// Whether members of a file's group may read a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupReaders {
-    /// They count as others, unless the owner is the group's only member or the file system is mounted
-    /// read-only: orchestrators mount secrets read-only and group-readable.
+    /// Group members count as others, unless the owner is the group's only member or the file system is read-only:
+    /// orchestrators mount secrets read-only and group-readable.
     Refused,
-    /// They do not count: systemd grants a service its credentials by an access list, whose mask appears as
+    /// Group members do not count. systemd grants a service its credentials with an access list, whose mask appears as
     /// the group's bits.
     Ignored,
 }
 
-/// Judges an open file that holds a secret: whether other users can read it. [`super::open_file`] checks who
-/// can change it.
+/// Checks that other users cannot read an open file that holds a secret. [`super::open_file`] checks who can change the
+/// file.
 ///
 /// # Errors
-/// [`TrustError::Readable`], or [`TrustError::Unusable`] if it cannot be examined.
+/// [`TrustError::Readable`], or [`TrustError::Unusable`] if the file cannot be examined.
 pub fn judge_readers(file: BorrowedFd<'_>, path: &Path, group: GroupReaders) -> Result<(), TrustError> {
     let stat = rustix::fs::fstat(file)
         .map_err(|errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() })?;
@@ -36,7 +36,8 @@ pub fn judge_readers(file: BorrowedFd<'_>, path: &Path, group: GroupReaders) -> 
     }
     let by_group = group == GroupReaders::Refused && stat.st_mode & 0o040 != 0;
     let is_read_only = || {
-        rustix::fs::fstatvfs(file.as_fd()).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+        rustix::fs::fstatvfs(file.as_fd())
+            .is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
     };
     if by_group && (has_access_list(file) || !is_private_group(stat.st_gid, stat.st_uid)) && !is_read_only() {
         return readable("others of its group", "g-r");
@@ -64,10 +65,10 @@ mod tests {
         }
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         let judged = judge_readers(File::open(&path).unwrap().as_fd(), &path, group);
-        let found = judged.as_ref().map_err(|error| error.to_string());
+        let outcome = judged.as_ref().map_err(|error| error.to_string());
         match expected {
-            Ok(()) => assert_eq!(found, Ok(&()), "{mode:o}"),
-            Err(part) => assert!(found.as_ref().unwrap_err().contains(part), "{mode:o} {found:?}"),
+            Ok(()) => assert_eq!(outcome, Ok(&()), "{mode:o}"),
+            Err(part) => assert!(outcome.as_ref().unwrap_err().contains(part), "{mode:o} {outcome:?}"),
         }
     }
 

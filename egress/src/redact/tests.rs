@@ -1,4 +1,4 @@
-//! Secrets in every form, with any text around.
+//! Tests that secrets are found in every form, with any text around them.
 
 use proptest::prelude::*;
 
@@ -55,11 +55,11 @@ fn a_secret_is_found_in_each_escape() {
 
 #[test]
 fn the_edges_of_base64_hold_no_bits_of_the_secret() {
-    // The value ends with a group of four characters, and shares one with `a`, which goes too.
+    // The value ends at the end of a group, and shares one digit with `a`, which is redacted too.
     let encoded = STANDARD.encode(format!("a{VALUE}b"));
     assert_eq!(encoded, "YWdocF9BL2IrYz0iZCYxYg==");
     check(VALUE, &encoded, "YREDACTEDYg==");
-    // It shares one with the text before and one with the text after.
+    // The value shares one digit with the text before and one with the text after.
     let encoded = STANDARD.encode(format!("ab{VALUE}b"));
     assert_eq!(encoded, "YWJnaHBfQS9iK2M9ImQmMWI=");
     check(VALUE, &encoded, "YWREDACTEDI=");
@@ -84,6 +84,13 @@ fn secrets_that_overlap_are_both_taken_out() {
 }
 
 #[test]
+fn a_password_that_begins_with_a_blank_is_found_in_a_form() {
+    let value = SecretValue::new(STANDARD.encode("user: correct horse").into_bytes()).unwrap();
+    let credential = Credential::new("test", &value, "authorization", ("Basic ", "")).unwrap();
+    assert_eq!(redact_text("password=+correct+horse&x=1".into(), &[credential]), "password=REDACTED&x=1");
+}
+
+#[test]
 fn the_password_of_basic_authentication_is_found() {
     let pair = STANDARD.encode("user:correct horse");
     let value = SecretValue::new(pair.clone().into_bytes()).unwrap();
@@ -100,8 +107,8 @@ fn headers_are_clean_in_name_and_value() {
     headers.append("x-two", HeaderValue::from_static("hunter2-HUNTER2"));
     headers.append("x-two", HeaderValue::from_static("b"));
     assert!(redact_headers(&mut headers, &[credential("hunter2-HUNTER2")]));
-    let shown = format!("{headers:?}");
-    assert_eq!(shown, r#"{"location": "/?key=REDACTED", "x-two": "REDACTED", "x-two": "b"}"#);
+    let debug_text = format!("{headers:?}");
+    assert_eq!(debug_text, r#"{"location": "/?key=REDACTED", "x-two": "REDACTED", "x-two": "b"}"#);
     assert!(!redact_headers(&mut headers, &[credential("hunter2-HUNTER2")]));
 }
 
@@ -122,7 +129,7 @@ fn percent(value: &[u8], every: usize) -> Vec<u8> {
     written.collect()
 }
 
-/// A text around a secret: the secret in a form that the first number names, at an alignment of its own.
+/// Writes a secret in the form that `form` numbers, at the alignment that `lead` gives.
 fn written(value: &str, form: usize, lead: &[u8]) -> Vec<u8> {
     let all = [lead, value.as_bytes(), b"~"].concat();
     match form {
@@ -139,7 +146,7 @@ fn written(value: &str, form: usize, lead: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A string of JSON, with slashes escaped as some writers do.
+/// Writes a value as in a JSON string, with slashes escaped as some writers do.
 fn serde_like(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('/', "\\/")
 }
@@ -155,8 +162,8 @@ proptest! {
         let mut cleaned = text.clone();
         prop_assert!(redact(&mut cleaned, &[credential(&value)]), "form {}", form);
         prop_assert!(cleaned.len() <= text.len());
-        // None of the forms is left, whichever was written.
-        prop_assert!(find(&cleaned, &[credential(&value)]).is_empty());
+        // No form is left, whichever was written.
+        prop_assert!(find_secrets(&cleaned, &[credential(&value)]).matches.is_empty());
     }
 
     #[test]
@@ -174,5 +181,133 @@ proptest! {
         let mut cleaned = text.clone();
         let is_redacted = redact(&mut cleaned, &[credential("hunter2-hunter2")]);
         prop_assert!(is_redacted || cleaned == text);
+    }
+}
+
+/// Redacts a text in pieces of these lengths, and the rest as one piece.
+fn in_pieces(text: &[u8], mut lengths: impl Iterator<Item = usize>, credentials: &[Credential]) -> String {
+    let (mut redactor, mut found, mut rest) = (Redactor::new(), Vec::new(), text);
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(lengths.next().unwrap_or(rest.len()).clamp(1, rest.len()));
+        found.extend(redactor.push(piece, credentials));
+        rest = more;
+    }
+    found.extend(redactor.finish(credentials));
+    String::from_utf8_lossy(&found).into_owned()
+}
+
+#[test]
+fn a_secret_is_found_across_pieces_in_each_form() {
+    let credentials = [credential(VALUE)];
+    let mut forms: Vec<Vec<u8>> = (0..10).map(|form| written(VALUE, form, b"")).collect();
+    forms.extend((0..10).map(|form| written(VALUE, form, b"a")));
+    forms.extend((0..10).map(|form| written(VALUE, form, b"ab")));
+    forms.extend(
+        [
+            "ghp_A%252Fb%252Bc%253D%2522d%25261",
+            "\\u0067hp_A/b\\u002Bc\\u003d\\u0022d\\u00261",
+            "ghp_A&#x2F;b&#43;c&#61;&#x0000022;d&#X26;1",
+        ]
+        .map(|form| form.as_bytes().to_vec()),
+    );
+    let encoded = STANDARD.encode(VALUE);
+    let (one, two) = encoded.split_at(9);
+    forms.push(format!("{one}\r\n{two}").into_bytes());
+    for form in forms {
+        let text = [&b"one, "[..], &form, &form, b", two"].concat();
+        let whole = clean(&text, &credentials);
+        assert!(whole.contains("REDACTED"), "{whole}");
+        for split in 1..text.len() {
+            assert_eq!(in_pieces(&text, [split].into_iter(), &credentials), whole, "{split}");
+        }
+        assert_eq!(in_pieces(&text, std::iter::repeat(1), &credentials), whole);
+    }
+}
+
+#[test]
+fn a_piece_that_begins_no_secret_is_passed_on_at_once() {
+    let credentials = [credential(VALUE)];
+    let mut redactor = Redactor::new();
+    let mut push = |piece: &str| String::from_utf8(redactor.push(piece.as_bytes(), &credentials)).unwrap();
+    assert_eq!(push("a line of text\n"), "a line of text\n");
+    // Text that begins like a secret is held back until it turns out to be none.
+    assert_eq!(push("event: ghp_A/b"), "event: ");
+    assert_eq!(push(" and more\n"), "ghp_A/b and more\n");
+    assert_eq!(push("ghp_A/b+c=\"d&"), "");
+    assert_eq!(push("\n"), "ghp_A/b+c=\"d&\n");
+    assert_eq!(push("ghp_A/b+c="), "");
+    assert_eq!(push("\"d&1\n"), "REDACTED\n");
+    assert_eq!(push("&am"), "");
+    assert_eq!(redactor.finish(&credentials), b"&am");
+    // Without secrets, every piece is passed on at once.
+    let mut redactor = Redactor::new();
+    assert_eq!(redactor.push(b"ghp_A", &[]), b"ghp_A");
+    assert!(redactor.finish(&[]).is_empty());
+}
+
+#[test]
+fn a_secret_that_becomes_known_between_two_pieces_is_found() {
+    let (old, new) = (credential("hunter2/hunter2"), credential("second/secret"));
+    let mut redactor = Redactor::new();
+    assert_eq!(redactor.push(b"a second/secret, hunter2/", std::slice::from_ref(&old)), b"a second/secret, ");
+    let both = [old, new];
+    // The new secret is also found in text that was held back for the old one.
+    assert_eq!(redactor.push(b"hun second/sec", &both), b"hunter2/hun ");
+    assert_eq!(redactor.push(b"ret, second/secret, sec", &both), b"REDACTED, REDACTED, ");
+    assert_eq!(redactor.finish(&both), b"sec");
+    let inner = credential("er2/inner-value");
+    let mut redactor = Redactor::new();
+    assert_eq!(redactor.push(b"hunter2/", &both), b"");
+    let all = [&both[..], &[inner]].concat();
+    assert_eq!(redactor.push(b"inner-value.", &all), b"huntREDACTED.");
+}
+
+#[test]
+fn the_text_that_is_held_back_is_bounded() {
+    // Each match overlaps the next one, so one replacement covers the whole text.
+    let credentials = [credential("aaaaaaaa")];
+    let mut redactor = Redactor::new();
+    let mut passed = Vec::new();
+    for _ in 0..100 {
+        passed.extend(redactor.push(&[b'a'; 1000], &credentials));
+        assert!(redactor.held_bytes() < 16, "{}", redactor.held_bytes());
+    }
+    passed.extend(redactor.finish(&credentials));
+    assert_eq!(passed, REDACTED);
+}
+
+#[test]
+fn a_slow_partial_match_is_not_searched_again_for_each_byte() {
+    let credentials = [credential(&"a".repeat(512))];
+    let mut redactor = Redactor::new();
+    let text = "a".repeat(1 << 14);
+    let mut passed = Vec::new();
+    for byte in text.bytes().chain(*b"b") {
+        passed.extend(redactor.push(&[byte], &credentials));
+    }
+    passed.extend(redactor.finish(&credentials));
+    assert_eq!(passed, REDACTED.iter().copied().chain(*b"b").collect::<Vec<u8>>());
+}
+
+proptest! {
+    #[test]
+    fn pieces_are_the_whole(
+        parts in proptest::collection::vec(prop_oneof![
+            Just(VALUE.to_owned()),
+            Just("ghp_A".to_owned()),
+            Just("aaaaaaaaa".to_owned()),
+            Just("efghijkl".to_owned()),
+            Just("abcdefgh".to_owned()),
+            Just("&quot;".to_owned()),
+            Just("%67".to_owned()),
+            (0_usize..10).prop_map(|form| String::from_utf8_lossy(&written(VALUE, form, b"x")).into_owned()),
+            "[ -~\r\n]{0,6}",
+        ], 0..8),
+        lengths in proptest::collection::vec(1_usize..9, 0..40),
+    ) {
+        let credentials = ["abcdefgh", "efghijkl", "aaaaaaaa", VALUE].map(credential);
+        let text = parts.concat();
+        let found = in_pieces(text.as_bytes(), lengths.into_iter(), &credentials);
+        prop_assert_eq!(found, clean(text.as_bytes(), &credentials));
     }
 }

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use crate::FetchError;
 
-/// A tunnel was not opened.
+/// The reason why a tunnel was not opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TunnelError {
     /// The judge's refusal, or the reason why the host cannot be reached.
@@ -35,7 +35,7 @@ pub(crate) enum TunnelError {
 }
 
 impl TunnelError {
-    /// A stable name of the failure, for audit rows.
+    /// Returns a stable name of the failure, for audit rows.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
@@ -50,7 +50,8 @@ impl TunnelError {
         }
     }
 
-    /// The answer to the client's request: code and reason, for people who read the output of a program.
+    /// Returns the HTTP answer to the client's request. Its body has code and reason, for people who read a program's
+    /// output.
     pub(crate) fn answer(&self) -> String {
         let status = match self {
             Self::Method => "405 Method Not Allowed\r\nAllow: CONNECT",
@@ -62,6 +63,7 @@ impl TunnelError {
                 | FetchError::NoNameServers { .. }
                 | FetchError::TotalTimeout { .. },
             ) => "502 Bad Gateway",
+            Self::Fetch(FetchError::Busy) => "503 Service Unavailable",
             _ => "403 Forbidden",
         };
         let body = format!("{}: {self}\n", self.code());

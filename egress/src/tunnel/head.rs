@@ -5,13 +5,13 @@ use url::{Host, Url};
 
 use super::TunnelError;
 
-/// A request for a tunnel.
+/// A parsed request for a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConnectHead {
-    /// In lower case, without a trailing dot.
+    /// The host in lower case, without a trailing dot.
     pub(super) host: String,
     pub(super) port: u16,
-    /// The target, as the judge and the dialling see it.
+    /// The target as `https://host:port/`, for the judge and for dialling.
     pub(super) url: Url,
     /// Bytes after the request, which belong to the tunnel.
     pub(super) early: Vec<u8>,
@@ -21,16 +21,16 @@ pub(super) struct ConnectHead {
 pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<ConnectHead, TunnelError> {
     let mut bytes = Vec::with_capacity(READ_BYTES.min(limit));
     loop {
-        let before = bytes.len();
-        if (&mut *stream).take((limit - before) as u64).read_buf(&mut bytes).await? == 0 {
-            return Err(match before == limit {
+        let length_before = bytes.len();
+        if (&mut *stream).take((limit - length_before) as u64).read_buf(&mut bytes).await? == 0 {
+            return Err(match length_before == limit {
                 true => TunnelError::HeadTooLarge { limit },
                 false => TunnelError::Head { problem: "it ends too early" },
             });
         }
-        // A head ends with a line. Without this check, a client that sends byte by byte would have the whole
-        // head parsed again for every byte.
-        if bytes[before..].contains(&b'\n')
+        // A head ends with a line break. Without this check, a client that sends byte by byte would have the whole head
+        // parsed again for every byte.
+        if bytes[length_before..].contains(&b'\n')
             && let Some(head) = parse(&bytes)?
         {
             return Ok(head);
@@ -38,7 +38,7 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
     }
 }
 
-/// The request. `None` while it is incomplete.
+/// Parses a request. Returns `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let invalid = |problem| TunnelError::Head { problem };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
@@ -56,8 +56,8 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let (host, port) = target(authority)?;
     let mut has_host = false;
     for header in request.headers.iter() {
-        // The head is not forwarded, so other headers are ignored. These two would announce a body, and TLS
-        // must follow instead.
+        // The head is not forwarded, so most headers are ignored. These two would announce a body, where TLS must
+        // follow.
         if header.name.eq_ignore_ascii_case("transfer-encoding")
             || (header.name.eq_ignore_ascii_case("content-length") && header.value != b"0")
         {
@@ -77,7 +77,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     Ok(Some(ConnectHead { host, port, url, early: bytes[length..].to_vec() }))
 }
 
-/// A name and a port in their canonical form. Another spelling of an address counts as an address.
+/// Parses a target into a name and a port, both in canonical form. An address is refused in every spelling.
 fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     let invalid = |problem| TunnelError::Head { problem };
     let (host, port) =
@@ -98,10 +98,10 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     }
 }
 
-/// Longer than most requests.
+/// The initial buffer for a request. Most requests are shorter.
 const READ_BYTES: usize = 512;
 
-/// The longest name (RFC 1035, section 2.3.4).
+/// The longest name in characters (RFC 1035, section 2.3.4).
 const NAME_BYTES: usize = 253;
 
 /// The most headers of a request. Usual requests have three.
@@ -114,11 +114,11 @@ mod tests {
     #[track_caller]
     fn check(head: &str, expected: Result<(&str, u16, &str), &str>) {
         let parsed = parse(head.as_bytes());
-        let found = parsed.as_ref().map(|head| {
+        let fields = parsed.as_ref().map(|head| {
             let head = head.as_ref().expect("complete");
             (head.host.as_str(), head.port, std::str::from_utf8(&head.early).unwrap())
         });
-        assert_eq!(found.map_err(TunnelError::code), expected, "{head:?}");
+        assert_eq!(fields.map_err(TunnelError::code), expected, "{head:?}");
     }
 
     #[test]
@@ -165,8 +165,8 @@ mod tests {
         ] {
             check(&format!("CONNECT a.test:443 HTTP/1.1\r\n{header}\r\n\r\n"), Err("tunnel_request_invalid"));
         }
-        let many = "X: y\r\n".repeat(HEADERS + 1);
-        check(&format!("CONNECT a.test:443 HTTP/1.1\r\n{many}\r\n"), Err("tunnel_request_invalid"));
+        let many_headers = "X: y\r\n".repeat(HEADERS + 1);
+        check(&format!("CONNECT a.test:443 HTTP/1.1\r\n{many_headers}\r\n"), Err("tunnel_request_invalid"));
         check("\x16\x03\x01 not http\r\n\r\n", Err("tunnel_request_invalid"));
     }
 

@@ -1,14 +1,14 @@
-//! The client's first message of TLS, and the server that it names.
+//! The client's first TLS message (`ClientHello`), and the server that it names.
 //!
-//! The TLS library's own parser reads it, also over several records (RFC 8446, section 5.1). The bytes are
-//! forwarded unchanged.
+//! The TLS library parses the message, also across several records (RFC 8446, section 5.1). The bytes are forwarded
+//! unchanged.
 
 use rustls::server::Acceptor;
 use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
 use super::TunnelError;
 
-/// A first message with its bytes, and the bytes after it.
+/// A parsed `ClientHello`, with its bytes and the bytes received after it.
 #[derive(Debug)]
 pub(super) struct ClientHello {
     bytes: Vec<u8>,
@@ -16,8 +16,8 @@ pub(super) struct ClientHello {
 }
 
 impl ClientHello {
-    /// The bytes, if the message names this host and no other. For an encrypted message (ECH) this is the
-    /// outer name, which the network sees.
+    /// Returns the bytes, if the message names `host` as its server. With Encrypted Client Hello (ECH), the outer name
+    /// counts, which the network sees.
     pub(super) fn require_name(self, host: &str) -> Result<Vec<u8>, TunnelError> {
         match self.server_name {
             Some(name) if name.eq_ignore_ascii_case(host) => Ok(self.bytes),
@@ -27,7 +27,7 @@ impl ClientHello {
     }
 }
 
-/// Reads the message, in at most `limit` bytes. `bytes` were received before.
+/// Reads the message, in at most `limit` bytes. `bytes` were received with the request.
 pub(super) async fn read(
     stream: &mut TcpStream,
     mut bytes: Vec<u8>,
@@ -58,5 +58,5 @@ pub(super) async fn read(
     }
 }
 
-/// Longer than most first messages.
+/// The room for one read. Most messages are shorter.
 const READ_BYTES: usize = 2 << 10;

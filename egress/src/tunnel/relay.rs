@@ -1,7 +1,7 @@
 //! Carries the bytes of a tunnel both ways.
 //!
-//! Each direction ends separately: a side that has sent everything may still receive. Each direction has one
-//! buffer, so a side that does not read stops the other (backpressure).
+//! Each direction ends separately: a side that has sent everything may still receive. Each direction has one buffer, so
+//! a side that does not read stops the other (backpressure).
 
 use std::{cell::Cell, io, time::Duration};
 
@@ -16,66 +16,66 @@ use tokio::{
 
 use super::{TunnelEnd, TunnelFacts, TunnelWatch};
 
-/// Carries bytes until both sides have finished, or neither has sent any for `idle`. `hello` is the inner
-/// side's first message.
-pub(super) async fn both_ways(
-    mut inner: TcpStream,
-    mut outer: TcpStream,
+/// Carries bytes until both sides have finished, or neither has sent any for `idle`. `hello` is the client's first TLS
+/// message, which goes to the server first.
+pub(super) async fn relay_both_ways(
+    mut client_stream: TcpStream,
+    mut server_stream: TcpStream,
     hello: Vec<u8>,
     idle: Duration,
     watch: &TunnelWatch,
 ) -> io::Result<TunnelEnd> {
-    let (inner_read, inner_write) = inner.split();
-    let (outer_read, outer_write) = outer.split();
-    let last = Cell::new(Instant::now());
+    let (client_read, client_write) = client_stream.split();
+    let (server_read, server_write) = server_stream.split();
+    let last_activity = Cell::new(Instant::now());
     let note = |count: fn(&mut TunnelFacts) -> &mut u64| {
-        let last = &last;
+        let last_activity = &last_activity;
         move |bytes: usize| {
             *count(&mut watch.lock()) += bytes as u64;
-            last.set(Instant::now());
+            last_activity.set(Instant::now());
         }
     };
-    let up = one_way(hello, inner_read, outer_write, note(|facts| &mut facts.sent));
-    let down = one_way(Vec::new(), outer_read, inner_write, note(|facts| &mut facts.received));
+    let to_server = relay_one_way(hello, client_read, server_write, note(|facts| &mut facts.sent));
+    let to_client = relay_one_way(Vec::new(), server_read, client_write, note(|facts| &mut facts.received));
     tokio::select! {
-        // An end that coincides with the time limit counts as an end.
+        // `biased`: when the end and the idle limit are ready together, the end wins.
         biased;
-        ended = async { tokio::try_join!(up, down) } => ended.map(|_both| TunnelEnd::Closed),
-        () = silence(&last, idle) => Ok(TunnelEnd::Idle),
+        ended = async { tokio::try_join!(to_server, to_client) } => ended.map(|_both| TunnelEnd::Closed),
+        () = wait_until_idle(&last_activity, idle) => Ok(TunnelEnd::Idle),
     }
 }
 
-async fn one_way(
-    first: Vec<u8>,
-    mut from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
+async fn relay_one_way(
+    first_bytes: Vec<u8>,
+    mut reader: ReadHalf<'_>,
+    mut writer: WriteHalf<'_>,
     note: impl Fn(usize),
 ) -> io::Result<()> {
-    to.write_all(&first).await?;
-    note(first.len());
+    writer.write_all(&first_bytes).await?;
+    note(first_bytes.len());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let read = from.read(&mut buffer).await?;
-        if read == 0 {
-            return match to.shutdown().await {
-                // The other side has closed before.
+        let length = reader.read(&mut buffer).await?;
+        if length == 0 {
+            return match writer.shutdown().await {
+                // The other side has already closed.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
                 ended => ended,
             };
         }
-        to.write_all(&buffer[..read]).await?;
-        note(read);
+        writer.write_all(&buffer[..length]).await?;
+        note(length);
     }
 }
 
-/// Waits until the last byte is this old.
-async fn silence(last: &Cell<Instant>, idle: Duration) {
+/// Waits until no byte was carried for `idle`.
+async fn wait_until_idle(last_activity: &Cell<Instant>, idle: Duration) {
     loop {
-        let end = last.get() + idle;
-        if Instant::now() >= end {
+        let idle_end = last_activity.get() + idle;
+        if Instant::now() >= idle_end {
             return;
         }
-        sleep_until(end).await;
+        sleep_until(idle_end).await;
     }
 }
 

@@ -10,53 +10,53 @@ use std::{
 use portcullis_egress::{NameSettings, RequestLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, loopback, ok};
 
-/// A further address of the loopback device.
+/// Another address of the loopback device.
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A listener whose queue is full, so that a further connection gets no answer.
-struct Silent {
+/// A listener whose queue is full, so that a new connection gets no answer.
+struct SilentListener {
     _listener: TcpListener,
     _waiting: TcpStream,
 }
 
-impl Silent {
-    async fn at(address: SocketAddr) -> Self {
+impl SilentListener {
+    async fn bind(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(address).unwrap();
-        // A queue of 0 takes one connection.
+        // A queue of size 0 takes one connection.
         let listener = socket.listen(0).unwrap();
         Self { _listener: listener, _waiting: TcpStream::connect(address).await.unwrap() }
     }
 }
 
 fn client(port: u16, hosts: &str) -> Client {
-    let names = NameSettings { hosts: hosts.to_owned(), ..NameSettings::of_servers(Vec::new()) };
-    Client::with(&[port], names, &Authority::new().pem)
+    let names = NameSettings { hosts: hosts.to_owned(), ..NameSettings::with_servers(Vec::new()) };
+    Client::with_settings(&[port], names, &Authority::new().pem)
 }
 
-/// The time limits of a connection are longer than the test may last.
-fn patient() -> Arc<Asked> {
+/// A judge whose time limits are longer than any test.
+fn patient_judge() -> Arc<RecordingJudge> {
     let limits = RequestLimits {
         connect: Duration::from_secs(3600),
         total: Duration::from_secs(7200),
         first_byte: Duration::from_secs(7200),
         ..RequestLimits::default()
     };
-    Arc::new(Asked { limits, ..Asked::default() })
+    Arc::new(RecordingJudge { limits, ..RecordingJudge::default() })
 }
 
 #[tokio::test]
 async fn an_address_that_does_not_answer_is_not_waited_for() {
     let server = Server::answering(ok("hi"));
-    let _silent = Silent::at(SocketAddr::from((OTHER, server.port))).await;
+    let _silent = SilentListener::bind(SocketAddr::from((OTHER, server.port))).await;
     let client = client(server.port, "127.0.0.2 two.test\n127.0.0.1 two.test");
-    let judge = patient();
+    let judge = patient_judge();
     let response = client.get(&format!("http://two.test:{}/", server.port), &judge).await.unwrap();
     assert_eq!(response.address, loopback(server.port));
-    // Both were judged before either was dialled.
+    // Both addresses were judged before one was dialled.
     let questions = judge.questions.lock().unwrap();
     assert_eq!(*questions, ["GET /", "two.test 127.0.0.2", "two.test 127.0.0.1"]);
 }
@@ -64,9 +64,9 @@ async fn an_address_that_does_not_answer_is_not_waited_for() {
 #[tokio::test]
 async fn a_refusing_address_leads_to_the_next_at_once() {
     let server = Server::answering(ok("hi"));
-    // Nothing listens on this port of the other addresses.
+    // The other two addresses have no listener on this port.
     let client = client(server.port, "127.0.0.2 many.test\n127.0.0.3 many.test\n127.0.0.1 many.test");
-    let response = client.get(&format!("http://many.test:{}/", server.port), &patient()).await.unwrap();
+    let response = client.get(&format!("http://many.test:{}/", server.port), &patient_judge()).await.unwrap();
     assert_eq!(response.address, loopback(server.port));
 }
 
@@ -74,7 +74,7 @@ async fn a_refusing_address_leads_to_the_next_at_once() {
 async fn no_address_is_tried_where_one_is_refused() {
     let server = Server::answering(ok("hi"));
     let client = client(server.port, "127.0.0.1 two.test\n127.0.0.2 two.test");
-    let judge = Arc::new(Asked { refused: vec![IpAddr::V4(OTHER)], ..Asked::default() });
+    let judge = Arc::new(RecordingJudge { refused: vec![IpAddr::V4(OTHER)], ..RecordingJudge::default() });
     let result = client.get(&format!("http://two.test:{}/", server.port), &judge).await;
     assert_code(result, "address_private");
     assert_eq!(server.requests(), 0);
@@ -84,7 +84,7 @@ async fn no_address_is_tried_where_one_is_refused() {
 async fn ipv6_without_a_server_leads_to_ipv4() {
     let server = Server::answering(ok("hi"));
     let client = client(server.port, "127.0.0.1 two.test\n::1 two.test");
-    let judge = patient();
+    let judge = patient_judge();
     let response = client.get(&format!("http://two.test:{}/", server.port), &judge).await.unwrap();
     assert_eq!(response.address, loopback(server.port));
     let sixth = format!("two.test {}", Ipv6Addr::LOCALHOST);
@@ -94,10 +94,10 @@ async fn ipv6_without_a_server_leads_to_ipv4() {
 #[tokio::test]
 async fn silent_addresses_end_at_their_limit() {
     let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let _first = Silent::at(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await;
-    let _second = Silent::at(SocketAddr::from((OTHER, port))).await;
+    let _first = SilentListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await;
+    let _second = SilentListener::bind(SocketAddr::from((OTHER, port))).await;
     let client = client(port, "127.0.0.1 two.test\n127.0.0.2 two.test");
     let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
-    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     assert_code(client.get(&format!("http://two.test:{port}/"), &judge).await, "connect_timeout");
 }

@@ -1,15 +1,16 @@
-//! The posture of the threads, and the ports that they reach.
+//! The posture of the client's threads, and the ports that they can connect to.
 
 use std::sync::Arc;
 
 use portcullis_confine::{LayerStatus, SyscallOutcome};
 use portcullis_egress::{NameSettings, RequestLimits};
 
-use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, loopback, ok};
 
 #[tokio::test]
 async fn the_posture_has_the_proof_of_each_way_out() {
-    let client = Client::with(&[443], NameSettings::of_servers(vec![loopback(53)]), &Authority::new().pem);
+    let client =
+        Client::with_settings(&[443], NameSettings::with_servers(vec![loopback(53)]), &Authority::new().pem);
     let posture = client.egress.posture();
     if *posture.seccomp() == LayerStatus::Waived || *posture.landlock() == LayerStatus::Waived {
         return;
@@ -24,12 +25,12 @@ async fn the_posture_has_the_proof_of_each_way_out() {
 
 #[tokio::test]
 async fn a_port_that_is_not_named_is_closed() {
-    let (named, other) = (Server::answering(ok("hi")), Server::answering(ok("hi")));
-    // The name server's port is open to names alone.
-    let names = NameSettings::of_servers(vec![loopback(other.port)]);
-    let client = Client::with(&[named.port], names, &Authority::new().pem);
-    let judge = Arc::new(Asked { limits: RequestLimits::default(), ..Asked::default() });
-    client.get(&named.url("/"), &judge).await.unwrap();
+    let (listed, other) = (Server::answering(ok("hi")), Server::answering(ok("hi")));
+    // The name server's port is open for resolving names only.
+    let names = NameSettings::with_servers(vec![loopback(other.port)]);
+    let client = Client::with_settings(&[listed.port], names, &Authority::new().pem);
+    let judge = Arc::new(RecordingJudge { limits: RequestLimits::default(), ..RecordingJudge::default() });
+    client.get(&listed.url("/"), &judge).await.unwrap();
     assert_code(client.get(&other.url("/"), &judge).await, "port_closed");
     assert_eq!(other.requests(), 0);
 }

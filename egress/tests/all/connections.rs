@@ -1,4 +1,4 @@
-//! Connections that are kept: for whom, and after which answers they are not.
+//! Pooled connections: the requests that may reuse one, and the answers after which a connection is closed.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -14,23 +14,23 @@ use std::{
 use portcullis_egress::{CancellationToken, Method, NameSettings, Request, RequestLimits};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::world::{Asked, Authority, Client, Server, assert_code, ok, read_head, redirect, send};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, ok, read_head, redirect, send};
 
-/// A server that keeps its connections. `serve` gets a request's head, and the numbers of the connection and of the
-/// request on it, both from 1; it answers, and returns whether the connection stays open.
-struct Keeping {
+/// A server that keeps its connections. `serve` gets a request's head, the number of the connection, and the number of
+/// the request on the connection, both from 1. It answers, and returns whether the connection stays open.
+struct KeepAliveServer {
     server: Server,
-    /// The connections that have ended.
+    /// The numbers of the connections that have ended.
     closed: UnboundedReceiver<usize>,
 }
 
-impl Keeping {
+impl KeepAliveServer {
     fn start(serve: impl Fn(&str, (usize, usize), &mut TcpStream) -> bool + Send + Sync + 'static) -> Self {
-        let (told, closed) = unbounded_channel();
+        let (sender, closed) = unbounded_channel();
         let connections = AtomicUsize::new(0);
         let server = Server::listen(move |mut stream, requests| {
             let mut head = read_head(&mut stream);
-            // The attempt of a canary connects and goes.
+            // A canary's attempt connects and sends nothing.
             if head.is_empty() {
                 return;
             }
@@ -45,13 +45,13 @@ impl Keeping {
                     break;
                 }
             }
-            let _gone = told.send(connection);
+            let _ignored = sender.send(connection);
         });
         Self { server, closed }
     }
 
-    /// Answers with the numbers of connection and request.
-    fn numbering() -> Self {
+    /// Starts a server that answers with the numbers of connection and request.
+    fn answering_numbers() -> Self {
         Self::start(|_head, turn, stream| {
             send(stream, numbers(turn).as_bytes());
             true
@@ -63,30 +63,30 @@ fn numbers((connection, number): (usize, usize)) -> String {
     ok(&format!("{connection}.{number}"))
 }
 
-fn judge(key: &'static str) -> Arc<Asked> {
-    Arc::new(Asked { key: Some(key), ..Asked::default() })
+fn judge(key: &'static str) -> Arc<RecordingJudge> {
+    Arc::new(RecordingJudge { key: Some(key), ..RecordingJudge::default() })
 }
 
-async fn body(client: &Client, url: &str, judge: &Arc<Asked>) -> String {
+async fn body(client: &Client, url: &str, judge: &Arc<RecordingJudge>) -> String {
     let response = client.get(url, judge).await.unwrap();
     String::from_utf8(response.body.to_vec()).unwrap()
 }
 
 #[tokio::test]
 async fn a_connection_serves_the_next_request_of_its_grant() {
-    let keeping = Keeping::numbering();
+    let keeping = KeepAliveServer::answering_numbers();
     let client = Client::new(&[keeping.server.port]);
     let (url, judge) = (keeping.server.url("/"), judge("grant"));
     assert_eq!(body(&client, &url, &judge).await, "1.1");
     assert_eq!(body(&client, &url, &judge).await, "1.2");
-    // The address is judged each time.
+    // The address is judged again for the request on a kept connection.
     let host = "127.0.0.1 127.0.0.1";
     assert_eq!(*judge.questions.lock().unwrap(), ["GET /", host, "GET /", host]);
 }
 
 #[tokio::test]
-async fn another_grant_has_a_connection_of_its_own() {
-    let keeping = Keeping::numbering();
+async fn grants_do_not_share_connections() {
+    let keeping = KeepAliveServer::answering_numbers();
     let client = Client::new(&[keeping.server.port]);
     let url = keeping.server.url("/");
     assert_eq!(body(&client, &url, &judge("one")).await, "1.1");
@@ -99,14 +99,14 @@ async fn another_grant_has_a_connection_of_its_own() {
 async fn a_grant_without_an_identity_keeps_no_connection() {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&heads);
-    let mut keeping = Keeping::start(move |head, turn, stream| {
+    let mut keeping = KeepAliveServer::start(move |head, turn, stream| {
         seen.lock().unwrap().push(head.to_owned());
         send(stream, numbers(turn).as_bytes());
         true
     });
     let client = Client::new(&[keeping.server.port]);
     let url = keeping.server.url("/");
-    let judge = Arc::new(Asked::default());
+    let judge = Arc::new(RecordingJudge::default());
     assert_eq!(body(&client, &url, &judge).await, "1.1");
     assert_eq!(keeping.closed.recv().await, Some(1));
     assert_eq!(body(&client, &url, &judge).await, "2.1");
@@ -114,11 +114,13 @@ async fn a_grant_without_an_identity_keeps_no_connection() {
 }
 
 #[tokio::test]
-async fn another_name_of_one_server_has_its_own_connection() {
-    let keeping = Keeping::numbering();
-    let names =
-        NameSettings { hosts: "127.0.0.1 a.test b.test".to_owned(), ..NameSettings::of_servers(Vec::new()) };
-    let client = Client::with(&[keeping.server.port], names, &Authority::new().pem);
+async fn names_of_one_server_do_not_share_connections() {
+    let keeping = KeepAliveServer::answering_numbers();
+    let names = NameSettings {
+        hosts: "127.0.0.1 a.test b.test".to_owned(),
+        ..NameSettings::with_servers(Vec::new())
+    };
+    let client = Client::with_settings(&[keeping.server.port], names, &Authority::new().pem);
     let judge = judge("grant");
     let url = |name: &str| format!("http://{name}:{}/", keeping.server.port);
     assert_eq!(body(&client, &url("a.test"), &judge).await, "1.1");
@@ -128,22 +130,22 @@ async fn another_name_of_one_server_has_its_own_connection() {
 
 #[tokio::test]
 async fn an_address_that_is_no_longer_allowed_is_not_used() {
-    let keeping = Keeping::numbering();
+    let keeping = KeepAliveServer::answering_numbers();
     let client = Client::new(&[keeping.server.port]);
     let url = keeping.server.url("/");
     assert_eq!(body(&client, &url, &judge("grant")).await, "1.1");
     let refused = vec!["127.0.0.1".parse().unwrap()];
-    let stricter = Arc::new(Asked { key: Some("grant"), refused, ..Asked::default() });
+    let stricter = Arc::new(RecordingJudge { key: Some("grant"), refused, ..RecordingJudge::default() });
     assert_code(client.get(&url, &stricter).await, "address_private");
     assert_eq!(keeping.server.requests(), 1);
 }
 
-/// Each first answer on a connection is of a kind after which it must not be used, and the server leaves it open where
-/// the answer has an end of its own. `code`: how the first request ends.
+/// Checks that a connection is not kept after this answer. `code` is the outcome of the first request. `stays_open`
+/// says whether the server leaves the connection open, which it can only do if the answer marks its own end.
 async fn check_not_kept(answer: impl Into<Vec<u8>>, code: Result<(), &str>, stays_open: bool) {
     let answer = answer.into();
-    let shown = String::from_utf8_lossy(&answer[..answer.len().min(100)]).into_owned();
-    let keeping = Keeping::start(move |_head, turn, stream| match turn {
+    let excerpt = String::from_utf8_lossy(&answer[..answer.len().min(100)]).into_owned();
+    let keeping = KeepAliveServer::start(move |_head, turn, stream| match turn {
         (1, 1) => {
             send(stream, &answer);
             stays_open
@@ -155,11 +157,11 @@ async fn check_not_kept(answer: impl Into<Vec<u8>>, code: Result<(), &str>, stay
     });
     let client = Client::new(&[keeping.server.port]);
     let limits = RequestLimits { wire_bytes: 1000, max_redirects: 0, ..RequestLimits::default() };
-    let judge = Arc::new(Asked { key: Some("grant"), limits, ..Asked::default() });
+    let judge = Arc::new(RecordingJudge { key: Some("grant"), limits, ..RecordingJudge::default() });
     let url = keeping.server.url("/");
     let first = client.get(&url, &judge).await;
-    assert_eq!(first.map(drop).map_err(|error| error.code()), code, "{shown}");
-    assert_eq!(body(&client, &url, &judge).await, "2.1", "{shown}");
+    assert_eq!(first.map(drop).map_err(|error| error.code()), code, "{excerpt}");
+    assert_eq!(body(&client, &url, &judge).await, "2.1", "{excerpt}");
 }
 
 #[tokio::test]
@@ -208,7 +210,7 @@ async fn a_connection_with_a_refused_answer_is_not_kept() {
 
 #[tokio::test]
 async fn a_redirect_without_a_body_keeps_its_connection() {
-    let keeping = Keeping::start(|_head, turn, stream| {
+    let keeping = KeepAliveServer::start(|_head, turn, stream| {
         send(stream, if turn.1 == 1 { redirect("/next") } else { numbers(turn) }.as_bytes());
         true
     });
@@ -218,12 +220,12 @@ async fn a_redirect_without_a_body_keeps_its_connection() {
 
 #[tokio::test]
 async fn a_cancelled_request_leaves_no_connection() {
-    let (told, mut heard) = unbounded_channel();
-    let keeping = Keeping::start(move |_head, turn, stream| {
+    let (sender, mut events) = unbounded_channel();
+    let keeping = KeepAliveServer::start(move |_head, turn, stream| {
         if turn == (1, 1) {
             send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nha");
-            told.send(()).unwrap();
-            // The other half comes after the cancellation.
+            sender.send(()).unwrap();
+            // The server sends the second half after the cancellation.
             let _closed = stream.read(&mut [0; 1]);
             send(stream, b"lf");
         } else {
@@ -235,29 +237,31 @@ async fn a_cancelled_request_leaves_no_connection() {
     let (judge, url) = (judge("grant"), keeping.server.url("/"));
     let cancel = CancellationToken::new();
     let request = Request::get(url.parse().unwrap());
-    let (result, ()) =
-        tokio::join!(client.egress.send(Arc::<Asked>::clone(&judge), request, cancel.clone()), async {
-            heard.recv().await.unwrap();
+    let (result, ()) = tokio::join!(
+        client.egress.send(Arc::<RecordingJudge>::clone(&judge), request, cancel.clone()),
+        async {
+            events.recv().await.unwrap();
             cancel.cancel();
-        });
+        }
+    );
     assert_code(result, "cancelled");
     assert_eq!(body(&client, &url, &judge).await, "2.1");
 }
 
-/// Response splitting: a second answer, sent after the first was read, waits in the connection of the next request.
+/// Response splitting: after its first answer, the server sends a second one, which waits in the kept connection.
 #[tokio::test]
 async fn an_answer_that_was_not_asked_for_is_never_taken() {
-    for unasked in [ok("of another request").into_bytes(), b"\r\n".to_vec(), b"H".to_vec()] {
+    for unrequested_bytes in [ok("of another request").into_bytes(), b"\r\n".to_vec(), b"H".to_vec()] {
         let (go, may_go) = mpsc::channel();
-        let (told, mut heard) = unbounded_channel();
+        let (sender, mut events) = unbounded_channel();
         let may_go = Mutex::new(may_go);
-        let keeping = Keeping::start(move |_head, turn, stream| {
+        let keeping = KeepAliveServer::start(move |_head, turn, stream| {
             send(stream, numbers(turn).as_bytes());
             if turn == (1, 1) {
                 may_go.lock().unwrap().recv().unwrap();
-                send(stream, &unasked);
-                // On the loopback device they are in the client's socket now.
-                told.send(()).unwrap();
+                send(stream, &unrequested_bytes);
+                // On the loopback device, the bytes are in the client's socket as soon as they are written.
+                sender.send(()).unwrap();
             }
             true
         });
@@ -265,7 +269,7 @@ async fn an_answer_that_was_not_asked_for_is_never_taken() {
         let (judge, url) = (judge("grant"), keeping.server.url("/"));
         assert_eq!(body(&client, &url, &judge).await, "1.1");
         go.send(()).unwrap();
-        heard.recv().await.unwrap();
+        events.recv().await.unwrap();
         assert_eq!(body(&client, &url, &judge).await, "2.1");
         assert_eq!(keeping.server.requests(), 2);
     }
@@ -275,7 +279,7 @@ async fn an_answer_that_was_not_asked_for_is_never_taken() {
 async fn a_server_that_closes_idle_connections_costs_no_error() {
     let (go, may_go) = mpsc::channel::<()>();
     let may_go = Mutex::new(may_go);
-    let mut keeping = Keeping::start(move |_head, turn, stream| {
+    let mut keeping = KeepAliveServer::start(move |_head, turn, stream| {
         send(stream, numbers(turn).as_bytes());
         if turn.0 == 1 {
             may_go.lock().unwrap().recv().unwrap();
@@ -290,10 +294,10 @@ async fn a_server_that_closes_idle_connections_costs_no_error() {
     assert_eq!(body(&client, &url, &judge).await, "2.1");
 }
 
-/// The server reads a request on a kept connection and closes without a byte.
+/// A server that reads a request on a kept connection, and closes the connection without an answer.
 #[tokio::test]
 async fn a_request_that_meets_a_closing_server_is_sent_again_once() {
-    let keeping = Keeping::start(|_head, turn, stream| {
+    let keeping = KeepAliveServer::start(|_head, turn, stream| {
         let answers = turn.1 == 1;
         if answers {
             send(stream, numbers(turn).as_bytes());
@@ -306,8 +310,8 @@ async fn a_request_that_meets_a_closing_server_is_sent_again_once() {
     assert_eq!(body(&client, &url, &judge).await, "2.1");
     assert_eq!(keeping.server.requests(), 3);
 
-    // A server that never answers is asked once more and not again.
-    let keeping = Keeping::start(|_head, turn, stream| {
+    // If the second connection gives no answer either, the request is not sent again.
+    let keeping = KeepAliveServer::start(|_head, turn, stream| {
         let answers = turn == (1, 1);
         if answers {
             send(stream, numbers(turn).as_bytes());
@@ -323,7 +327,7 @@ async fn a_request_that_meets_a_closing_server_is_sent_again_once() {
 
 #[tokio::test]
 async fn an_answer_that_has_begun_is_not_asked_for_again() {
-    let keeping = Keeping::start(|_head, turn, stream| {
+    let keeping = KeepAliveServer::start(|_head, turn, stream| {
         let begins = turn == (1, 2);
         send(stream, if begins { "HTTP/1.1 2".to_owned() } else { numbers(turn) }.as_bytes());
         !begins
@@ -337,7 +341,7 @@ async fn an_answer_that_has_begun_is_not_asked_for_again() {
 
 #[tokio::test]
 async fn a_method_that_is_not_idempotent_has_a_new_connection() {
-    let keeping = Keeping::numbering();
+    let keeping = KeepAliveServer::answering_numbers();
     let client = Client::new(&[keeping.server.port]);
     let (judge, url) = (judge("grant"), keeping.server.url("/"));
     let send = async |method: Method| {
@@ -347,7 +351,7 @@ async fn a_method_that_is_not_idempotent_has_a_new_connection() {
     assert_eq!(send(Method::GET).await, "1.1");
     assert_eq!(send(Method::POST).await, "2.1");
     assert_eq!(send(Method::PATCH).await, "3.1");
-    // What it leaves is kept like any other.
+    // The connection of a method that is not idempotent is kept for later requests.
     assert_eq!(send(Method::PUT).await, "3.2");
     assert_eq!(send(Method::DELETE).await, "3.3");
 }
@@ -356,10 +360,10 @@ async fn a_method_that_is_not_idempotent_has_a_new_connection() {
 async fn only_a_few_connections_of_a_grant_are_kept() {
     const AT_ONCE: usize = 10;
     const KEPT: usize = 6;
-    let together = Arc::new(Barrier::new(AT_ONCE));
-    let mut keeping = Keeping::start(move |_head, turn, stream| {
+    let barrier = Arc::new(Barrier::new(AT_ONCE));
+    let mut keeping = KeepAliveServer::start(move |_head, turn, stream| {
         if turn.1 == 1 {
-            together.wait();
+            barrier.wait();
         }
         send(stream, numbers(turn).as_bytes());
         true
@@ -383,11 +387,11 @@ async fn only_a_few_connections_of_a_grant_are_kept() {
 async fn the_connection_that_waits_longest_makes_room() {
     const KEPT: usize = 32;
     const SERVERS: usize = KEPT + 2;
-    let mut keeping = Keeping::numbering();
+    let mut keeping = KeepAliveServer::answering_numbers();
     let names: Vec<String> = (0..SERVERS).map(|number| format!("n{number}.test")).collect();
     let hosts = format!("127.0.0.1 {}", names.join(" "));
-    let names = NameSettings { hosts, ..NameSettings::of_servers(Vec::new()) };
-    let client = Client::with(&[keeping.server.port], names, &Authority::new().pem);
+    let names = NameSettings { hosts, ..NameSettings::with_servers(Vec::new()) };
+    let client = Client::with_settings(&[keeping.server.port], names, &Authority::new().pem);
     let judge = judge("grant");
     let port = keeping.server.port;
     let url = |number: usize| format!("http://n{number}.test:{port}/");
@@ -402,7 +406,7 @@ async fn the_connection_that_waits_longest_makes_room() {
 
 #[tokio::test]
 async fn a_hundred_requests_over_kept_connections_have_their_answers() {
-    let keeping = Keeping::start(|head, _turn, stream| {
+    let keeping = KeepAliveServer::start(|head, _turn, stream| {
         send(stream, ok(head.split(' ').nth(1).unwrap()).as_bytes());
         true
     });

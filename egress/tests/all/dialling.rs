@@ -1,4 +1,4 @@
-//! Connections that are handed out: to the named origins only, on a confined thread.
+//! Connections that a dialler hands out: from a confined thread, and only to the configured origins.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,17 +8,17 @@ use std::{
 use portcullis_confine::{Layer, Requirement, probe_kernel};
 use portcullis_egress::{DialError, Dialler, DiallerSettings, Url};
 
-use crate::world::{Server, ok};
+use crate::fixture::{Server, ok};
 
 fn dialler(origins: &[&Url]) -> Dialler {
     let support = probe_kernel();
-    let of = |layer| match support.missing(layer) {
+    let requirement = |layer| match support.missing(layer) {
         None => Requirement::Required,
         Some(_) => Requirement::Waived,
     };
     let settings = DiallerSettings {
-        landlock: of(Layer::Landlock),
-        seccomp: of(Layer::Seccomp),
+        landlock: requirement(Layer::Landlock),
+        seccomp: requirement(Layer::Seccomp),
         connect: Duration::from_secs(10),
         folder: None,
     };
@@ -49,9 +49,9 @@ async fn a_connection_to_a_named_origin_is_handed_out() {
         stream.read_to_string(&mut answer).expect("reads");
         assert!(answer.ends_with("\r\n\r\nhi"), "{answer}");
     }
-    // By name as well, without a name server.
-    let named = url(&format!("http://localhost:{}", server.port));
-    self::dialler(&[&named]).dial(named.clone()).await.expect("a connection");
+    // A dialler also connects to `localhost` by name, without a name server.
+    let url_by_name = url(&format!("http://localhost:{}", server.port));
+    self::dialler(&[&url_by_name]).dial(url_by_name.clone()).await.expect("a connection");
 }
 
 #[tokio::test]
@@ -59,18 +59,20 @@ async fn no_other_origin_is_connected_to() {
     let (server, other) = (Server::answering(ok("hi")), Server::answering(ok("hi")));
     let origin = url(&server.url("/"));
     let dialler = dialler(&[&origin]);
-    for wrong in [other.url("/"), format!("http://localhost:{}", server.port), "http://127.0.0.1/".to_owned()]
+    for wrong_origin in
+        [other.url("/"), format!("http://localhost:{}", server.port), "http://127.0.0.1/".to_owned()]
     {
-        let error = dialler.dial(url(&wrong)).await.expect_err("refused");
-        assert_eq!(code(&error), "origin_not_configured", "{wrong}");
+        let error = dialler.dial(url(&wrong_origin)).await.expect_err("refused");
+        assert_eq!(code(&error), "origin_not_configured", "{wrong_origin}");
     }
     assert_eq!((server.requests(), other.requests()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let origin = url(&format!("http://{gone}"));
+    let closed_address =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let origin = url(&format!("http://{closed_address}"));
     let error = dialler(&[&origin]).dial(origin.clone()).await.expect_err("nobody listens");
     assert_eq!(code(&error), "connect_failed");
 }

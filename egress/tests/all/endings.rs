@@ -1,4 +1,4 @@
-//! Requests that end before their response: by a deadline, by the caller, by a bug.
+//! Requests that end without a complete response: by a deadline, by the caller, or by a panic.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -12,59 +12,59 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use portcullis_egress::{CancellationToken, Judge, Method, Refusal, Request, RequestLimits, Url};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::world::{Asked, Client, Server, assert_code, ok, send};
+use crate::fixture::{Client, RecordingJudge, Server, assert_code, ok, send};
 
-/// A server that begins a response and tells so, and tells when the client has closed the connection.
-fn hanging(told: UnboundedSender<&'static str>) -> Server {
+/// A server that begins a response and never ends it. It reports the beginning, and the end of the connection.
+fn hanging(sender: UnboundedSender<&'static str>) -> Server {
     Server::start(move |_head, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf");
-        told.send("begun").unwrap();
-        until_closed(stream);
-        told.send("closed").unwrap();
+        sender.send("begun").unwrap();
+        wait_until_closed(stream);
+        sender.send("closed").unwrap();
     })
 }
 
-fn until_closed(stream: &mut TcpStream) {
+fn wait_until_closed(stream: &mut TcpStream) {
     let _closed = stream.read_to_end(&mut Vec::new());
 }
 
-fn judge(limits: RequestLimits) -> Arc<Asked> {
-    Arc::new(Asked { limits, ..Asked::default() })
+fn judge(limits: RequestLimits) -> Arc<RecordingJudge> {
+    Arc::new(RecordingJudge { limits, ..RecordingJudge::default() })
 }
 
 #[tokio::test]
 async fn cancelling_closes_the_connection() {
-    let (told, mut heard) = unbounded_channel();
-    let server = hanging(told);
+    let (sender, mut events) = unbounded_channel();
+    let server = hanging(sender);
     let client = Client::new(&[server.port]);
     let cancel = CancellationToken::new();
     let request = Request::get(server.url("/").parse().unwrap());
     let (result, ()) =
         tokio::join!(client.egress.send(judge(RequestLimits::default()), request, cancel.clone()), async {
-            assert_eq!(heard.recv().await, Some("begun"));
+            assert_eq!(events.recv().await, Some("begun"));
             cancel.cancel();
         });
     assert_code(result, "cancelled");
-    assert_eq!(heard.recv().await, Some("closed"));
+    assert_eq!(events.recv().await, Some("closed"));
 }
 
 #[tokio::test]
 async fn dropping_a_request_closes_the_connection() {
-    let (told, mut heard) = unbounded_channel();
-    let server = hanging(told);
+    let (sender, mut events) = unbounded_channel();
+    let server = hanging(sender);
     let client = Client::new(&[server.port]);
     let (judge, url) = (judge(RequestLimits::default()), server.url("/"));
     tokio::select! {
         result = client.get(&url, &judge) => panic!("{result:?}"),
-        begun = heard.recv() => assert_eq!(begun, Some("begun")),
+        begun = events.recv() => assert_eq!(begun, Some("begun")),
     }
-    assert_eq!(heard.recv().await, Some("closed"));
+    assert_eq!(events.recv().await, Some("closed"));
 }
 
 #[tokio::test]
 async fn dropping_the_client_closes_its_connections() {
-    let (told, mut heard) = unbounded_channel();
-    let server = hanging(told);
+    let (sender, mut events) = unbounded_channel();
+    let server = hanging(sender);
     let client = Client::new(&[server.port]);
     let judge = judge(RequestLimits::default());
     let url = server.url("/");
@@ -72,11 +72,11 @@ async fn dropping_the_client_closes_its_connections() {
         let mut request = std::pin::pin!(client.get(&url, &judge));
         tokio::select! {
             result = &mut request => panic!("{result:?}"),
-            _begun = heard.recv() => {}
+            _begun = events.recv() => {}
         }
     }
     drop(client);
-    assert_eq!(heard.recv().await, Some("closed"));
+    assert_eq!(events.recv().await, Some("closed"));
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
         send(stream, b"HTTP/1.1 200 OK\r\n\r\n");
         let (_keep, never) = mpsc::channel::<()>();
         while stream.write_all(b"a").is_ok() {
-            // A byte at a time, each well before any limit of its own.
+            // Each byte comes in time, so that only the total time limit can end the request.
             let _elapsed = never.recv_timeout(Duration::from_millis(10));
         }
     });
@@ -96,7 +96,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
 
 #[tokio::test]
 async fn a_silent_server_ends_at_its_deadline() {
-    let server = Server::start(|_head, stream| until_closed(stream));
+    let server = Server::start(|_head, stream| wait_until_closed(stream));
     let limits = RequestLimits { first_byte: Duration::from_millis(100), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "first_byte_timeout");
@@ -134,12 +134,12 @@ async fn many_requests_at_a_time_have_their_own_answers() {
 
 #[tokio::test]
 async fn requests_beyond_the_queue_are_refused_at_once() {
-    let (told, mut heard) = unbounded_channel();
-    let server = hanging(told);
+    let (sender, mut events) = unbounded_channel();
+    let server = hanging(sender);
     let client = Client::new(&[server.port]);
     let (judge, url) = (judge(RequestLimits::default()), server.url("/"));
     let mut waiting: Vec<_> = (0..300).map(|_| Box::pin(client.get(&url, &judge))).collect();
-    // Each is polled once, so that each has a place or is refused.
+    // One poll of each request gives it a place in the queue, or refuses it.
     let mut refused = 0;
     for request in &mut waiting {
         if let Some(result) = futures_util::FutureExt::now_or_never(request.as_mut()) {
@@ -148,7 +148,7 @@ async fn requests_beyond_the_queue_are_refused_at_once() {
         }
     }
     assert!(refused > 0 && refused < 300, "{refused}");
-    assert_eq!(heard.recv().await, Some("begun"));
+    assert_eq!(events.recv().await, Some("begun"));
 }
 
 struct Panicking;
@@ -183,36 +183,37 @@ async fn a_panic_ends_its_own_request_only() {
 
 #[tokio::test]
 async fn requests_on_one_thread_take_turns() {
-    let (told, mut heard) = unbounded_channel();
-    let (slow, quick) = (hanging(told), Server::answering(ok("hi")));
-    let client = Client::new(&[slow.port, quick.port]);
-    let (judge, url) = (judge(RequestLimits::default()), slow.url("/"));
+    let (sender, mut events) = unbounded_channel();
+    let (slow_server, fast_server) = (hanging(sender), Server::answering(ok("hi")));
+    let client = Client::new(&[slow_server.port, fast_server.port]);
+    let (judge, url) = (judge(RequestLimits::default()), slow_server.url("/"));
     let mut waiting = std::pin::pin!(client.get(&url, &judge));
     tokio::select! {
         result = &mut waiting => panic!("{result:?}"),
-        _begun = heard.recv() => {}
+        _begun = events.recv() => {}
     }
-    assert_eq!(&client.get(&quick.url("/"), &judge).await.unwrap().body[..], b"hi");
+    assert_eq!(&client.get(&fast_server.url("/"), &judge).await.unwrap().body[..], b"hi");
 }
 
 #[tokio::test]
 async fn the_wait_for_a_thread_is_part_of_a_requests_time() {
-    let (told, mut heard) = unbounded_channel();
-    let server = hanging(told);
-    let (client, patient) = (Client::new(&[server.port]), judge(RequestLimits::default()));
+    let (sender, mut events) = unbounded_channel();
+    let server = hanging(sender);
+    let (client, long_limit_judge) = (Client::new(&[server.port]), judge(RequestLimits::default()));
     let url = server.url("/");
-    // As many as the thread works on at a time.
-    let mut running: FuturesUnordered<_> = (0..64).map(|_| client.get(&url, &patient)).collect();
+    // 64 requests are as many as the thread processes at a time.
+    let mut running: FuturesUnordered<_> = (0..64).map(|_| client.get(&url, &long_limit_judge)).collect();
     for _ in 0..64 {
         tokio::select! {
             result = running.next() => panic!("{result:?}"),
-            begun = heard.recv() => assert_eq!(begun, Some("begun")),
+            begun = events.recv() => assert_eq!(begun, Some("begun")),
         }
     }
-    let hasty = judge(RequestLimits { total: Duration::from_millis(50), ..RequestLimits::default() });
+    let short_limit_judge =
+        judge(RequestLimits { total: Duration::from_millis(50), ..RequestLimits::default() });
     tokio::select! {
         biased;
-        result = client.get(&url, &hasty) => assert_code(result, "total_timeout"),
+        result = client.get(&url, &short_limit_judge) => assert_code(result, "total_timeout"),
         result = running.next() => panic!("the request waited for {result:?}"),
     }
     assert_eq!(server.requests(), 64);

@@ -1,11 +1,11 @@
-//! Responses that say their length twice, wrongly, or not at all.
+//! Responses whose length is stated twice, wrongly, or not at all.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
 use portcullis_egress::RequestLimits;
 
-use crate::world::{Asked, Client, Server, ask, assert_code, ok};
+use crate::fixture::{Client, RecordingJudge, Server, ask, assert_code, ok};
 
 async fn body_of(answer: &str) -> Result<String, &'static str> {
     let response = ask(answer, RequestLimits::default()).await.map_err(|error| error.code())?;
@@ -52,8 +52,8 @@ async fn a_second_length_is_refused() {
 
 #[tokio::test]
 async fn a_body_shorter_than_its_length_is_cut_off() {
-    let short = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi";
-    assert_eq!(body_of(short).await, Err("response_truncated"));
+    let short_body = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi";
+    assert_eq!(body_of(short_body).await, Err("response_truncated"));
 }
 
 #[tokio::test]
@@ -126,16 +126,17 @@ async fn interim_responses_are_skipped_and_have_no_body() {
 #[tokio::test]
 async fn interim_responses_without_end_stop_at_the_deadline() {
     let endless = Server::start(|_head, stream| {
-        let many = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
-        while stream.write_all(many.as_bytes()).is_ok() {}
+        let interim_responses = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
+        while stream.write_all(interim_responses.as_bytes()).is_ok() {}
     });
-    let quick = Server::answering(ok("hi"));
-    let client = Client::new(&[endless.port, quick.port]);
+    let fast_server = Server::answering(ok("hi"));
+    let client = Client::new(&[endless.port, fast_server.port]);
     let limits = RequestLimits { first_byte: Duration::from_millis(500), ..RequestLimits::default() };
-    let judge = Arc::new(Asked { limits, ..Asked::default() });
-    let (endless, quick) = (endless.url("/"), quick.url("/"));
-    // The others on the thread go on meanwhile.
-    let (flooded, other) = tokio::join!(client.get(&endless, &judge), client.get(&quick, &judge));
-    assert_code(flooded, "first_byte_timeout");
-    assert_eq!(&other.unwrap().body[..], b"hi");
+    let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
+    let (endless, quick) = (endless.url("/"), fast_server.url("/"));
+    // Other requests on the thread continue.
+    let (flooded_result, other_result) =
+        tokio::join!(client.get(&endless, &judge), client.get(&quick, &judge));
+    assert_code(flooded_result, "first_byte_timeout");
+    assert_eq!(&other_result.unwrap().body[..], b"hi");
 }

@@ -1,4 +1,4 @@
-//! Requests as a tool makes them, over confined threads, against servers that behave and servers that do not.
+//! Requests through the confined client, to servers that follow the protocol and to servers that break it.
 
 mod attempts;
 mod confinement;
@@ -6,11 +6,12 @@ mod connections;
 mod credentials;
 mod dialling;
 mod endings;
+mod fixture;
 mod framing;
 mod names;
 mod proxy;
 mod redirects;
 mod sizes;
+mod streaming;
 mod tls;
 mod tunnels;
-mod world;

@@ -1,4 +1,4 @@
-//! Requests and tunnels through a proxy: what it is told, what is judged, and what a hostile one gets.
+//! Requests and tunnels through a proxy: the bytes that the proxy gets, the judgement, and hostile proxies.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -12,25 +12,25 @@ use std::{
 use portcullis_confine::LayerStatus;
 use portcullis_egress::{
     CancellationToken, FetchError, NameSettings, RequestLimits, Response, StatusCode, TunnelLimits,
-    TunnelWatch,
+    TunnelShare, TunnelWatch,
 };
 use rcgen::CertificateParams;
 use rustls::{ServerConnection, StreamOwned};
 
-use crate::world::{Asked, Authority, Client, Server, assert_code, loopback, ok, read_head, send};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, loopback, ok, read_head, send};
 
-/// A proxy as squid is one: it opens tunnels and passes requests on, to this machine whatever the name.
-struct Forwarding {
+/// A proxy that works as squid does: it opens tunnels and passes requests on. Every name leads to this machine.
+struct ForwardingProxy {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Forwarding {
+impl ForwardingProxy {
     fn start() -> Self {
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&heads);
+        let recorded_heads = Arc::clone(&heads);
         let server = Server::start(move |head, stream| {
-            seen.lock().unwrap().push(head.to_owned());
+            recorded_heads.lock().unwrap().push(head.to_owned());
             let target = head.split(' ').nth(1).unwrap();
             let authority = target.trim_start_matches("http://").split('/').next().unwrap();
             let port: u16 = authority.rsplit(':').next().unwrap().parse().unwrap();
@@ -41,13 +41,14 @@ impl Forwarding {
                 let (_, path) = target.split_once(authority).unwrap();
                 send(&mut server, head.replacen(target, path, 1).as_bytes());
             }
-            let (mut from, mut to) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
+            let (mut client_reader, mut server_writer) =
+                (stream.try_clone().unwrap(), server.try_clone().unwrap());
             let up = thread::spawn(move || {
-                let _gone = io::copy(&mut from, &mut to);
-                let _gone = to.shutdown(Shutdown::Write);
+                let _ignored = io::copy(&mut client_reader, &mut server_writer);
+                let _ignored = server_writer.shutdown(Shutdown::Write);
             });
-            let _gone = io::copy(&mut server, stream);
-            let _gone = stream.shutdown(Shutdown::Both);
+            let _ignored = io::copy(&mut server, stream);
+            let _ignored = stream.shutdown(Shutdown::Both);
             up.join().unwrap();
         });
         Self { port: server.port, heads }
@@ -63,8 +64,8 @@ impl Forwarding {
     }
 }
 
-/// A TLS server of this name, which keeps its connections.
-fn secure(authority: &Authority, name: &str) -> Server {
+/// A TLS server with a certificate for this name, which keeps its connections.
+fn tls_server(authority: &Authority, name: &str) -> Server {
     let config = authority.issue(&CertificateParams::new(vec![name.to_owned()]).unwrap());
     Server::listen(move |stream, _count| {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
@@ -76,39 +77,39 @@ fn secure(authority: &Authority, name: &str) -> Server {
 
 #[tokio::test]
 async fn tls_goes_through_a_tunnel_to_the_origin_itself() {
-    let (authority, proxy) = (Authority::new(), Forwarding::start());
-    let server = secure(&authority, "good.test");
-    let client = Client::behind(proxy.port, &[server.port], &authority.pem);
-    let judge = Arc::new(Asked { key: Some("grant"), ..Asked::default() });
+    let (authority, proxy) = (Authority::new(), ForwardingProxy::start());
+    let server = tls_server(&authority, "good.test");
+    let client = Client::behind_proxy(proxy.port, &[server.port], &authority.pem);
+    let judge = Arc::new(RecordingJudge { key: Some("grant"), ..RecordingJudge::default() });
     let url = format!("https://good.test:{}/path?query", server.port);
     for _kept in 0..2 {
         let response = client.get(&url, &judge).await.unwrap();
         assert_eq!((&response.body[..], response.address), (&b"hi"[..], loopback(proxy.port)));
     }
-    // One tunnel for both, and nothing of the request in it.
+    // Both requests used one tunnel, and the proxy saw nothing of them.
     let authority = format!("good.test:{}", server.port);
     assert_eq!(proxy.heads(), [format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n")]);
-    // The name was not resolved here.
+    // The client did not resolve the name, so the judge got no address.
     assert_eq!(*judge.questions.lock().unwrap(), ["GET /path", "GET /path"]);
 }
 
 #[tokio::test]
 async fn a_proxy_cannot_answer_for_the_origin() {
-    let (authority, proxy) = (Authority::new(), Forwarding::start());
-    for server in [secure(&authority, "proxy.test"), secure(&Authority::new(), "good.test")] {
-        let client = Client::behind(proxy.port, &[server.port], &authority.pem);
+    let (authority, proxy) = (Authority::new(), ForwardingProxy::start());
+    for server in [tls_server(&authority, "proxy.test"), tls_server(&Authority::new(), "good.test")] {
+        let client = Client::behind_proxy(proxy.port, &[server.port], &authority.pem);
         let url = format!("https://good.test:{}/", server.port);
-        assert_code(client.get(&url, &Arc::new(Asked::default())).await, "tls_failed");
+        assert_code(client.get(&url, &Arc::new(RecordingJudge::default())).await, "tls_failed");
     }
 }
 
 #[tokio::test]
 async fn a_plain_request_names_its_whole_address() {
-    let proxy = Forwarding::start();
+    let proxy = ForwardingProxy::start();
     let server = Server::answering(ok("hi"));
-    let client = Client::behind(proxy.port, &[server.port], &Authority::new().pem);
+    let client = Client::behind_proxy(proxy.port, &[server.port], &Authority::new().pem);
     let url = format!("http://plain.test:{}/a%20b?c#d", server.port);
-    let response = client.get(&url, &Arc::new(Asked::default())).await.unwrap();
+    let response = client.get(&url, &Arc::new(RecordingJudge::default())).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hi"[..]));
     assert_eq!(response.address, loopback(proxy.port));
     let authority = format!("plain.test:{}", server.port);
@@ -116,10 +117,10 @@ async fn a_plain_request_names_its_whole_address() {
     assert!(proxy.heads()[0].contains(&format!("\r\nhost: {authority}\r\n")));
 }
 
-/// The threads cannot reach a server round the proxy.
+/// The threads cannot reach a server past the proxy.
 #[tokio::test]
 async fn only_the_port_of_the_proxy_is_open() {
-    let client = Client::behind(3128, &[443, 8443], &Authority::new().pem);
+    let client = Client::behind_proxy(3128, &[443, 8443], &Authority::new().pem);
     let posture = client.egress.posture();
     if *posture.landlock() != LayerStatus::Waived {
         assert_eq!(posture.network(), Some(&[3128].into()), "{posture}");
@@ -127,35 +128,39 @@ async fn only_the_port_of_the_proxy_is_open() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_addresses_is_judged_before_the_proxy_is_asked() {
-    let proxy = Forwarding::start();
+async fn known_addresses_are_judged_before_the_proxy_is_asked() {
+    let proxy = ForwardingProxy::start();
     let server = Server::answering(ok("hi"));
-    let client = Client::behind(proxy.port, &[server.port], &Authority::new().pem);
+    let client = Client::behind_proxy(proxy.port, &[server.port], &Authority::new().pem);
     let refused = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-    let judge = Arc::new(Asked { refused, ..Asked::default() });
+    let judge = Arc::new(RecordingJudge { refused, ..RecordingJudge::default() });
     for host in ["127.0.0.1", "0x7f.1", "[::1]", "localhost", "LOCALHOST.", "a.localhost"] {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{}/", server.port);
             assert_code(client.get(&url, &judge).await, "address_private");
         }
     }
-    // Either address of the loopback device is enough.
-    let judge = Arc::new(Asked { refused: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)], ..Asked::default() });
+    // `localhost` is refused if either of its loopback addresses is refused.
+    let judge = Arc::new(RecordingJudge {
+        refused: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)],
+        ..RecordingJudge::default()
+    });
     assert_code(client.get(&format!("http://localhost:{}/", server.port), &judge).await, "address_private");
     assert_eq!((proxy.heads().len(), server.requests()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_port_that_no_rule_names_is_not_asked_for() {
-    let proxy = Forwarding::start();
-    let client = Client::behind(proxy.port, &[443], &Authority::new().pem);
-    let judge = Arc::new(Asked::default());
+    let proxy = ForwardingProxy::start();
+    let client = Client::behind_proxy(proxy.port, &[443], &Authority::new().pem);
+    let judge = Arc::new(RecordingJudge::default());
     assert_code(client.get("https://good.test:8443/", &judge).await, "port_closed");
     assert_code(client.get(&format!("http://good.test:{}/", proxy.port), &judge).await, "port_closed");
     assert!(proxy.heads().is_empty());
 }
 
-/// Asks for a tunnel of a proxy that gives this answer. Returns the result, and what the proxy got after its answer.
+/// Requests a page through a proxy that answers `CONNECT` in this way. Returns the result, and the bytes that the proxy
+/// got after its answer.
 async fn ask_hostile(answer: &[u8], limits: RequestLimits) -> (Result<Response, FetchError>, Vec<u8>) {
     let (sent, received) = std::sync::mpsc::channel();
     let answer = answer.to_vec();
@@ -165,8 +170,8 @@ async fn ask_hostile(answer: &[u8], limits: RequestLimits) -> (Result<Response, 
         let _reset = stream.read_to_end(&mut rest);
         sent.send(rest).unwrap();
     });
-    let client = Client::behind(proxy.port, &[443], &Authority::new().pem);
-    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    let client = Client::behind_proxy(proxy.port, &[443], &Authority::new().pem);
+    let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     let result = client.get("https://good.test/", &judge).await;
     (result, received.recv().unwrap())
 }
@@ -213,35 +218,35 @@ async fn a_proxy_that_does_not_answer_is_left() {
         assert_code(result, "connect_timeout");
         assert!(rest.is_empty());
     }
-    let hangs_up = Server::start(|_head, _stream| {});
-    let client = Client::behind(hangs_up.port, &[443], &Authority::new().pem);
-    let result = client.get("https://good.test/", &Arc::new(Asked::default())).await;
+    let closing_server = Server::start(|_head, _stream| {});
+    let client = Client::behind_proxy(closing_server.port, &[443], &Authority::new().pem);
+    let result = client.get("https://good.test/", &Arc::new(RecordingJudge::default())).await;
     assert!(matches!(result.unwrap_err().code(), "proxy_invalid" | "proxy_broken"));
 }
 
 #[tokio::test]
-async fn a_plain_request_that_the_proxy_wants_credentials_for_is_refused() {
+async fn a_plain_request_is_refused_if_the_proxy_needs_credentials() {
     let proxy = Server::answering("HTTP/1.1 407 X\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n");
-    let client = Client::behind(proxy.port, &[80], &Authority::new().pem);
-    let error = client.get("http://plain.test/", &Arc::new(Asked::default())).await.unwrap_err();
+    let client = Client::behind_proxy(proxy.port, &[80], &Authority::new().pem);
+    let error = client.get("http://plain.test/", &Arc::new(RecordingJudge::default())).await.unwrap_err();
     assert_eq!(error.code(), "proxy_refused");
     assert!(error.to_string().contains("asks for credentials"), "{error}");
 }
 
 #[tokio::test]
 async fn a_proxy_that_is_gone_is_an_error() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-    let client = Client::behind(gone, &[443], &Authority::new().pem);
-    let result = client.get("https://good.test/", &Arc::new(Asked::default())).await;
+    let closed_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let client = Client::behind_proxy(closed_port, &[443], &Authority::new().pem);
+    let result = client.get("https://good.test/", &Arc::new(RecordingJudge::default())).await;
     assert_code(result, "connect_failed");
 }
 
-/// The tunnel of a confined program goes through the proxy's tunnel.
+/// The tunnel of a confined program goes through a tunnel of the proxy.
 #[tokio::test]
 async fn a_tunnel_goes_through_the_proxy() {
-    let (authority, proxy) = (Authority::new(), Forwarding::start());
-    let server = secure(&authority, "good.test");
-    let client = Client::behind(proxy.port, &[server.port], &authority.pem);
+    let (authority, proxy) = (Authority::new(), ForwardingProxy::start());
+    let server = tls_server(&authority, "good.test");
+    let client = Client::behind_proxy(proxy.port, &[server.port], &authority.pem);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let ours = listener.accept().unwrap().0;
@@ -260,27 +265,34 @@ async fn a_tunnel_goes_through_the_proxy() {
     });
     let watch = TunnelWatch::default();
     let (limits, cancel) = (TunnelLimits::default(), CancellationToken::new());
-    client.egress.tunnel(Arc::new(Asked::default()), ours, limits, watch.clone(), cancel).await;
+    let share = TunnelShare::default();
+    client
+        .egress
+        .tunnel(Arc::new(RecordingJudge::default()), ours, limits, share, watch.clone(), cancel)
+        .await;
     assert!(program.join().unwrap().ends_with("\r\n\r\nhi"));
     assert_eq!(proxy.lines(), [format!("CONNECT good.test:{port} HTTP/1.1")]);
     assert_eq!(watch.facts().address, Some(loopback(proxy.port)));
 }
 
-/// Only the proxy's own name is resolved, and it may be private.
+/// Only the proxy's own name is resolved, and its address is not judged.
 #[tokio::test]
 async fn the_name_of_the_proxy_is_resolved_and_not_judged() {
-    let proxy = Forwarding::start();
+    let proxy = ForwardingProxy::start();
     let server = Server::answering(ok("hi"));
     let names = NameSettings {
         hosts: "127.0.0.1 proxy.test".to_owned(),
-        ..NameSettings::of_servers(vec![loopback(9)])
+        ..NameSettings::with_servers(vec![loopback(9)])
     };
-    let client = Client::behind_name("proxy.test", proxy.port, &[server.port], names);
+    let client = Client::behind_named_proxy("proxy.test", proxy.port, &[server.port], names);
     let posture = client.egress.posture();
     if *posture.landlock() != LayerStatus::Waived {
         assert_eq!(posture.network(), Some(&[9, proxy.port].into()), "{posture}");
     }
-    let judge = Arc::new(Asked { refused: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..Asked::default() });
+    let judge = Arc::new(RecordingJudge {
+        refused: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+        ..RecordingJudge::default()
+    });
     let response = client.get(&format!("http://plain.test:{}/", server.port), &judge).await.unwrap();
     assert_eq!(&response.body[..], b"hi");
 }

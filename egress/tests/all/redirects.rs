@@ -1,4 +1,4 @@
-//! Redirects: each is judged, and carries nothing that is another origin's.
+//! Redirects: each one is judged, and carries nothing of one origin to another.
 
 use std::{
     net::Ipv4Addr,
@@ -7,14 +7,14 @@ use std::{
 
 use portcullis_egress::{Request, RequestLimits};
 
-use crate::world::{Asked, Client, Server, ask, assert_code, ok, redirect, send};
+use crate::fixture::{Client, RecordingJudge, Server, ask, assert_code, ok, redirect, send};
 
 #[tokio::test]
-async fn a_redirect_is_judged_anew() {
+async fn each_redirect_is_judged() {
     let server = Server::start(|head, stream| {
         send(stream, if head.starts_with("GET /end ") { ok("end") } else { redirect("/end") }.as_bytes());
     });
-    let judge = Arc::new(Asked::default());
+    let judge = Arc::new(RecordingJudge::default());
     let response = Client::new(&[server.port]).get(&server.url("/start#part"), &judge).await.unwrap();
     assert_eq!((&response.body[..], response.redirects, response.url.path()), (&b"end"[..], 1, "/end"));
     let questions = judge.questions.lock().unwrap();
@@ -25,12 +25,12 @@ async fn a_redirect_is_judged_anew() {
 #[tokio::test]
 async fn a_loop_of_redirects_ends() {
     let server = Server::answering(redirect("/again"));
-    let judge = Arc::new(Asked::default());
+    let judge = Arc::new(RecordingJudge::default());
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge).await;
     assert_code(result, "too_many_redirects");
     assert_eq!(server.requests(), 6);
-    let none = RequestLimits { max_redirects: 0, ..RequestLimits::default() };
-    assert_code(ask(redirect("/again"), none).await, "too_many_redirects");
+    let no_redirects = RequestLimits { max_redirects: 0, ..RequestLimits::default() };
+    assert_code(ask(redirect("/again"), no_redirects).await, "too_many_redirects");
 }
 
 #[tokio::test]
@@ -59,16 +59,17 @@ async fn a_redirect_with_user_information_is_refused() {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
         send(stream, redirect(&format!("http://me:word@{host}/")).as_bytes());
     });
-    let result = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+    let result =
+        Client::new(&[server.port]).get(&server.url("/"), &Arc::new(RecordingJudge::default())).await;
     assert_code(result, "user_info_forbidden");
     assert_eq!(server.requests(), 1);
 }
 
 #[tokio::test]
 async fn a_redirect_to_a_private_address_is_refused() {
-    let inner = Server::answering(ok("secret"));
-    let port = inner.port;
-    // The same listener by another spelling of a refused address.
+    let private_server = Server::answering(ok("secret"));
+    let port = private_server.port;
+    // Spellings of one refused address.
     for target in [
         "http://127.0.0.2:",
         "http://0x7f.0.0.2:",
@@ -90,13 +91,13 @@ async fn a_redirect_to_a_private_address_is_refused() {
         let server = Server::answering(redirect(&format!("{target}{port}/")));
         let mapped = Ipv4Addr::new(127, 0, 0, 2).to_ipv6_mapped();
         let refused = vec![Ipv4Addr::new(127, 0, 0, 2).into(), mapped.into()];
-        let judge = Arc::new(Asked { refused, ..Asked::default() });
+        let judge = Arc::new(RecordingJudge { refused, ..RecordingJudge::default() });
         let result = Client::new(&[server.port, port]).get(&server.url("/"), &judge).await;
-        // A header without a scheme's slashes is relative to the base of that scheme.
+        // A target without the slashes after its scheme is relative to the base, which has the same scheme.
         let code = if target == "http:127.0.0.2:" { "too_many_redirects" } else { "address_private" };
         assert_code(result, code);
     }
-    assert_eq!(inner.requests(), 0);
+    assert_eq!(private_server.requests(), 0);
 }
 
 #[tokio::test]
@@ -126,19 +127,19 @@ async fn a_redirect_with_two_or_unreadable_targets_is_refused() {
     assert_code(ask(not_text.as_slice(), RequestLimits::default()).await, "redirect_invalid");
 }
 
-/// What a page puts into a target cannot end the request's line or add a header.
+/// Checks that no character of a target can end the request's line or add a header.
 #[tokio::test]
 async fn a_target_stays_one_line_of_the_request() {
     let (heads, seen) = mpsc::channel();
     let server = Server::start(move |head, stream| {
         heads.send(head.to_owned()).unwrap();
-        let next = redirect("//127.0.0.1:0\t/x y\u{b}?a=\u{e9}%0d%0aEvil:%201#\tz");
-        send(stream, if head.starts_with("GET / ") { next } else { ok("end") }.as_bytes());
+        let hostile_redirect = redirect("//127.0.0.1:0\t/x y\u{b}?a=\u{e9}%0d%0aEvil:%201#\tz");
+        send(stream, if head.starts_with("GET / ") { hostile_redirect } else { ok("end") }.as_bytes());
     });
-    let _any = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+    let _any = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(RecordingJudge::default())).await;
     let url = server.url("//host.test/a b\u{1}\r\nEvil: 1?\u{e9} \n#c");
     let request = Request::get(url.parse().unwrap());
-    Client::new(&[server.port]).send(request, &Arc::new(Asked::default())).await.unwrap();
+    Client::new(&[server.port]).send(request, &Arc::new(RecordingJudge::default())).await.unwrap();
     for head in seen.try_iter() {
         assert!(!head.to_lowercase().contains("\nevil"), "{head}");
         assert_eq!(head.lines().next().unwrap().split(' ').count(), 3, "{head}");
@@ -159,7 +160,7 @@ async fn credentials_do_not_cross_an_origin() {
     }
     request.headers.insert("accept", "text/html".parse().unwrap());
     let client = Client::new(&[server.port, other.port]);
-    client.send(request, &Arc::new(Asked::default())).await.unwrap();
+    client.send(request, &Arc::new(RecordingJudge::default())).await.unwrap();
     let head = seen.recv().unwrap();
     assert!(!head.contains("secret") && head.contains("accept: text/html"), "{head}");
 }

@@ -1,4 +1,4 @@
-//! Headers and bodies without end, and bodies that grow when they are unpacked.
+//! Endless headers and bodies, and bodies that grow when they are decompressed.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{io::Write as _, sync::Arc};
@@ -6,7 +6,7 @@ use std::{io::Write as _, sync::Arc};
 use flate2::{Compression, write::GzEncoder};
 use portcullis_egress::{ContentCoding, RequestLimits};
 
-use crate::world::{Asked, Client, Server, ask, assert_code, send};
+use crate::fixture::{Client, RecordingJudge, Server, ask, assert_code, send};
 
 fn zipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
@@ -46,17 +46,17 @@ fn brotli(body: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_brotli_bomb_is_refused() {
     assert_code(ask(brotli(BROTLI_BOMB), RequestLimits::default()).await, "decoded_too_large");
-    let wide = RequestLimits { response_bytes: 64 << 20, ..RequestLimits::default() };
-    assert_eq!(ask(brotli(BROTLI_BOMB), wide).await.unwrap().body.len(), 64 << 20);
+    let wide_limits = RequestLimits { response_bytes: 64 << 20, ..RequestLimits::default() };
+    assert_eq!(ask(brotli(BROTLI_BOMB), wide_limits).await.unwrap().body.len(), 64 << 20);
 }
 
-/// The window of a brotli stream is allocated whole, before a byte of it is decoded.
+/// The decoder allocates the whole window of a brotli stream before it decodes a byte.
 #[tokio::test]
 async fn a_brotli_window_beyond_the_standard_is_refused() {
     // "hello" with a window of 1 GiB.
     let large = [0x11, 0x1e, 0x08, 0x00, 0x02, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x03];
     assert_code(ask(brotli(&large), RequestLimits::default()).await, "coding_invalid");
-    // The first byte alone in its piece.
+    // The first byte comes in a chunk of its own.
     let chunks = [b"1\r\n\x11\r\na\r\n", &large[1..], b"\r\n0\r\n\r\n"].concat();
     let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ntransfer-encoding: chunked\r\n\r\n";
     assert_code(ask([&head[..], &chunks].concat(), RequestLimits::default()).await, "coding_invalid");
@@ -79,8 +79,9 @@ async fn trailers_and_extensions_without_end_are_refused() {
             let more = more.repeat(1000);
             while stream.write_all(more.as_bytes()).is_ok() {}
         });
-        // The deadline is not what ends it.
-        let result = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+        // With the default limits, a limit on sizes ends the request before any deadline does.
+        let result =
+            Client::new(&[server.port]).get(&server.url("/"), &Arc::new(RecordingJudge::default())).await;
         let code = result.map(|_| ()).unwrap_err().code();
         assert!(["response_invalid", "headers_too_large"].contains(&code), "{chunk} {more}: {code}");
     }
@@ -106,7 +107,8 @@ async fn headers_without_end_are_refused() {
         send(stream, b"HTTP/1.1 200 OK\r\nx: ");
         while stream.write_all(&[b'a'; 4096]).is_ok() {}
     });
-    let result = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+    let result =
+        Client::new(&[server.port]).get(&server.url("/"), &Arc::new(RecordingJudge::default())).await;
     assert_code(result, "headers_too_large");
 }
 
@@ -119,7 +121,7 @@ async fn a_body_without_end_is_refused() {
             while stream.write_all(piece.as_bytes()).is_ok() {}
         });
         let limits = RequestLimits { wire_bytes: 256 << 10, ..RequestLimits::default() };
-        let judge = Arc::new(Asked { limits, ..Asked::default() });
+        let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
         let result = Client::new(&[server.port]).get(&server.url("/"), &judge).await;
         assert_code(result, "response_too_large");
     }
@@ -127,11 +129,12 @@ async fn a_body_without_end_is_refused() {
 
 #[tokio::test]
 async fn an_announced_size_is_enough_to_refuse() {
-    // The body never comes.
+    // The server never sends the body.
     let server = Server::start(|_head, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n");
         let _closed = std::io::copy(stream, &mut std::io::sink());
     });
-    let result = Client::new(&[server.port]).get(&server.url("/"), &Arc::new(Asked::default())).await;
+    let result =
+        Client::new(&[server.port]).get(&server.url("/"), &Arc::new(RecordingJudge::default())).await;
     assert_code(result, "response_too_large");
 }

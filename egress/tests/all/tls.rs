@@ -1,4 +1,4 @@
-//! Servers whose certificate does not hold.
+//! TLS: certificates, cut bodies, the offered protocols, and weak servers.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -15,15 +15,15 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use crate::world::{
-    Asked, Authority, Client, Server, assert_code, ok, read_head, redirect, send, server_config,
+use crate::fixture::{
+    Authority, Client, RecordingJudge, Server, assert_code, ok, read_head, redirect, send, server_config,
 };
 
 fn params(name: &str) -> CertificateParams {
     CertificateParams::new(vec![name.to_owned()]).unwrap()
 }
 
-/// A TLS server with this answer. `ends_well`: whether it marks the end of its data.
+/// A TLS server with this answer. `ends_well` says whether the server marks the end of its data.
 fn serve(config: Arc<ServerConfig>, answer: String, ends_well: bool) -> Server {
     Server::listen(move |stream: TcpStream, _count: &AtomicUsize| {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
@@ -31,7 +31,7 @@ fn serve(config: Arc<ServerConfig>, answer: String, ends_well: bool) -> Server {
             send(&mut stream, answer.as_bytes());
             if ends_well {
                 stream.conn.send_close_notify();
-                let _gone = stream.conn.complete_io(&mut stream.sock);
+                let _ignored = stream.conn.complete_io(&mut stream.sock);
             }
         }
     })
@@ -43,9 +43,9 @@ async fn get(authority: &Authority, server: &Server) -> Result<Response, FetchEr
 
 async fn get_trusting(pem: &str, server: &Server) -> Result<Response, FetchError> {
     let names =
-        NameSettings { hosts: "127.0.0.1 good.test".to_owned(), ..NameSettings::of_servers(Vec::new()) };
-    let client = Client::with(&[server.port], names, pem);
-    client.get(&format!("https://good.test:{}/", server.port), &Arc::new(Asked::default())).await
+        NameSettings { hosts: "127.0.0.1 good.test".to_owned(), ..NameSettings::with_servers(Vec::new()) };
+    let client = Client::with_settings(&[server.port], names, pem);
+    client.get(&format!("https://good.test:{}/", server.port), &Arc::new(RecordingJudge::default())).await
 }
 
 #[tokio::test]
@@ -80,25 +80,27 @@ async fn a_certificate_out_of_its_time_is_refused() {
 #[tokio::test]
 async fn an_untrusted_certificate_is_refused() {
     let key = KeyPair::generate().unwrap();
-    let own = params("good.test").self_signed(&key).unwrap();
-    for config in [server_config(own.der().clone(), &key), Authority::new().issue(&params("good.test"))] {
+    let self_signed = params("good.test").self_signed(&key).unwrap();
+    for config in
+        [server_config(self_signed.der().clone(), &key), Authority::new().issue(&params("good.test"))]
+    {
         let server = serve(config, ok("hi"), true);
         assert_code(get(&Authority::new(), &server).await, "tls_failed");
     }
-    // No TLS at all.
+    // A server without TLS.
     assert_code(get(&Authority::new(), &Server::answering(ok("hi"))).await, "tls_failed");
 }
 
 #[tokio::test]
 async fn https_does_not_fall_to_http() {
     let authority = Authority::new();
-    let plain = Server::answering(ok("plain"));
-    let server = serve(authority.issue(&params("good.test")), redirect(&plain.url("/")), true);
+    let plain_server = Server::answering(ok("plain"));
+    let server = serve(authority.issue(&params("good.test")), redirect(&plain_server.url("/")), true);
     assert_code(get(&authority, &server).await, "redirect_downgrade");
-    assert_eq!(plain.requests(), 0);
+    assert_eq!(plain_server.requests(), 0);
 }
 
-/// Without a length, only the end mark of TLS tells the end of a body from an attacker's cut.
+/// In a body without a length, only the end mark of TLS distinguishes the end from an attacker's cut.
 #[tokio::test]
 async fn a_body_cut_below_tls_is_noticed() {
     let authority = Authority::new();
@@ -115,12 +117,12 @@ async fn a_server_that_does_not_speak_tls_is_left() {
         let _closed = std::io::copy(&mut stream, &mut std::io::sink());
     });
     let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
-    let judge = Arc::new(Asked { limits, ..Asked::default() });
+    let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     let url = format!("https://127.0.0.1:{}/", server.port);
     assert_code(Client::new(&[server.port]).get(&url, &judge).await, "connect_timeout");
 }
 
-/// The host of the URL is the name that the server is asked for, and the name that its certificate must have.
+/// The host of the URL is the server name in the TLS hello, the host in the request, and the name in the certificate.
 #[tokio::test]
 async fn the_server_is_asked_for_the_host_of_the_url() {
     let (names, seen) = mpsc::channel();
@@ -140,7 +142,7 @@ async fn the_server_is_asked_for_the_host_of_the_url() {
     assert!(head.contains(&format!("\r\nhost: good.test:{}\r\n", server.port)), "{head}");
 }
 
-/// A server that speaks HTTP/2 alone, which this client does not offer.
+/// A server that speaks only HTTP/2, which the client does not offer.
 #[tokio::test]
 async fn a_server_with_http_2_only_is_refused_with_the_reason() {
     let authority = Authority::new();
@@ -167,7 +169,7 @@ async fn http_1_is_the_only_protocol_that_is_offered() {
         }
     });
     get(&authority, &server).await.unwrap();
-    // The server would rather have HTTP/2.
+    // The server prefers HTTP/2.
     assert_eq!(seen.recv().unwrap().as_deref(), Some(&b"http/1.1"[..]));
 }
 
@@ -178,12 +180,12 @@ fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, NO_FLAGS], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Rapid reset: frames without an end, which a client of HTTP/2 would have to work through.
+/// Rapid reset: an endless flood of frames, all of which a client of HTTP/2 would have to process.
 #[tokio::test]
 async fn a_flood_of_http_2_frames_is_refused_at_its_first_byte() {
     const RST_STREAM: u8 = 3;
     const SETTINGS: u8 = 4;
-    let (told, ended) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     let authority = Authority::new();
     let config = authority.issue(&params("good.test"));
     let server = Server::listen(move |stream, _count| {
@@ -194,10 +196,10 @@ async fn a_flood_of_http_2_frames_is_refused_at_its_first_byte() {
         let resets = (1..1000).flat_map(|stream| frame(RST_STREAM, stream, &[0, 0, 0, 8]));
         let flood: Vec<u8> = frame(SETTINGS, 0, &[]).into_iter().chain(resets).collect();
         while stream.write_all(&flood).and_then(|()| stream.flush()).is_ok() {}
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     assert_code(get(&authority, &server).await, "response_invalid");
-    // The connection was closed under the server.
+    // The client has closed the connection.
     ended.recv().unwrap();
 }
 
@@ -205,8 +207,9 @@ fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap).collect()
 }
 
-/// Certificates of `weak/`, made with `openssl ca` for the years 2000 to 2999: the same key and name, signed with
-/// SHA-256 by an authority of 2048 bits, with SHA-1 by that authority, and with SHA-256 by one of 1024 bits.
+/// The server certificates in `weak/` were made with `openssl ca` for the years 2000 to 2999, with the same key and
+/// name. They are signed with SHA-256 by an authority of 2048 bits, with SHA-1 by that authority, and with SHA-256 by
+/// an authority of 1024 bits.
 #[tokio::test]
 async fn a_weak_signature_is_refused() {
     let (good, small) = (include_str!("weak/ca.pem"), include_str!("weak/small_ca.pem"));
@@ -251,14 +254,14 @@ async fn an_old_version_or_a_weak_cipher_is_refused() {
         ([3, 1], ECDHE_AES_CBC),
         ([3, 2], ECDHE_AES_CBC),
         ([3, 3], ECDHE_AES_CBC),
-        // RSA key exchange, RC4, export, none at all.
+        // RSA key exchange, RC4, an export cipher, and no cipher.
         ([3, 3], [0x00, 0x2f]),
         ([3, 3], [0x00, 0x05]),
         ([3, 3], [0x00, 0x03]),
         ([3, 3], [0x00, 0x00]),
     ] {
         let server = Server::listen(move |mut stream, _count| {
-            // The hello of the client, and not of a canary's attempt.
+            // Only the client's hello has bytes. A canary's attempt sends nothing.
             if stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
                 send(&mut stream, &server_hello(version, suite));
                 let _closed = std::io::copy(&mut stream, &mut std::io::sink());

@@ -1,4 +1,4 @@
-//! Tunnels: what passes, and what a hostile client gets.
+//! Tunnels: the connections that are let through, and the answers to hostile clients.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -9,29 +9,32 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{CancellationToken, NameSettings, TunnelFacts, TunnelLimits, TunnelWatch};
+use futures_util::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use portcullis_egress::{
+    CancellationToken, NameSettings, TunnelFacts, TunnelLimits, TunnelShare, TunnelWatch,
+};
 use rcgen::CertificateParams;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
 
-use crate::world::{Asked, Authority, Client, Server, ok, read_head, send};
+use crate::fixture::{Authority, Client, RecordingJudge, Server, ok, read_head, send};
 
 /// A TLS server named `good.test`, a confined client that resolves two names to it, and its judge.
-struct World {
+struct Fixture {
     authority: Authority,
     server: Server,
     client: Client,
-    judge: Arc<Asked>,
+    judge: Arc<RecordingJudge>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        Self::with(Asked::default())
+        Self::with_judge(RecordingJudge::default())
     }
 
-    fn with(judge: Asked) -> Self {
+    fn with_judge(judge: RecordingJudge) -> Self {
         let authority = Authority::new();
         let params = CertificateParams::new(vec!["good.test".to_owned(), "other.test".to_owned()]).unwrap();
         let config = authority.issue(&params);
@@ -42,14 +45,14 @@ impl World {
             if !read_head(&mut stream).is_empty() {
                 send(&mut stream, ok("hello").as_bytes());
                 stream.conn.send_close_notify();
-                let _gone = stream.conn.complete_io(&mut stream.sock);
+                let _ignored = stream.conn.complete_io(&mut stream.sock);
             }
         });
         let names = NameSettings {
             hosts: "127.0.0.1 good.test other.test".to_owned(),
-            ..NameSettings::of_servers(Vec::new())
+            ..NameSettings::with_servers(Vec::new())
         };
-        let client = Client::with(&[server.port], names, &authority.pem);
+        let client = Client::with_settings(&[server.port], names, &authority.pem);
         Self { authority, server, client, judge: Arc::new(judge) }
     }
 
@@ -57,34 +60,35 @@ impl World {
         format!("CONNECT {host}:{} HTTP/1.1\r\nHost: {host}\r\n\r\n", self.server.port)
     }
 
-    /// Serves one client, which runs in a thread of its own, and returns what both have to say.
+    /// Serves one client, which runs on a thread of its own. Returns the client's result and the facts of the tunnel.
     async fn tunnel<T: Send + 'static>(
         &self,
         limits: TunnelLimits,
         client: impl FnOnce(TcpStream) -> T + Send + 'static,
     ) -> (T, TunnelFacts) {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = connected_pair();
         let client = thread::spawn(move || client(theirs));
         let watch = TunnelWatch::default();
-        let judge = Arc::<Asked>::clone(&self.judge);
+        let judge = Arc::<RecordingJudge>::clone(&self.judge);
         let cancel = CancellationToken::new();
-        self.client.egress.tunnel(judge, ours, limits, watch.clone(), cancel).await;
+        self.client.egress.tunnel(judge, ours, limits, TunnelShare::default(), watch.clone(), cancel).await;
         (client.join().unwrap(), watch.facts())
     }
 
-    /// Sends these bytes, after the answer to a request if that is asked for, and expects this end.
+    /// Checks that a client's tunnel ends with this code before a server is reached. The client sends a request, and
+    /// then `hello` if the tunnel was granted.
     async fn check(&self, request: &str, hello: Option<Vec<u8>>, end: &str) {
         let request = request.to_owned();
-        let shown = request.clone();
+        let request_text = request.clone();
         let client = move |mut stream: TcpStream| {
             stream.write_all(request.as_bytes()).unwrap();
             if let Some(hello) = hello {
                 let answer = read_head(&mut stream);
                 assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-                // Errors are ignored: the forwarder may have hung up.
-                let _gone = stream.write_all(&hello);
+                // The forwarder may have closed the connection, so an error is ignored.
+                let _ignored = stream.write_all(&hello);
             }
-            let _gone = stream.shutdown(Shutdown::Write);
+            let _ignored = stream.shutdown(Shutdown::Write);
             let mut answer = Vec::new();
             let _reset = stream.read_to_end(&mut answer);
             String::from_utf8_lossy(&answer).into_owned()
@@ -92,11 +96,15 @@ impl World {
         let before = self.server.requests();
         let (answer, facts) = self.tunnel(TunnelLimits::default(), client).await;
         let ended = facts.end.as_ref().map(|end| end.as_str());
-        assert_eq!(ended, Some(end), "{shown:?}: {facts:?}, {answer:?}");
-        assert_eq!((facts.address, facts.sent, self.server.requests()), (None, 0, before), "{shown:?}");
+        assert_eq!(ended, Some(end), "{request_text:?}: {facts:?}, {answer:?}");
+        assert_eq!(
+            (facts.address, facts.sent, self.server.requests()),
+            (None, 0, before),
+            "{request_text:?}"
+        );
     }
 
-    /// The first message of TLS that names this server.
+    /// The first TLS message of a client that asks for this server name.
     fn hello(&self, name: &str) -> Vec<u8> {
         let mut connection = self.tls(name);
         let mut bytes = Vec::new();
@@ -121,8 +129,8 @@ pub(crate) fn client_tls(authority: &str, name: &str) -> ClientConnection {
     ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned()).unwrap()).unwrap()
 }
 
-/// A connection, the forwarder's end first.
-fn pair() -> (TcpStream, TcpStream) {
+/// Both ends of a connection: the forwarder's end, then the client's.
+fn connected_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
@@ -132,8 +140,8 @@ fn pair() -> (TcpStream, TcpStream) {
 
 #[tokio::test]
 async fn tls_to_a_granted_host_passes_and_is_counted() {
-    let world = World::new();
-    let (request, connection) = (world.connect("good.test"), world.tls("good.test"));
+    let fixture = Fixture::new();
+    let (request, connection) = (fixture.connect("good.test"), fixture.tls("good.test"));
     let client = move |mut stream: TcpStream| {
         stream.write_all(request.as_bytes()).unwrap();
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200 "));
@@ -143,23 +151,23 @@ async fn tls_to_a_granted_host_passes_and_is_counted() {
         tls.read_to_string(&mut answer).unwrap();
         answer
     };
-    let (answer, facts) = world.tunnel(TunnelLimits::default(), client).await;
+    let (answer, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
     assert!(answer.ends_with("hello"), "{answer}");
-    assert_eq!(facts.target, Some(("good.test".to_owned(), world.server.port)));
-    assert_eq!(facts.address.map(|address| address.port()), Some(world.server.port));
+    assert_eq!(facts.target, Some(("good.test".to_owned(), fixture.server.port)));
+    assert_eq!(facts.address.map(|address| address.port()), Some(fixture.server.port));
     assert_eq!(facts.end.map(|end| end.as_str()), Some("closed"));
     assert!(facts.sent > 200 && facts.received > 500, "{} {}", facts.sent, facts.received);
-    let questions = world.judge.questions.lock().unwrap().clone();
+    let questions = fixture.judge.questions.lock().unwrap().clone();
     assert_eq!(questions, ["CONNECT /", "good.test 127.0.0.1"]);
 }
 
 #[tokio::test]
 async fn a_first_message_over_several_records_passes() {
-    let world = World::new();
-    let (request, mut connection) = (world.connect("good.test"), world.tls("good.test"));
+    let fixture = Fixture::new();
+    let (request, mut connection) = (fixture.connect("good.test"), fixture.tls("good.test"));
     let mut hello = Vec::new();
     connection.write_tls(&mut hello).unwrap();
-    // Each record has a header of five bytes, and these have at most 40 more.
+    // Each record is a header of five bytes and at most 40 bytes of the message.
     let records: Vec<Vec<u8>> = hello[5..]
         .chunks(40)
         .map(|part| [&[0x16, 3, 1, 0, u8::try_from(part.len()).unwrap()], part].concat())
@@ -177,27 +185,27 @@ async fn a_first_message_over_several_records_passes() {
         tls.read_to_string(&mut answer).unwrap();
         answer
     };
-    let (answer, facts) = world.tunnel(TunnelLimits::default(), client).await;
+    let (answer, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
     assert!(answer.ends_with("hello"), "{answer}: {facts:?}");
 }
 
 #[tokio::test]
 async fn a_first_message_with_another_name_or_none_is_refused() {
-    let world = World::new();
-    let to_good = world.connect("good.test");
-    // Also one that the same server has a certificate for.
+    let fixture = Fixture::new();
+    let to_good = fixture.connect("good.test");
+    // `other.test` is refused too, although the server has a certificate for it.
     for name in ["other.test", "evil.test", "good.test.evil.test"] {
-        world.check(&to_good, Some(world.hello(name)), "tunnel_other_server_name").await;
+        fixture.check(&to_good, Some(fixture.hello(name)), "tunnel_other_server_name").await;
     }
-    // A message for an address names no server.
-    world.check(&to_good, Some(world.hello("127.0.0.1")), "tunnel_no_server_name").await;
+    // A first message for an IP address has no server name.
+    fixture.check(&to_good, Some(fixture.hello("127.0.0.1")), "tunnel_no_server_name").await;
 }
 
 #[tokio::test]
 async fn anything_but_tls_is_refused() {
-    let world = World::new();
-    let to_good = world.connect("good.test");
-    let hello = world.hello("good.test");
+    let fixture = Fixture::new();
+    let to_good = fixture.connect("good.test");
+    let hello = fixture.hello("good.test");
     let http = b"GET / HTTP/1.1\r\nHost: good.test\r\n\r\n".to_vec();
     let mut wrong_kind = hello.clone();
     wrong_kind[5] = 2;
@@ -205,14 +213,14 @@ async fn anything_but_tls_is_refused() {
     for bytes in
         [http, b"SSH-2.0-x\r\n".to_vec(), wrong_kind, hello[..hello.len() - 1].to_vec(), Vec::new(), flood]
     {
-        world.check(&to_good, Some(bytes), "tunnel_not_tls").await;
+        fixture.check(&to_good, Some(bytes), "tunnel_not_tls").await;
     }
 }
 
 #[tokio::test]
 async fn other_requests_are_refused_before_anything_else() {
-    let world = World::new();
-    let port = world.server.port;
+    let fixture = Fixture::new();
+    let port = fixture.server.port;
     for (request, end) in [
         (format!("GET http://good.test:{port}/ HTTP/1.1\r\nHost: good.test\r\n\r\n"), "tunnel_not_connect"),
         (format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n"), "tunnel_to_address"),
@@ -230,39 +238,39 @@ async fn other_requests_are_refused_before_anything_else() {
         ("CONNECT good.test:1 HTTP/1.1\r\n\r\n".to_owned(), "port_closed"),
         (format!("CONNECT nowhere.test:{port} HTTP/1.1\r\n\r\n"), "no_name_servers"),
     ] {
-        world.check(&request, None, end).await;
+        fixture.check(&request, None, end).await;
     }
 }
 
 #[tokio::test]
 async fn an_address_that_the_judge_refuses_is_not_dialled() {
     let refused = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-    let world = World::with(Asked { refused, ..Asked::default() });
-    world.check(&world.connect("good.test"), None, "address_private").await;
+    let fixture = Fixture::with_judge(RecordingJudge { refused, ..RecordingJudge::default() });
+    fixture.check(&fixture.connect("good.test"), None, "address_private").await;
 }
 
 #[tokio::test]
 async fn slow_and_silent_clients_are_cut() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let limits = TunnelLimits { greeting: Duration::from_millis(50), ..TunnelLimits::default() };
     let quiet = |mut stream: TcpStream| {
         let mut answer = String::new();
         let _reset = stream.read_to_string(&mut answer);
         answer
     };
-    let (answer, facts) = world.tunnel(limits, quiet).await;
+    let (answer, facts) = fixture.tunnel(limits, quiet).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert_eq!(facts.end.map(|end| end.as_str()), Some("tunnel_timeout"));
-    let request = world.connect("good.test");
+    let request = fixture.connect("good.test");
     let silent = move |mut stream: TcpStream| {
         stream.write_all(request.as_bytes()).unwrap();
         quiet(stream)
     };
-    let (_, facts) = world.tunnel(limits, silent).await;
+    let (_, facts) = fixture.tunnel(limits, silent).await;
     assert_eq!(facts.end.map(|end| end.as_str()), Some("tunnel_timeout"));
-    assert_eq!(world.server.requests(), 0);
+    assert_eq!(fixture.server.requests(), 0);
 
-    let (request, hello) = (world.connect("good.test"), world.hello("good.test"));
+    let (request, hello) = (fixture.connect("good.test"), fixture.hello("good.test"));
     let idle = move |mut stream: TcpStream| {
         stream.write_all(request.as_bytes()).unwrap();
         read_head(&mut stream);
@@ -272,7 +280,7 @@ async fn slow_and_silent_clients_are_cut() {
         answer.len()
     };
     let limits = TunnelLimits { idle: Duration::from_millis(50), ..TunnelLimits::default() };
-    let (received, facts) = world.tunnel(limits, idle).await;
+    let (received, facts) = fixture.tunnel(limits, idle).await;
     assert_eq!(facts.end.map(|end| end.as_str()), Some("idle"));
     assert_eq!(received as u64, facts.received);
     assert!(facts.address.is_some());
@@ -280,9 +288,9 @@ async fn slow_and_silent_clients_are_cut() {
 
 #[tokio::test]
 async fn cancelling_ends_a_tunnel() {
-    let world = World::new();
-    let (request, hello) = (world.connect("good.test"), world.hello("good.test"));
-    let (ours, mut theirs) = pair();
+    let fixture = Fixture::new();
+    let (request, hello) = (fixture.connect("good.test"), fixture.hello("good.test"));
+    let (ours, mut theirs) = connected_pair();
     let (watch, cancel) = (TunnelWatch::default(), CancellationToken::new());
     let client = thread::spawn({
         let cancel = cancel.clone();
@@ -290,14 +298,73 @@ async fn cancelling_ends_a_tunnel() {
             theirs.write_all(request.as_bytes()).unwrap();
             read_head(&mut theirs);
             theirs.write_all(&hello).unwrap();
-            // The server's first bytes: the tunnel is open.
+            // The first bytes of the server show that the tunnel is open.
             theirs.read_exact(&mut [0; 5]).unwrap();
             cancel.cancel();
             let _reset = theirs.read_to_end(&mut Vec::new());
         }
     });
-    let judge = Arc::<Asked>::clone(&world.judge);
-    world.client.egress.tunnel(judge, ours, TunnelLimits::default(), watch.clone(), cancel).await;
+    let judge = Arc::<RecordingJudge>::clone(&fixture.judge);
+    let (limits, share) = (TunnelLimits::default(), TunnelShare::default());
+    fixture.client.egress.tunnel(judge, ours, limits, share, watch.clone(), cancel).await;
     client.join().unwrap();
     assert_eq!(watch.facts().end.map(|end| end.as_str()), Some("cancelled"));
+}
+
+/// The open tunnels of a test. They are polled while the test waits for an answer.
+type OpenTunnels<'w> = FuturesUnordered<LocalBoxFuture<'w, ()>>;
+
+/// Asks for a tunnel. Returns the client's end, the head of the answer, and the watch with the tunnel's facts.
+async fn ask<'w>(
+    fixture: &'w Fixture,
+    carried: &mut OpenTunnels<'w>,
+    share: &TunnelShare,
+) -> (TcpStream, String, TunnelWatch) {
+    let ((ours, mut theirs), request) = (connected_pair(), fixture.connect("good.test"));
+    // The tunnel waits for the first TLS message for an hour, so it stays open until the test ends.
+    let limits = TunnelLimits { greeting: Duration::from_secs(3600), ..TunnelLimits::default() };
+    let (watch, cancel) = (TunnelWatch::default(), CancellationToken::new());
+    let judge = Arc::<RecordingJudge>::clone(&fixture.judge);
+    let tunnel = fixture.client.egress.tunnel(judge, ours, limits, share.clone(), watch.clone(), cancel);
+    carried.push(tunnel.boxed_local());
+    let (answered, answer) = tokio::sync::oneshot::channel();
+    thread::spawn(move || {
+        theirs.write_all(request.as_bytes()).unwrap();
+        let head = read_head(&mut theirs);
+        answered.send((theirs, head)).unwrap();
+    });
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        tokio::select! {
+            answer = &mut answer => {
+                let (client, head) = answer.unwrap();
+                return (client, head, watch);
+            }
+            Some(()) = carried.next() => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_owner_with_all_its_tunnels_leaves_room_for_another() {
+    let fixture = Fixture::new();
+    let (one, other) = (TunnelShare::default(), TunnelShare::default());
+    let (mut open, mut carried) = (Vec::new(), OpenTunnels::new());
+    for _ in 0..128 {
+        let (client, head, _) = ask(&fixture, &mut carried, &one).await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        open.push(client);
+    }
+    let (mut client, head, watch) = ask(&fixture, &mut carried, &one).await;
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    let mut reason = String::new();
+    client.read_to_string(&mut reason).unwrap();
+    assert!(reason.starts_with("busy: "), "{reason}");
+    let facts = watch.facts();
+    assert_eq!(facts.target.map(|(host, _)| host).as_deref(), Some("good.test"));
+    assert_eq!(facts.end.map(|end| end.as_str()), Some("busy"));
+    assert!(ask(&fixture, &mut carried, &other).await.1.starts_with("HTTP/1.1 200 "));
+    // The end of a tunnel makes room for another.
+    drop(open.pop());
+    while !ask(&fixture, &mut carried, &one).await.1.starts_with("HTTP/1.1 200 ") {}
 }

@@ -6,8 +6,8 @@ use portcullis_sdk::{
     tool,
 };
 
-/// The API. The attribute below declares its host; a policy that grants it to the tool's profile lets requests
-/// through.
+/// The API's address. The tool's attribute declares the host, and a request also needs a policy that grants the host
+/// to the tool's profile.
 const API: &str = "https://api.weather.example";
 
 /// The API's answer.

@@ -1,4 +1,4 @@
-//! The module with the core tools except the search.
+//! The module with the core tools except `file_search`.
 
 portcullis_sdk::export_tools![
     portcullis_guest_tools::file_delete,

@@ -1,4 +1,4 @@
-//! Hostile guest: makes cheap host calls for ever, so that it is rarely interrupted in its own code.
+//! Hostile guest: makes cheap host calls for ever, so its own code is rarely interrupted.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! Hostile guest: allocates memory until it gets no more, and touches all of it.
+//! Hostile guest: allocates memory until it is refused, and touches all of it.
 
 use portcullis_sdk::tool;
 
 /// Takes all memory; then says how many MiB it got, or breaks off as a program does that gets none.
 #[tool]
 async fn memory_bomb(#[arg(default = "report", one_of("report", "abort"))] then: &str) -> String {
-    // Room for as many pieces as 32 bits can address: growing the list later could fail itself.
+    // Reserve room for as many pieces as 32 bits can address: growing the list could fail when the memory is full.
     let mut pieces: Vec<Vec<u8>> = Vec::with_capacity(4096);
     loop {
         let mut piece = Vec::new();
@@ -17,7 +17,7 @@ async fn memory_bomb(#[arg(default = "report", one_of("report", "abort"))] then:
         pieces.push(std::hint::black_box(piece));
     }
     let mib = pieces.len();
-    // Frees memory for the answer.
+    // Free the memory, so that there is some for the answer.
     drop(pieces);
     format!("{mib} MiB")
 }

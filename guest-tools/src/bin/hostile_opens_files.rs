@@ -1,4 +1,4 @@
-//! Hostile guest: opens a file as often as it can, and closes none.
+//! Hostile guest: opens a file as often as it can, and closes no handle.
 
 use std::fs::File;
 

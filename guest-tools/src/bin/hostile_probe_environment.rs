@@ -1,4 +1,4 @@
-//! Hostile guest: lists everything that it was given.
+//! Hostile guest: lists everything that the host gave it.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ async fn probe_environment() -> String {
     found
 }
 
-/// WASI's calls about descriptors.
+/// WASI's functions for descriptors.
 #[cfg(target_os = "wasi")]
 #[expect(unsafe_code, reason = "WASI's own calls: the standard library cannot enumerate descriptors")]
 mod descriptors {
@@ -39,7 +39,7 @@ mod descriptors {
     /// The file type of an open descriptor.
     pub(crate) fn kind(descriptor: u32) -> Option<u8> {
         let mut stat = [0_u64; 3];
-        // SAFETY: an `fdstat` has 24 bytes, aligned to 8, which is what `stat` is.
+        // SAFETY: an `fdstat` has 24 bytes, aligned to 8. `stat` has the same size and alignment.
         let code = unsafe { fd_fdstat_get(descriptor, stat.as_mut_ptr()) };
         (code == 0).then(|| stat[0].to_le_bytes()[0])
     }
@@ -47,18 +47,18 @@ mod descriptors {
     /// The guest path of a preopened directory.
     pub(crate) fn preopen(descriptor: u32) -> Option<String> {
         let mut stat = [0_u32; 2];
-        // SAFETY: a `prestat` has 8 bytes, aligned to 4, which is what `stat` is.
+        // SAFETY: a `prestat` has 8 bytes, aligned to 4. `stat` has the same size and alignment.
         if unsafe { fd_prestat_get(descriptor, stat.as_mut_ptr()) } != 0 {
             return None;
         }
         let mut name = vec![0; usize::try_from(stat[1]).ok()?];
-        // SAFETY: the host writes at most the given length, which is that of `name`.
+        // SAFETY: the host writes at most the given number of bytes, which is the length of `name`.
         let code = unsafe { fd_prestat_dir_name(descriptor, name.as_mut_ptr(), name.len()) };
         (code == 0).then(|| String::from_utf8_lossy(&name).into_owned())
     }
 }
 
-/// A native build has nothing to prove.
+/// The substitute in a native build, which proves nothing.
 #[cfg(not(target_os = "wasi"))]
 mod descriptors {
     pub(crate) fn kind(_: u32) -> Option<u8> {

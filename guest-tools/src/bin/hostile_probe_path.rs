@@ -1,4 +1,4 @@
-//! Hostile guest: tries any operation on any path, with arguments that the policy does not see as paths.
+//! Hostile guest: tries any operation on any path. The policy does not see its arguments as paths.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -38,7 +38,7 @@ fn probe(op: &str, path: &str, to: &str, content: &str) -> io::Result<String> {
             use io::Write;
             OpenOptions::new().append(true).open(path)?.write_all(content.as_bytes()).map(done)
         }
-        // Opening is enough: the open itself does the damage.
+        // The open is enough, because the open itself does the damage.
         "truncate" => OpenOptions::new().write(true).truncate(true).open(path).map(|_| done(())),
         "create" => File::create_new(path).map(|_| done(())),
         "exists" => fs::exists(path).map(|exists| exists.to_string()),
@@ -69,13 +69,13 @@ fn probe(op: &str, path: &str, to: &str, content: &str) -> io::Result<String> {
     }
 }
 
-/// Makes a link at `to` that leads to `path`.
+/// Creates a link at `to` that leads to `path`.
 #[cfg(unix)]
 fn symlink(path: &str, to: &str) -> io::Result<()> {
     std::os::unix::fs::symlink(path, to)
 }
 
-/// Makes a link at `to` that leads to `path`. The standard library has no stable function for it here.
+/// Creates a link at `to` that leads to `path`. The standard library has no stable function for this on WASI.
 #[cfg(target_os = "wasi")]
 #[expect(unsafe_code, reason = "WASI's own call, which the standard library does not offer yet")]
 fn symlink(path: &str, to: &str) -> io::Result<()> {
@@ -89,7 +89,7 @@ fn symlink(path: &str, to: &str) -> io::Result<()> {
             new_len: usize,
         ) -> u32;
     }
-    /// The first preopened directory: `/shared` if that is mounted.
+    /// The first preopened directory, which is `/shared` if that is mounted.
     const FIRST_PREOPEN: u32 = 3;
     let new = to.strip_prefix("/shared/").unwrap_or(to);
     // SAFETY: both pointers come with the lengths of live strings, and the host only reads them.

@@ -1,4 +1,4 @@
-//! Not hostile: three progress frames, two updates, a result.
+//! A guest that is not hostile: sends three progress frames, two updates and a result.
 
 use portcullis_sdk::{ToolContext, ToolOutput, tool};
 

@@ -1,5 +1,4 @@
-//! Hostile guest: passes any path to any directory descriptor, which no C library or standard library would
-//! do.
+//! Hostile guest: passes any path to any directory descriptor. No C library or standard library would do that.
 
 use portcullis_sdk::tool;
 
@@ -65,7 +64,7 @@ async fn raw_path(
     seen.join("; ")
 }
 
-/// WASI's own calls.
+/// WASI's own functions.
 #[cfg(target_os = "wasi")]
 #[expect(unsafe_code, reason = "WASI's own calls, with paths that the standard library would not pass on")]
 mod wasi {
@@ -135,9 +134,9 @@ mod wasi {
     const WRITE: u64 = 1 << 6;
     const SET_MODIFIED: u32 = 4;
 
-    type At<'a> = (u32, &'a str);
+    type Location<'a> = (u32, &'a str);
 
-    pub(crate) fn attempt(op: &str, from: At<'_>, to: At<'_>) -> Result<String, u32> {
+    pub(crate) fn attempt(op: &str, from: Location<'_>, to: Location<'_>) -> Result<String, u32> {
         let (fd, path) = from;
         let (start, len) = (path.as_ptr(), path.len());
         let (to_start, to_len) = (to.1.as_ptr(), to.1.len());
@@ -190,19 +189,19 @@ mod wasi {
     }
 
     fn with_open(
-        (fd, path): At<'_>,
+        (fd, path): Location<'_>,
         oflags: u32,
         rights: u64,
         then: impl FnOnce(u32) -> Result<String, u32>,
     ) -> Result<String, u32> {
         let mut opened = 0;
-        // SAFETY: the path's pointer and length are of a live string; the result goes to a live number.
+        // SAFETY: pointer and length of the path belong to a live string, and the result goes to a live number.
         let code = unsafe {
             path_open(fd, FOLLOW, path.as_ptr(), path.len(), oflags, rights, 0, 0, &raw mut opened)
         };
         done(code, String::new())?;
         let outcome = then(opened);
-        // SAFETY: takes no memory.
+        // SAFETY: the function accesses no memory of the guest.
         unsafe { fd_close(opened) };
         outcome
     }
@@ -225,7 +224,7 @@ mod wasi {
     }
 }
 
-/// A native build has nothing to prove.
+/// The substitute in a native build, which proves nothing.
 #[cfg(not(target_os = "wasi"))]
 mod wasi {
     pub(crate) fn attempt(_: &str, _: (u32, &str), _: (u32, &str)) -> Result<String, u32> {

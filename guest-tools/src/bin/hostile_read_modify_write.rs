@@ -1,4 +1,4 @@
-//! Hostile guest: reads a file, waits, and writes it back in place with a further line.
+//! Hostile guest: reads a file, waits, and writes it back in place with one more line.
 
 use std::{fs, time::Duration};
 
@@ -8,7 +8,7 @@ use portcullis_sdk::{ToolError, tool};
 #[tool(tier = SideEffecting)]
 async fn read_modify_write(path: &str, line: &str) -> Result<String, ToolError> {
     let mut text = fs::read_to_string(path).unwrap_or_default();
-    // Long enough for any concurrent call to read the same text.
+    // The wait is long enough for a concurrent call to read the same text.
     std::thread::sleep(Duration::from_millis(5));
     text.push_str(line);
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Hostile guest: opens a possible pipe or device, and reads it to its end.
+//! Hostile guest: opens a path that can be a pipe or a device, and reads it to its end.
 
 use std::{fs::File, io::Read};
 

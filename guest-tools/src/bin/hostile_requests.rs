@@ -1,6 +1,6 @@
-//! Hostile guest: makes any request that it is told to.
+//! Hostile guest: makes any request that its arguments describe.
 
-use std::io::Read as _;
+use std::{io::Read as _, mem::ManuallyDrop};
 
 use portcullis_sdk::{ToolError, http, serde_json::json, tool};
 
@@ -12,13 +12,15 @@ async fn requests(
     /// A header, as `name: value`.
     #[arg(default = "")]
     header: &str,
-    #[arg(default = "")] body: &str,
     /// How often.
     #[arg(default = 1)]
     times: u32,
-    /// How many bytes of each body to read; the responses stay open.
+    /// How many bytes of each body to read.
     #[arg(default = 1_000_000)]
     take: u64,
+    /// What becomes of each response after that: `keep` until the end of the call, `drop`, or `forget`.
+    #[arg(default = "keep")]
+    then: &str,
     /// A file to read before.
     #[arg(default = "")]
     first: &str,
@@ -27,9 +29,9 @@ async fn requests(
         std::fs::read(first).map_err(|error| ToolError::failed(error.to_string()))?;
     }
     let mut open = Vec::new();
-    let mut said = Vec::new();
+    let mut responses = Vec::new();
     for _ in 0..times {
-        let mut request = http::Request::new(method, url).body(body);
+        let mut request = http::Request::new(method, url);
         if let Some((name, value)) = header.split_once(": ") {
             request = request.header(name, value);
         }
@@ -37,21 +39,27 @@ async fn requests(
             Ok(mut response) => {
                 let mut text = Vec::new();
                 let read = (&mut response).take(take).read_to_end(&mut text);
-                // The beginning, so that the result is not cut.
+                // Only the first bytes, so that the result is not cut.
                 text.truncate(1_000);
                 let text = String::from_utf8_lossy(&text).into_owned();
-                said.push(match read {
+                responses.push(match read {
                     Ok(_) => json!({ "status": response.status(), "url": response.url(), "text": text }),
                     Err(error) => json!({ "broken": error.to_string() }),
                 });
-                open.push(response);
+                match then {
+                    "drop" => drop(response),
+                    "forget" => {
+                        let _forgotten = ManuallyDrop::new(response);
+                    }
+                    _ => open.push(response),
+                }
             }
-            Err(error) => said.push(json!({ "code": error.code(), "message": error.to_string() })),
+            Err(error) => responses.push(json!({ "code": error.code(), "message": error.to_string() })),
         }
     }
-    // The last ones, so that the text is not cut.
-    let said = said.split_off(said.len().saturating_sub(20));
-    Ok(json!(said).to_string())
+    // Only the last answers, so that the text is not cut.
+    let responses = responses.split_off(responses.len().saturating_sub(20));
+    Ok(json!(responses).to_string())
 }
 
 portcullis_sdk::export_tools![requests];

@@ -1,4 +1,4 @@
-//! Hostile guest: sends bytes of a transfer although its call is not an end of one.
+//! Hostile guest: sends bytes of a transfer although its call takes part in no transfer.
 
 use portcullis_sdk::{ToolContext, ToolError, tool, transfer};
 

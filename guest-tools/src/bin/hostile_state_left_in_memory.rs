@@ -1,4 +1,4 @@
-//! Hostile guest: leaves something in its memory for the next call to find.
+//! Hostile guest: leaves data in its memory that the next call could find.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -8,12 +8,12 @@ use portcullis_sdk::{ToolError, tool};
 #[tool]
 async fn stdout_flood(#[arg(default = 1_073_741_824)] bytes: u64) -> Result<String, ToolError> {
     let chunk = [b'x'; 64 << 10];
-    let mut left = bytes;
+    let mut remaining = bytes;
     let mut stdout = std::io::stdout().lock();
-    while left > 0 {
-        let count = chunk.len().min(usize::try_from(left).unwrap_or(chunk.len()));
+    while remaining > 0 {
+        let count = chunk.len().min(usize::try_from(remaining).unwrap_or(chunk.len()));
         stdout.write_all(&chunk[..count])?;
-        left -= count as u64;
+        remaining -= count as u64;
     }
     Ok(format!("wrote {bytes} bytes"))
 }

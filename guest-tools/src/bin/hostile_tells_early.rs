@@ -1,4 +1,4 @@
-//! Hostile guest: tells what it has read long before it ends.
+//! Hostile guest: sends the text that it has read long before it ends.
 
 use portcullis_sdk::{ToolContext, ToolOutput, tool};
 

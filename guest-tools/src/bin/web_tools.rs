@@ -1,5 +1,5 @@
-//! The module with the steps of `web_fetch` and `web_search` that read a body or `robots.txt`. It is not in a registry: only the host
-//! can call them.
+//! The module with the steps of `web_fetch` and `web_search` that read a body or `robots.txt`. A registry does not list
+//! them: only the host calls them.
 
 portcullis_sdk::export_tools![
     portcullis_guest_tools::web_fetch_read,

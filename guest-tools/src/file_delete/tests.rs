@@ -1,4 +1,4 @@
-//! `file_delete` run natively, on a folder in place of the mounts.
+//! Tests of `file_delete` as native code, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -31,7 +31,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Everything below the mount, without following links, with relative paths.
+/// Relative paths of everything below the mount. Links are not followed.
 fn names(root: &Path) -> Vec<String> {
     let shared = root.join("shared");
     let mut names = Vec::new();
@@ -50,10 +50,10 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(arguments: &str, said: &str, gone: &str) {
+fn check(arguments: &str, expected_answer: &str, gone: &str) {
     let folder = folder();
     let before = names(folder.path());
-    assert_eq!(delete(folder.path(), arguments).expect("deletes"), said);
+    assert_eq!(delete(folder.path(), arguments).expect("deletes"), expected_answer);
     let below = format!("{gone}/");
     let expected: Vec<String> =
         before.into_iter().filter(|name| name != gone && !name.starts_with(&below)).collect();
@@ -137,8 +137,8 @@ fn deep_and_wide_trees_go() {
     for number in 0..3000 {
         fs::write(deep.join(number.to_string()), "").expect("a file");
     }
-    let said = delete(folder.path(), r#"{"path":"deep","recursive":true}"#).expect("deletes");
-    assert_eq!(said, "deleted /shared/deep: 3000 files, 1001 directories");
+    let answer = delete(folder.path(), r#"{"path":"deep","recursive":true}"#).expect("deletes");
+    assert_eq!(answer, "deleted /shared/deep: 3000 files, 1001 directories");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_directory_that_is_read_in_parts_goes_too() {
     for number in 0..50 {
         fs::create_dir_all(tree.join(format!("d{number}/e"))).expect("directories");
     }
-    // As if so much were pending already that only one name is read at a time.
+    // Pretend that so many names are pending that only one name is read at a time.
     let mut deletion = Deletion { deleted: Counts::default(), pending_bytes: MAX_PENDING_BYTES };
     assert!(deletion.delete_tree(&tree).is_ok());
     assert_eq!(deletion.deleted.words(), "3 files, 2 symbolic links, 104 directories");
@@ -157,11 +157,12 @@ fn a_directory_that_is_read_in_parts_goes_too() {
 }
 
 #[test]
-fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
+fn a_partial_deletion_reports_what_was_deleted_and_what_remains() {
     let target = Path::new("/host/shared/tree");
     let path = GuestPath::parse("tree").expect("a path");
     let deleted = Counts { files: 2, links: 0, directories: 1 };
-    let stop = DeletionStop::At { path: target.join("a/b"), error: io::ErrorKind::PermissionDenied.into() };
+    let stop =
+        DeletionStop::Failed { path: target.join("a/b"), error: io::ErrorKind::PermissionDenied.into() };
     let error = stop.error(&deleted, target, &path);
     assert_eq!(error.kind(), ToolErrorKind::Denied);
     assert_eq!(
@@ -169,7 +170,8 @@ fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
         "`/shared/tree` is deleted only in part: 2 files, 1 directory; then not allowed to delete \
          `/shared/tree/a/b`"
     );
-    let stop = DeletionStop::At { path: target.to_owned(), error: io::ErrorKind::PermissionDenied.into() };
+    let stop =
+        DeletionStop::Failed { path: target.to_owned(), error: io::ErrorKind::PermissionDenied.into() };
     let error = stop.error(&Counts::default(), target, &path);
     assert_eq!(error.to_string(), "not allowed to delete `/shared/tree`");
     let error = DeletionStop::Limit.error(&deleted, target, &path);

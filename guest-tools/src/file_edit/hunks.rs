@@ -1,50 +1,56 @@
 //! Shows the lines that an edit changed, in the form of a unified diff.
 //!
-//! No diff algorithm is needed: the places of the passages are known.
+//! No diff algorithm is needed, because the offsets of the passages are known.
 
 use super::line_breaks;
 
-/// The number of changed places that are shown.
+/// The most changed places that are shown.
 const SHOWN_PLACES: usize = 3;
 
-/// The number of unchanged lines that are shown before and after a change.
+/// How many unchanged lines are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
 
-/// The number of removed lines of one place that are shown, and of added ones.
+/// The most removed lines that are shown for one place, and the most added lines.
 const SHOWN_LINES: usize = 20;
 
-/// The length of a line that is shown, in bytes.
+/// The most bytes of a line that are shown.
 const SHOWN_LINE_BYTES: usize = 200;
 
-/// Shows the first changed places. `places` are the offsets of the replaced passages in the old text, in
-/// order; each passage had `old_bytes` and was replaced by `new_bytes`.
-pub(super) fn show(old: &str, new: &str, places: &[usize], old_bytes: usize, new_bytes: usize) -> String {
-    let mut shown = String::new();
-    let mut next = 0;
+/// Shows the first changed places. `places` holds the offsets of the replaced passages in the old text, in order. Each
+/// passage had `old_bytes`, and its replacement has `new_bytes`.
+pub(super) fn format_hunks(
+    old: &str,
+    new: &str,
+    places: &[usize],
+    old_bytes: usize,
+    new_bytes: usize,
+) -> String {
+    let mut diff = String::new();
+    let mut next_place = 0;
     for _ in 0..SHOWN_PLACES {
-        let Some(first) = places.get(next) else { break };
-        let begin = line_start(old, *first);
-        let mut end = line_end(old, first + old_bytes);
-        let mut last = next;
-        // A passage that ends on the line where another begins belongs to the same change.
-        while let Some(place) = places.get(last + 1).filter(|place| **place < end) {
-            end = line_end(old, place + old_bytes);
-            last += 1;
+        let Some(first_offset) = places.get(next_place) else { break };
+        let old_begin = line_start(old, *first_offset);
+        let mut old_end = line_end(old, first_offset + old_bytes);
+        let mut last_place = next_place;
+        // If a passage ends on the line where the next passage starts, both belong to the same change.
+        while let Some(offset) = places.get(last_place + 1).filter(|offset| **offset < old_end) {
+            old_end = line_end(old, offset + old_bytes);
+            last_place += 1;
         }
-        // Every passage before a place shifts it by the same difference.
-        let moved = |at: usize, passages: usize| at + passages * new_bytes - passages * old_bytes;
-        let new_begin = moved(begin, next);
-        let new_end = line_end(new, moved(places[last], last) + new_bytes);
-        let mut before = HunkSide { text: old, begin, end };
-        let mut after = HunkSide { text: new, begin: new_begin, end: new_end };
-        push_hunk(&mut shown, &mut before, &mut after);
-        next = last + 1;
+        // Every earlier passage shifts the offset by the same difference.
+        let shifted = |offset: usize, passages: usize| offset + passages * new_bytes - passages * old_bytes;
+        let new_begin = shifted(old_begin, next_place);
+        let new_end = line_end(new, shifted(places[last_place], last_place) + new_bytes);
+        let mut old_side = HunkSide { text: old, begin: old_begin, end: old_end };
+        let mut new_side = HunkSide { text: new, begin: new_begin, end: new_end };
+        push_hunk(&mut diff, &mut old_side, &mut new_side);
+        next_place = last_place + 1;
     }
-    if next < places.len() {
-        shown.push_str("[more changes are not shown]\n");
+    if next_place < places.len() {
+        diff.push_str("[more changes are not shown]\n");
     }
-    shown.pop();
-    shown
+    diff.pop();
+    diff
 }
 
 /// Whole lines of one of the texts.
@@ -59,70 +65,76 @@ impl<'a> HunkSide<'a> {
         &self.text[self.begin..self.end]
     }
 
-    fn begins_line(&self, at: usize) -> bool {
-        at == 0 || self.text.as_bytes()[at - 1] == b'\n'
+    fn begins_line(&self, offset: usize) -> bool {
+        offset == 0 || self.text.as_bytes()[offset - 1] == b'\n'
     }
 }
 
-fn push_hunk(shown: &mut String, before: &mut HunkSide<'_>, after: &mut HunkSide<'_>) {
-    leave_out_same(before, after);
-    let head = tail_lines(&before.text[..before.begin]);
-    let tail: Vec<&str> = before.text[before.end..].split_inclusive('\n').take(CONTEXT_LINES).collect();
-    let place = |side: &HunkSide<'_>| {
-        let first = 1 + line_breaks(&side.text[..side.begin]) - head.len();
-        let count = side.lines().split_inclusive('\n').count() + head.len() + tail.len();
+fn push_hunk(diff: &mut String, old_side: &mut HunkSide<'_>, new_side: &mut HunkSide<'_>) {
+    trim_common_lines(old_side, new_side);
+    let lines_before = tail_lines(&old_side.text[..old_side.begin]);
+    let lines_after: Vec<&str> =
+        old_side.text[old_side.end..].split_inclusive('\n').take(CONTEXT_LINES).collect();
+    let line_range = |side: &HunkSide<'_>| {
+        let first = 1 + line_breaks(&side.text[..side.begin]) - lines_before.len();
+        let count = side.lines().split_inclusive('\n').count() + lines_before.len() + lines_after.len();
         format!("{first},{count}")
     };
-    shown.push_str(&format!("@@ -{} +{} @@\n", place(before), place(after)));
-    head.iter().for_each(|line| push_line(shown, ' ', line));
-    push_lines(shown, '-', before.lines());
-    push_lines(shown, '+', after.lines());
-    tail.iter().for_each(|line| push_line(shown, ' ', line));
+    diff.push_str(&format!("@@ -{} +{} @@\n", line_range(old_side), line_range(new_side)));
+    lines_before.iter().for_each(|line| push_line(diff, ' ', line));
+    push_lines(diff, '-', old_side.lines());
+    push_lines(diff, '+', new_side.lines());
+    lines_after.iter().for_each(|line| push_line(diff, ' ', line));
 }
 
 /// Narrows two sides to the lines in which they differ.
-fn leave_out_same(before: &mut HunkSide<'_>, after: &mut HunkSide<'_>) {
-    let (old, new) = (before.lines().as_bytes(), after.lines().as_bytes());
-    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    // One side may be a prefix of the other.
-    let whole = same == old.len().min(new.len())
-        && before.begins_line(before.begin + same)
-        && after.begins_line(after.begin + same);
-    let same = if whole { same } else { line_start(before.lines(), same) };
-    before.begin += same;
-    after.begin += same;
+fn trim_common_lines(old_side: &mut HunkSide<'_>, new_side: &mut HunkSide<'_>) {
+    let (old, new) = (old_side.lines().as_bytes(), new_side.lines().as_bytes());
+    let common_prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    // One side may be a prefix of the other side.
+    let is_at_line_start = common_prefix == old.len().min(new.len())
+        && old_side.begins_line(old_side.begin + common_prefix)
+        && new_side.begins_line(new_side.begin + common_prefix);
+    let skipped = if is_at_line_start { common_prefix } else { line_start(old_side.lines(), common_prefix) };
+    old_side.begin += skipped;
+    new_side.begin += skipped;
 
-    let (old, new) = (before.lines().as_bytes(), after.lines().as_bytes());
-    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-    let whole = before.begins_line(before.end - same) && after.begins_line(after.end - same);
-    let partial = if whole { 0 } else { same.min(line_end_bytes(&old[old.len() - same..])) };
-    before.end -= same - partial;
-    after.end -= same - partial;
+    let (old, new) = (old_side.lines().as_bytes(), new_side.lines().as_bytes());
+    let common_suffix = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let is_at_line_start = old_side.begins_line(old_side.end - common_suffix)
+        && new_side.begins_line(new_side.end - common_suffix);
+    let partial = if is_at_line_start {
+        0
+    } else {
+        common_suffix.min(line_end_bytes(&old[old.len() - common_suffix..]))
+    };
+    old_side.end -= common_suffix - partial;
+    new_side.end -= common_suffix - partial;
 }
 
-fn push_lines(shown: &mut String, mark: char, lines: &str) {
+fn push_lines(diff: &mut String, mark: char, lines: &str) {
     let count = lines.split_inclusive('\n').count();
-    lines.split_inclusive('\n').take(SHOWN_LINES).for_each(|line| push_line(shown, mark, line));
+    lines.split_inclusive('\n').take(SHOWN_LINES).for_each(|line| push_line(diff, mark, line));
     if count > SHOWN_LINES {
-        shown.push_str(&format!("{mark}[{} more lines]\n", count - SHOWN_LINES));
+        diff.push_str(&format!("{mark}[{} more lines]\n", count - SHOWN_LINES));
     }
 }
 
-fn push_line(shown: &mut String, mark: char, line: &str) {
-    shown.push(mark);
-    let (text, ended) = match line.strip_suffix('\n') {
+fn push_line(diff: &mut String, mark: char, line: &str) {
+    diff.push(mark);
+    let (text, has_line_break) = match line.strip_suffix('\n') {
         Some(text) => (text, true),
         None => (line, false),
     };
     let end = text.floor_char_boundary(SHOWN_LINE_BYTES);
-    shown.push_str(&text[..end]);
+    diff.push_str(&text[..end]);
     if end < text.len() {
-        shown.push_str(&format!(" [{} more bytes]", text.len() - end));
+        diff.push_str(&format!(" [{} more bytes]", text.len() - end));
     }
-    shown.push_str(if ended { "\n" } else { "\n\\ No newline at end of file\n" });
+    diff.push_str(if has_line_break { "\n" } else { "\n\\ No newline at end of file\n" });
 }
 
-/// The last lines of a text that ends at a line's start.
+/// The last lines of a text that ends where a line starts.
 fn tail_lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut end = text.len();
@@ -135,14 +147,14 @@ fn tail_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The offset at which the line of a place begins.
-fn line_start(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+/// The offset where the line of a place starts.
+fn line_start(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset].iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1)
 }
 
-/// The offset at which the line of a place ends, line break included.
-fn line_end(text: &str, at: usize) -> usize {
-    at + line_end_bytes(&text.as_bytes()[at..])
+/// The offset where the line of a place ends, line break included.
+fn line_end(text: &str, offset: usize) -> usize {
+    offset + line_end_bytes(&text.as_bytes()[offset..])
 }
 
 /// The length of the first line, line break included.

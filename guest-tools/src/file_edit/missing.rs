@@ -1,42 +1,45 @@
-//! Explains why a passage is not in a text, to help find it.
+//! Explains why a passage is not in a text, so that a model can find it.
 
 use super::{has_bare_line_feed, line_breaks};
 
-/// The most lines that are compared in the search for a similar passage. A passage of many lines could be
-/// compared at every line of a repetitive text.
+/// The most lines that are compared in the search for a similar passage. Without this limit, a long passage could be
+/// compared in full at every line of a repetitive text.
 const COMPARED_LINES: usize = 1 << 20;
 
-/// The number of lines of the text that are quoted.
+/// The most lines of the text that are quoted.
 const QUOTED_LINES: usize = 10;
 
-/// The length of a line that is quoted, in bytes.
+/// The most bytes of a line that are quoted.
 const QUOTED_LINE_BYTES: usize = 200;
 
-/// Completes the sentence "it is not in the text: …".
+/// Returns the end of the sentence "it is not in the text: …".
 pub(super) fn explain(text: &str, passage: &str) -> String {
     if let Some(reason) = other_line_breaks(text, passage) {
         return reason;
     }
-    let wanted: Vec<&str> = passage.trim().lines().collect();
-    let Some(found) = most_similar(text, &wanted) else {
+    let passage_lines: Vec<&str> = passage.trim().lines().collect();
+    let Some(similar) = find_most_similar(text, &passage_lines) else {
         return "no line there is like its first line; read the file again".to_owned();
     };
-    let line = 1 + line_breaks(&text[..found.at]);
-    if found.lines == wanted.len() {
-        let last = line + found.lines - 1;
-        let lines = if found.lines == 1 { format!("line {line}") } else { format!("lines {line} to {last}") };
-        let own = quoted(&text[found.at..], found.lines);
+    let line = 1 + line_breaks(&text[..similar.at]);
+    if similar.lines == passage_lines.len() {
+        let last = line + similar.lines - 1;
+        let lines =
+            if similar.lines == 1 { format!("line {line}") } else { format!("lines {line} to {last}") };
+        let actual_lines = quote_lines(&text[similar.at..], similar.lines);
         return format!(
-            "{lines} would match but for spaces, tabs or blank ends of lines; the file has\n{own}"
+            "{lines} would match but for spaces, tabs or blank ends of lines; the file has\n{actual_lines}"
         );
     }
-    let differing = line + found.lines;
-    let has = text[found.at..].lines().nth(found.lines).map_or("its end".to_owned(), quoted_line);
-    let wants = quoted_line(wanted[found.lines]);
-    format!("it would match from line {line} on, but line {differing} is {has} where 'old_text' has {wants}")
+    let differing = line + similar.lines;
+    let actual_line = text[similar.at..].lines().nth(similar.lines).map_or("its end".to_owned(), quoted_line);
+    let expected_line = quoted_line(passage_lines[similar.lines]);
+    format!(
+        "it would match from line {line} on, but line {differing} is {actual_line} where 'old_text' has {expected_line}"
+    )
 }
 
-/// The explanation if the passage is there with other line breaks.
+/// The explanation if the text has the passage with other line breaks.
 fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     let has_crlf = passage.contains("\r\n");
     if has_bare_line_feed(passage) && text.contains("\r\n") {
@@ -55,53 +58,55 @@ fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     None
 }
 
-/// A passage that begins like the wanted one.
-struct Similar {
+/// A passage that starts like the wanted one.
+struct SimilarPassage {
     /// The offset of its first line.
     at: usize,
-    /// The number of similar lines.
     lines: usize,
 }
 
-/// The place with the most similar lines, ignoring white space; the first of several.
-fn most_similar(text: &str, wanted: &[&str]) -> Option<Similar> {
-    let squeezed: Vec<String> = wanted.iter().map(|line| squeeze(line)).collect();
-    let mut best: Option<Similar> = None;
-    let mut compared = 0;
-    let mut at = 0;
+/// The first passage with the most similar lines, compared without white space.
+fn find_most_similar(text: &str, passage_lines: &[&str]) -> Option<SimilarPassage> {
+    let squeezed: Vec<String> = passage_lines.iter().map(|line| without_whitespace(line)).collect();
+    let mut most_similar: Option<SimilarPassage> = None;
+    let mut compared_lines = 0;
+    let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        let same = text[at..].lines().zip(&squeezed).enumerate();
-        let same = same.take_while(|(index, (line, wanted))| alike(line, wanted, *index, squeezed.len()));
-        let lines = same.count();
-        compared += lines + 1;
-        if lines > best.as_ref().map_or(0, |best| best.lines) {
-            best = Some(Similar { at, lines });
+        let line_pairs = text[offset..].lines().zip(&squeezed).enumerate();
+        let similar_pairs = line_pairs.take_while(|(index, (line, passage_line))| {
+            is_similar_line(line, passage_line, *index, squeezed.len())
+        });
+        let lines = similar_pairs.count();
+        // Count the line where the comparison stopped as well.
+        compared_lines += lines + 1;
+        if lines > most_similar.as_ref().map_or(0, |similar| similar.lines) {
+            most_similar = Some(SimilarPassage { at: offset, lines });
         }
-        if lines == wanted.len() || compared > COMPARED_LINES {
+        if lines == passage_lines.len() || compared_lines > COMPARED_LINES {
             break;
         }
-        at += line.len();
+        offset += line.len();
     }
-    best
+    most_similar
 }
 
-/// Whether a line is like one of the passage, which may begin and end within a line.
-fn alike(line: &str, wanted: &str, index: usize, count: usize) -> bool {
-    let line = squeeze(line);
+/// Whether a line is like the line of the passage at `index`. The passage may start and end inside a line.
+fn is_similar_line(line: &str, passage_line: &str, index: usize, count: usize) -> bool {
+    let line = without_whitespace(line);
     match (index == 0, index + 1 == count) {
-        (true, true) => !wanted.is_empty() && line.contains(wanted),
-        (true, false) => line.ends_with(wanted),
-        (false, true) => line.starts_with(wanted),
-        (false, false) => line == wanted,
+        (true, true) => !passage_line.is_empty() && line.contains(passage_line),
+        (true, false) => line.ends_with(passage_line),
+        (false, true) => line.starts_with(passage_line),
+        (false, false) => line == passage_line,
     }
 }
 
-fn squeeze(line: &str) -> String {
+fn without_whitespace(line: &str) -> String {
     line.split_whitespace().collect()
 }
 
-fn quoted(text: &str, lines: usize) -> String {
-    let mut quoted: Vec<String> = text.lines().take(lines.min(QUOTED_LINES)).map(cut).collect();
+fn quote_lines(text: &str, lines: usize) -> String {
+    let mut quoted: Vec<String> = text.lines().take(lines.min(QUOTED_LINES)).map(shorten_line).collect();
     if lines > QUOTED_LINES {
         quoted.push(format!("[{} more lines]", lines - QUOTED_LINES));
     }
@@ -109,10 +114,10 @@ fn quoted(text: &str, lines: usize) -> String {
 }
 
 fn quoted_line(line: &str) -> String {
-    format!("`{}`", cut(line))
+    format!("`{}`", shorten_line(line))
 }
 
-fn cut(line: &str) -> String {
+fn shorten_line(line: &str) -> String {
     match line.floor_char_boundary(QUOTED_LINE_BYTES) {
         end if end < line.len() => format!("{} [{} more bytes]", &line[..end], line.len() - end),
         _ => line.to_owned(),

@@ -1,4 +1,4 @@
-//! `file_edit` run natively, on a folder in place of the mounts.
+//! Tests of `file_edit` as native code, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -32,17 +32,17 @@ fn content(root: &Path) -> Vec<u8> {
     fs::read(root.join("shared/a")).expect("the file")
 }
 
-/// Edits the only occurrence and checks the file and the answer after its first line.
+/// Edits the only occurrence, and checks the file and the answer after its first line.
 #[track_caller]
-fn check(text: &str, (old, new): (&str, &str), edited: &str, said: &str) {
-    check_all(text, (old, new), false, edited, said);
+fn check(text: &str, (old, new): (&str, &str), edited: &str, expected_answer: &str) {
+    check_all(text, (old, new), false, edited, expected_answer);
 }
 
 #[track_caller]
-fn check_all(text: &str, (old, new): (&str, &str), all: bool, edited: &str, said: &str) {
+fn check_all(text: &str, (old, new): (&str, &str), all: bool, edited: &str, expected_answer: &str) {
     let folder = folder(text.as_bytes());
     let answer = edit(folder.path(), old, new, all).expect("edits");
-    assert_eq!(answer, format!("edited /shared/a: {said}"));
+    assert_eq!(answer, format!("edited /shared/a: {expected_answer}"));
     assert_eq!(String::from_utf8(content(folder.path())).expect("UTF-8"), edited);
     let names = fs::read_dir(folder.path().join("shared")).expect("a mount").count();
     assert_eq!(names, 2, "a temporary file was left");
@@ -98,10 +98,13 @@ fn all_occurrences_are_replaced_where_that_is_asked_for() {
     );
     let many = "x\n\n".repeat(100);
     let folder = folder(many.as_bytes());
-    let said = edit(folder.path(), "x", "y", true).expect("edits");
-    assert!(said.starts_with("edited /shared/a: 100 replacements (lines 1, 3, 5,"), "{said}");
-    assert!(said.contains(" and 80 more)\n") && said.ends_with("\n[more changes are not shown]"), "{said}");
-    assert_eq!(said.matches("@@ -").count(), 3);
+    let answer = edit(folder.path(), "x", "y", true).expect("edits");
+    assert!(answer.starts_with("edited /shared/a: 100 replacements (lines 1, 3, 5,"), "{answer}");
+    assert!(
+        answer.contains(" and 80 more)\n") && answer.ends_with("\n[more changes are not shown]"),
+        "{answer}"
+    );
+    assert_eq!(answer.matches("@@ -").count(), 3);
     assert_eq!(content(folder.path()), many.replace('x', "y").as_bytes());
 }
 
@@ -109,16 +112,16 @@ fn all_occurrences_are_replaced_where_that_is_asked_for() {
 fn long_changes_are_cut() {
     let lines = "line\n".repeat(100);
     let folder = folder(format!("{}\n", "é".repeat(1000)).as_bytes());
-    let said = edit(folder.path(), &"é".repeat(1000), &lines, false).expect("edits");
-    assert!(said.contains("\n-éé") && said.contains(" [1800 more bytes]\n"), "{said}");
-    assert!(said.contains("\n+[81 more lines]"), "{said}");
+    let answer = edit(folder.path(), &"é".repeat(1000), &lines, false).expect("edits");
+    assert!(answer.contains("\n-éé") && answer.contains(" [1800 more bytes]\n"), "{answer}");
+    assert!(answer.contains("\n+[81 more lines]"), "{answer}");
 }
 
 #[test]
 fn crlf_line_breaks_are_kept() {
-    let said = "1 replacement (line 2)\n@@ -1,3 +1,4 @@\n a\r\n-b\r\n+x\r\n+y\r\n c\r";
-    check("a\r\nb\r\nc\r\n", ("b", "x\ny"), "a\r\nx\r\ny\r\nc\r\n", said);
-    check("a\r\nb\r\nc\r\n", ("b\r\n", "x\r\ny\r\n"), "a\r\nx\r\ny\r\nc\r\n", said);
+    let answer = "1 replacement (line 2)\n@@ -1,3 +1,4 @@\n a\r\n-b\r\n+x\r\n+y\r\n c\r";
+    check("a\r\nb\r\nc\r\n", ("b", "x\ny"), "a\r\nx\r\ny\r\nc\r\n", answer);
+    check("a\r\nb\r\nc\r\n", ("b\r\n", "x\r\ny\r\n"), "a\r\nx\r\ny\r\nc\r\n", answer);
     // Mixed line breaks stay unchanged.
     check(
         "a\r\nb\nc",
@@ -250,11 +253,11 @@ fn the_mode_is_kept() {
 }
 
 #[test]
-fn a_file_that_changed_meanwhile_is_left_alone() {
+fn a_file_changed_during_the_edit_is_not_overwritten() {
     let folder = folder(b"old");
     let target = folder.path().join("shared/a");
     let path = fs::read(&target).map(|_| GuestPath::parse("a").expect("a path")).expect("reads");
-    let before = regular(&target, "edit", &path).expect("a file").expect("is there");
+    let before = regular_file_metadata(&target, Replacement::Edit, &path).expect("a file").expect("is there");
     refuse_changed(&target, &before, &path).expect("unchanged");
     fs::write(&target, "other").expect("writes");
     let error = refuse_changed(&target, &before, &path).expect_err("changed");
@@ -262,8 +265,8 @@ fn a_file_that_changed_meanwhile_is_left_alone() {
 }
 
 proptest! {
-    /// The edit equals `str`'s replacement of one or all occurrences, and if the answer shows all changes,
-    /// they rebuild the new text.
+    /// The edit equals `str`'s replacement of one or all occurrences. If the answer shows all changes, they rebuild the
+    /// new text.
     #[test]
     fn an_edit_is_a_replacement(
         text in "[ab\n]{0,24}",
@@ -276,12 +279,12 @@ proptest! {
         // Occurrences may overlap.
         let places = (0..text.len()).filter(|at| text[*at..].starts_with(&old)).count();
         match edit(folder.path(), &old, &new, all) {
-            Ok(said) => {
+            Ok(answer) => {
                 prop_assert!(places == 1 || (all && places > 1));
                 let edited = text.replace(&old, &new);
                 prop_assert_eq!(content(folder.path()), edited.as_bytes());
-                if !said.contains("[more changes") && !said.contains(" more lines]") {
-                    prop_assert_eq!(patched(&text, &said), edited);
+                if !answer.contains("[more changes") && !answer.contains(" more lines]") {
+                    prop_assert_eq!(patched(&text, &answer), edited);
                 }
             }
             Err(error) => {
@@ -291,7 +294,7 @@ proptest! {
         }
     }
 
-    /// In a file with CRLF line breaks only, none becomes a bare line feed.
+    /// In a file that has only CRLF line breaks, no line break becomes a bare line feed.
     #[test]
     fn no_bare_line_feed_gets_into_a_crlf_file(
         lines in prop::collection::vec("[ab]{0,3}", 2..6),
@@ -309,13 +312,13 @@ proptest! {
 }
 
 /// Applies the changes that an answer shows to the text.
-fn patched(text: &str, said: &str) -> String {
+fn patched(text: &str, diff: &str) -> String {
     const NO_BREAK: &str = "\\ No newline at end of file\n";
     let old: Vec<&str> = text.split_inclusive('\n').collect();
     let mut removed = vec![false; old.len()];
     let mut added = vec![String::new(); old.len() + 1];
-    let said = format!("{said}\n");
-    let lines: Vec<&str> = said.split_inclusive('\n').skip(1).collect();
+    let diff = format!("{diff}\n");
+    let lines: Vec<&str> = diff.split_inclusive('\n').skip(1).collect();
     let mut at = 0;
     for (index, line) in lines.iter().enumerate() {
         let ended = lines.get(index + 1) != Some(&NO_BREAK);

@@ -1,4 +1,4 @@
-//! `file_list` run natively, on a folder in place of the mounts.
+//! Tests of `file_list` as native code, on a folder in place of the mounts.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 

@@ -1,4 +1,4 @@
-//! `file_read` run natively, on a folder in place of the mounts.
+//! Tests of `file_read` as native code, on a folder in place of the mounts.
 
 use std::{fs::OpenOptions, path::Path};
 
@@ -75,7 +75,7 @@ fn a_byte_offset_moves_on_to_the_next_character() {
 }
 
 #[test]
-fn a_long_text_is_cut_on_a_character_and_says_where_it_goes_on() {
+fn a_long_text_is_cut_at_a_character_with_the_next_offset() {
     let text = format!("a{}", "é".repeat(3 << 20));
     let folder = folder(&[("a", text.as_bytes())]);
     let mut whole = String::new();

@@ -1,82 +1,85 @@
 //! Finds lines that may contain a text in any case.
 //!
-//! The engine would search for all spellings of the text at once, for which it has no SIMD on WebAssembly;
-//! that is three times slower than everything else. So this searches for a byte of the text that is rare in
-//! source code, in both cases, and passes only lines with that byte to the engine. The same works for a text
-//! that every match of an expression contains.
+//! The engine would search for all spellings of the text at once, which takes three times as long as the rest of a
+//! search, because the engine has no SIMD for it on WebAssembly. This matcher therefore searches for a byte of the
+//! text that is rare in source code, in both cases, and passes only lines with that byte to the engine. The same
+//! works for a text that every match of an expression contains.
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoError};
 use grep_regex::{RegexCaptures, RegexMatcher};
 use memchr::memchr2_iter;
 
-/// A matcher with an optional cheap sign of candidate lines.
+/// A matcher that may have a cheap test for candidate lines.
 #[derive(Debug)]
 pub(super) struct LineMatcher {
     matcher: RegexMatcher,
     variants: Option<CaseVariants>,
 }
 
-/// Bytes without which no line matches.
+/// Bytes that every matching line contains.
 #[derive(Debug)]
 struct CaseVariants {
     rare: Cases,
-    /// The byte after it.
+    /// The byte after `rare`.
     next: Option<Cases>,
 }
 
-/// A byte in both cases, which may be equal.
+/// A byte in both cases. The two can be equal.
 #[derive(Debug, Clone, Copy)]
 struct Cases(u8, u8);
 
-/// The most frequent bytes of source code, in order. All others count as rare.
+/// The most frequent bytes of source code, in descending order. All other bytes count as rare.
 const FREQUENT: &[u8] = b" etranisolcdupmf_hgb(),.;:=/\"-y{}>&vx<w'0*#1+[]";
 
-/// The first of these are in nearly every line.
+/// The first bytes of [`FREQUENT`] that are in nearly every line.
 const MOST_FREQUENT: usize = 16;
 
 impl LineMatcher {
-    pub(super) fn of(matcher: RegexMatcher) -> Self {
+    pub(super) fn new(matcher: RegexMatcher) -> Self {
         Self { matcher, variants: None }
     }
 
-    /// Requires that every match of `matcher` contains each of these texts, in any case.
-    pub(super) fn of_any_case<'t>(matcher: RegexMatcher, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        let all_variants = texts.into_iter().flat_map(|text| CaseVariants::all_of(text.as_bytes()));
+    /// A matcher whose every match contains each of these texts, in any case.
+    pub(super) fn with_any_case_texts<'t>(
+        matcher: RegexMatcher,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Self {
+        let all_variants = texts.into_iter().flat_map(|text| CaseVariants::candidates(text.as_bytes()));
         let variants = all_variants.max_by_key(|(rarity, _)| *rarity).map(|(_, variants)| variants);
         Self { matcher, variants }
     }
 }
 
 impl CaseVariants {
-    /// Each possible sign of a text, with its rarity.
-    fn all_of(text: &[u8]) -> impl Iterator<Item = (usize, Self)> {
-        text.iter().enumerate().filter_map(|(at, byte)| {
-            let rare = Cases::of(*byte)?;
-            let next = text.get(at + 1).copied().filter(|next| Cases::of(*next).is_some());
-            // A byte in nearly all lines is no useful sign.
-            let usable = next.is_some() || rarity(*byte) >= MOST_FREQUENT;
-            // Each occurrence of the first byte costs a look at the second.
-            let both = 2 * rarity(*byte) + next.map_or(0, rarity);
-            usable.then_some((both, Self { rare, next: next.and_then(Cases::of) }))
+    /// Each byte of a text that can serve as the test, with its rarity.
+    fn candidates(text: &[u8]) -> impl Iterator<Item = (usize, Self)> {
+        text.iter().enumerate().filter_map(|(offset, byte)| {
+            let rare = Cases::from_byte(*byte)?;
+            let next_byte = text.get(offset + 1).copied().filter(|byte| Cases::from_byte(*byte).is_some());
+            // A byte that is in nearly all lines is not useful as the test.
+            let is_selective = next_byte.is_some() || rarity(*byte) >= MOST_FREQUENT;
+            // Count the first byte twice: each of its occurrences costs a check of the second byte.
+            let pair_rarity = 2 * rarity(*byte) + next_byte.map_or(0, rarity);
+            is_selective.then_some((pair_rarity, Self { rare, next: next_byte.and_then(Cases::from_byte) }))
         })
     }
 }
 
 /// How rare a byte is in source code, in either case.
 fn rarity(byte: u8) -> usize {
-    let place = FREQUENT.iter().position(|frequent| *frequent == byte.to_ascii_lowercase());
-    place.unwrap_or(FREQUENT.len())
+    let rank = FREQUENT.iter().position(|frequent| *frequent == byte.to_ascii_lowercase());
+    rank.unwrap_or(FREQUENT.len())
 }
 
 impl Cases {
-    /// None for a character with more than two cases in Unicode: `k` is also written as the Kelvin sign and
-    /// `s` as the long s. Letters of other alphabets have more than one byte.
-    fn of(byte: u8) -> Option<Self> {
-        let other = !byte.is_ascii() || matches!(byte, b'k' | b'K' | b's' | b'S');
-        (!other).then_some(Self(byte.to_ascii_lowercase(), byte.to_ascii_uppercase()))
+    /// `None` for a character with more than two cases in Unicode: `k` can also be the Kelvin sign, and `s` the long
+    /// s. Also `None` for letters of other alphabets, because they have more than one byte.
+    fn from_byte(byte: u8) -> Option<Self> {
+        let has_other_cases = !byte.is_ascii() || matches!(byte, b'k' | b'K' | b's' | b'S');
+        (!has_other_cases).then_some(Self(byte.to_ascii_lowercase(), byte.to_ascii_uppercase()))
     }
 
-    fn has(self, byte: u8) -> bool {
+    fn contains(self, byte: u8) -> bool {
         byte == self.0 || byte == self.1
     }
 }
@@ -106,12 +109,13 @@ impl Matcher for LineMatcher {
     }
 
     fn find_candidate_line(&self, haystack: &[u8]) -> Result<Option<LineMatchKind>, NoError> {
-        let Some(CaseVariants { rare, next }) = &self.variants else {
+        let Some(CaseVariants { rare, next: next_cases }) = &self.variants else {
             return self.matcher.find_candidate_line(haystack);
         };
-        let follows =
-            |at: usize| next.is_none_or(|next| haystack.get(at + 1).is_some_and(|byte| next.has(*byte)));
-        let found = memchr2_iter(rare.0, rare.1, haystack).find(|at| follows(*at));
-        Ok(found.map(LineMatchKind::Candidate))
+        let follows = |offset: usize| {
+            next_cases.is_none_or(|cases| haystack.get(offset + 1).is_some_and(|byte| cases.contains(*byte)))
+        };
+        let position = memchr2_iter(rare.0, rare.1, haystack).find(|at| follows(*at));
+        Ok(position.map(LineMatchKind::Candidate))
     }
 }

@@ -1,9 +1,8 @@
-//! Searches files one after the other.
+//! Searches files one after another.
 
 use std::{
     fs::File,
     io::{self, Read},
-    path::Path,
 };
 
 use grep_matcher::{LineTerminator, Matcher};
@@ -17,15 +16,14 @@ use super::{
     report::{Group, SearchReport, SearchedLine},
 };
 
-/// The part of a file that is searched at once, in bytes: 256 KiB. Most files fit, so they take one read into
-/// a reused buffer and no copy. Longer ones stream.
+/// How many bytes of a file are searched at once: 256 KiB. Most files fit, and take one read into a reused buffer
+/// without a copy. Longer files are streamed.
 const WHOLE_BYTES: usize = 256 << 10;
 
-/// The longest line that can be searched, in bytes: 8 MiB. A line must be in memory as a whole; the search of
-/// a file stops at a longer one.
+/// The longest line that can be searched: 8 MiB. A line must be in memory as a whole, so the search of a file stops at
+/// a longer line.
 const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// The searcher of files.
 pub(super) struct FileSearcher {
     pub(super) report: SearchReport,
     matcher: LineMatcher,
@@ -47,10 +45,10 @@ impl FileSearcher {
 
     /// Searches a file. Failures are counted.
     ///
-    /// A walked file with a NUL byte is binary: it is skipped, or, if long, searched up to the part with that
-    /// byte. A file that the call names is searched like in ripgrep, but a match in it is only reported and
-    /// not shown.
-    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: SearchReason) {
+    /// A file from the walk that has a NUL byte is binary. It is skipped or, if it is long, searched up to the part
+    /// with that byte. A file that the call names is searched as in ripgrep, but a match after the NUL byte is only
+    /// reported and not shown.
+    pub(super) fn search(&mut self, opened: io::Result<File>, guest: &str, chosen: SearchReason) {
         let Self { report, matcher, searcher, buffer } = self;
         searcher.set_binary_detection(match chosen {
             SearchReason::ByName => BinaryDetection::convert(0),
@@ -58,7 +56,7 @@ impl FileSearcher {
         });
         let group = report.begin(guest);
         let mut sink = LineSink { report, matcher, group, chosen, binary: None };
-        let searched = File::open(system).and_then(|mut file| {
+        let searched = opened.and_then(|mut file| {
             let filled = fill(&mut file, buffer)?;
             if filled < buffer.len() {
                 return searcher.search_slice(&*matcher, &buffer[..filled], &mut sink);
@@ -73,7 +71,7 @@ impl FileSearcher {
             }
             Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == SearchReason::ByWalk),
             Err(error) if is_line_too_long(&error) => report.cut_at_long_line += 1,
-            // Deleted since its directory was read.
+            // The file was deleted after its directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(_) => {
                 report.add_unreadable(guest);
@@ -98,47 +96,51 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Whether the searcher gave up because a line does not fit its buffer: this is its only error without an
-/// error number of the system.
+/// Whether the searcher gave up because a line does not fit into its buffer. This is its only error without an error
+/// number of the system.
 fn is_line_too_long(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none()
 }
 
-/// Receives the lines of one file.
+/// Receives the found lines of one file.
 struct LineSink<'a> {
     report: &'a mut SearchReport,
     matcher: &'a LineMatcher,
     group: Group,
     chosen: SearchReason,
-    /// The offset of the first NUL byte.
+    /// The offset of the first NUL byte, if there is one.
     binary: Option<u64>,
 }
 
 impl Sink for LineSink<'_> {
     type Error = io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+    fn matched(&mut self, _: &Searcher, sink_match: &SinkMatch<'_>) -> io::Result<bool> {
         if let Some(offset) = self.binary {
             self.report.add_binary(&mut self.group, offset);
             return Ok(false);
         }
-        let bytes = found.bytes();
-        let number = found.line_number().unwrap_or_default();
-        let place = || self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
-        Ok(self.report.add_match(&mut self.group, SearchedLine { number, bytes }, place))
+        let bytes = sink_match.bytes();
+        let number = sink_match.line_number().unwrap_or_default();
+        let match_offset =
+            || self.matcher.find(bytes).ok().flatten().map_or(0, |first_match| first_match.start());
+        Ok(self.report.add_match(&mut self.group, SearchedLine { number, bytes }, match_offset))
     }
 
-    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
+    fn context(&mut self, _: &Searcher, context_line: &SinkContext<'_>) -> io::Result<bool> {
         if self.binary.is_some() {
             return Ok(true);
         }
-        let line = SearchedLine { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
-        let announces_match = *found.kind() == SinkContextKind::Before;
+        let line = SearchedLine {
+            number: context_line.line_number().unwrap_or_default(),
+            bytes: context_line.bytes(),
+        };
+        let announces_match = *context_line.kind() == SinkContextKind::Before;
         Ok(self.report.add_context(&mut self.group, line, announces_match))
     }
 
     fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
-        self.group.breaks();
+        self.group.mark_gap();
         Ok(true)
     }
 

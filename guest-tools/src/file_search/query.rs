@@ -6,21 +6,21 @@ use regex_syntax::ParserBuilder;
 
 use super::{any_case::LineMatcher, required};
 
-/// The longest query, in bytes: 4 KiB. Compiling a longer one could fill the guest's memory before the limits
-/// below apply.
+/// The longest query: 4 KiB. The compilation of a longer query could fill the guest's memory before the limits below
+/// apply.
 const MAX_QUERY_BYTES: usize = 4096;
 
-/// The largest compiled expression, in bytes: 4 MiB. There may be four: forwards, backwards, and both for a
-/// part that is searched for first.
+/// The largest compiled expression: 4 MiB. A query has up to four of them: a forward and a backward one, and both
+/// again for a part that is searched first.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
 
-/// The memory of a search by automaton, in bytes: 4 MiB. When it is full, the automaton starts again.
+/// The memory of a search by automaton: 4 MiB. When it is full, the automaton starts again.
 const AUTOMATON_BYTES: usize = 4 << 20;
 
 /// The deepest nesting of groups.
 const MAX_NESTING: u32 = 100;
 
-/// Builds the matcher of a query. Its time is linear in the text's length, for any expression.
+/// Builds the matcher of a query. A search takes time linear in the length of the text, for any expression.
 pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<LineMatcher, ToolError> {
     let refused = |reason: String| ToolError::invalid_arguments(format!("field 'query': {reason}"));
     if query.is_empty() {
@@ -35,8 +35,8 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
     }
     let mut required = Vec::new();
     if regex {
-        // Parsed separately: the builder below wraps the expression in a group, which would shift the places
-        // of errors and accept `a)|(b`.
+        // Parse separately. The builder below wraps the expression in a group, which would shift the positions of
+        // errors and accept `a)|(b`.
         let expression = ParserBuilder::new()
             .case_insensitive(!case_sensitive)
             .nest_limit(MAX_NESTING)
@@ -52,7 +52,7 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         .fixed_strings(!regex)
         .case_insensitive(!case_sensitive)
         .multi_line(true)
-        // `$` matches before a line break of either kind.
+        // With this setting `$` matches before a line break of either kind.
         .crlf(true)
         .nest_limit(MAX_NESTING + 1)
         .size_limit(MAX_COMPILED_BYTES)
@@ -60,12 +60,15 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         .build(query)
         .map_err(|error| refused(format!("not usable: {error}")))?;
     Ok(match (regex, case_sensitive) {
-        (false, false) => LineMatcher::of_any_case(matcher, [query]),
-        // For texts in one case the engine itself is faster.
-        (true, _) if required.iter().any(|it| it.any_case) => {
-            LineMatcher::of_any_case(matcher, required.iter().map(|it| it.text.as_str()))
+        (false, false) => LineMatcher::with_any_case_texts(matcher, [query]),
+        // The engine itself is faster for texts in one case.
+        (true, _) if required.iter().any(|required_text| required_text.any_case) => {
+            LineMatcher::with_any_case_texts(
+                matcher,
+                required.iter().map(|required_text| required_text.text.as_str()),
+            )
         }
-        _ => LineMatcher::of(matcher),
+        _ => LineMatcher::new(matcher),
     })
 }
 

@@ -1,24 +1,27 @@
-//! The found lines in the form for a model, and the notes about them.
+//! Collects the found lines in the form for a model, with notes about them.
 
 use std::{borrow::Cow, fmt::Write};
 
-use crate::limits::{MAX_TEXT_BYTES, that_fits};
+use crate::{
+    limits::{MAX_TEXT_BYTES, fitting_length},
+    shown_name::shown_name,
+};
 
-/// The length of a line that is shown, in bytes. A line of a minified file could fill the whole result.
+/// The most bytes of a line that are shown. Without this limit, a line of a minified file could fill the whole result.
 const SHOWN_LINE_BYTES: usize = 500;
 
-/// The part of it before the match.
+/// The most of these bytes that are shown before the match.
 const SHOWN_BEFORE_BYTES: usize = 100;
 
-/// The number of unreadable files that are named.
+/// The most unreadable files that are named.
 const NAMED_FILES: usize = 5;
 
-/// The results of a search so far, and counts of what it could not search.
+/// The results of a search so far, with counts of what could not be searched.
 #[derive(Debug)]
 pub(super) struct SearchReport {
     text: String,
     max_results: usize,
-    /// Whether lines stand in groups, separated by `--`.
+    /// Whether lines are in groups, which `--` separates.
     grouped: bool,
     pub(super) matching_lines: usize,
     /// Whether there are more matching lines than requested.
@@ -28,17 +31,16 @@ pub(super) struct SearchReport {
     pub(super) cut_at_binary: usize,
     pub(super) cut_at_long_line: usize,
     unreadable: usize,
-    /// The paths of some of them, as shown.
+    /// The paths of some unreadable files, in the form for the result.
     unreadable_named: Vec<String>,
     pub(super) out_of_time: bool,
 }
 
-/// The lines of one file.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The path, as shown.
+    /// The path, in the form for the result.
     path: String,
-    /// Whether lines were left out since the last one.
+    /// Whether lines were left out since the last line.
     broken: bool,
     empty: bool,
 }
@@ -52,7 +54,7 @@ pub(super) struct SearchedLine<'a> {
 
 impl Group {
     /// Marks that lines are left out here.
-    pub(super) fn breaks(&mut self) {
+    pub(super) fn mark_gap(&mut self) {
         self.broken = true;
     }
 
@@ -79,37 +81,37 @@ impl SearchReport {
         }
     }
 
-    /// Begins the lines of a file. A path with control characters becomes a quoted string, so that each line
-    /// of the result is one line of a file.
+    /// Starts the lines of a file. A path with control characters becomes a quoted string, so that each line of the
+    /// result holds one line of a file.
     pub(super) fn begin(&self, guest: &str) -> Group {
-        Group { path: shown(guest), broken: true, empty: true }
+        Group { path: shown_name(guest).into_owned(), broken: true, empty: true }
     }
 
     /// Notes a file that could not be read.
     pub(super) fn add_unreadable(&mut self, guest: &str) {
         self.unreadable += 1;
         if self.unreadable_named.len() < NAMED_FILES && guest.len() <= SHOWN_LINE_BYTES {
-            self.unreadable_named.push(shown(guest));
+            self.unreadable_named.push(shown_name(guest).into_owned());
         }
     }
 
-    /// Adds a matching line; returns whether more are wanted. `place` gives the offset of the match in the
-    /// line.
+    /// Adds a matching line, and returns whether more lines are wanted. `match_offset` gives the offset of the match in
+    /// the line.
     pub(super) fn add_match(
         &mut self,
         group: &mut Group,
         line: SearchedLine<'_>,
-        place: impl Fn() -> usize,
+        match_offset: impl Fn() -> usize,
     ) -> bool {
         if self.is_at_limit() {
             return false;
         }
         self.matching_lines += 1;
-        self.add(group, ':', line, place);
+        self.add(group, ':', line, match_offset);
         !self.is_full()
     }
 
-    /// Adds a line near a matching one; returns whether more are wanted.
+    /// Adds a line near a matching line, and returns whether more lines are wanted.
     pub(super) fn add_context(
         &mut self,
         group: &mut Group,
@@ -135,29 +137,29 @@ impl SearchReport {
         self.more || self.text.len() >= MAX_TEXT_BYTES
     }
 
-    /// The lines, each with its line break.
+    /// The found lines, each with its line break.
     pub(super) fn lines(&self) -> String {
-        let end = that_fits(&self.text);
+        let end = fitting_length(&self.text);
         let end =
             if end < self.text.len() { self.text[..end].rfind('\n').map_or(0, |at| at + 1) } else { end };
         self.text[..end].to_owned()
     }
 
-    /// Notes about what the lines leave out, one sentence each; empty if nothing is left out.
+    /// Notes about what the lines leave out, one sentence for each. Empty if nothing is left out.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let narrow = "narrow the search with 'path', 'glob' or a longer 'query'";
         if self.more {
             let raise = if self.max_results < 10_000 { ", or raise 'max_results'" } else { "" };
             notes.push(format!("more than {} matching lines: {narrow}{raise}", self.max_results));
-        } else if that_fits(&self.text) < self.text.len() || self.text.len() >= MAX_TEXT_BYTES {
+        } else if fitting_length(&self.text) < self.text.len() || self.text.len() >= MAX_TEXT_BYTES {
             notes.push(format!("more lines than one result holds: {narrow}"));
         }
         if self.out_of_time {
-            let searched = counted(self.searched, "file", "files");
+            let searched = count_with_noun(self.searched, "file", "files");
             notes.push(format!("stopped after {searched}, before the time was up: {narrow}"));
         }
-        let files = |count| counted(count, "file", "files");
+        let files = |count| count_with_noun(count, "file", "files");
         if self.cut_at_long_line > 0 {
             notes.push(format!("{} searched only up to a line of over 8 MiB", files(self.cut_at_long_line)));
         }
@@ -165,20 +167,26 @@ impl SearchReport {
             notes.push(format!("{} searched only up to binary data", files(self.cut_at_binary)));
         }
         if self.unreadable > 0 {
-            let more = if self.unreadable > self.unreadable_named.len() { ", …" } else { "" };
-            let named = self.unreadable_named.join(", ");
-            notes.push(format!("{} could not be read: {named}{more}", files(self.unreadable)));
+            let ellipsis = if self.unreadable > self.unreadable_named.len() { ", …" } else { "" };
+            let paths = self.unreadable_named.join(", ");
+            notes.push(format!("{} could not be read: {paths}{ellipsis}", files(self.unreadable)));
         }
         notes
     }
 
-    /// Whether the number of lines is reached; notes that there is another match.
+    /// Whether the limit of matching lines is reached. Records that there is another match.
     fn is_at_limit(&mut self) -> bool {
         self.more |= self.matching_lines == self.max_results;
         self.more
     }
 
-    fn add(&mut self, group: &mut Group, mark: char, line: SearchedLine<'_>, place: impl Fn() -> usize) {
+    fn add(
+        &mut self,
+        group: &mut Group,
+        separator: char,
+        line: SearchedLine<'_>,
+        match_offset: impl Fn() -> usize,
+    ) {
         if group.broken && self.grouped && !self.text.is_empty() {
             self.text.push_str("--\n");
         }
@@ -187,56 +195,52 @@ impl SearchReport {
         let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(line.bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let number = line.number;
-        self.write(format_args!("{}{mark}{number}{mark}", group.path));
-        let shown = if bytes.len() > SHOWN_LINE_BYTES { window(bytes, place()) } else { text(bytes) };
-        self.text.push_str(&shown);
+        self.write(format_args!("{}{separator}{number}{separator}", group.path));
+        let line_text =
+            if bytes.len() > SHOWN_LINE_BYTES { window(bytes, match_offset()) } else { text(bytes) };
+        self.text.push_str(&line_text);
         self.text.push('\n');
     }
 
     fn write(&mut self, words: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
+        // A write to a string cannot fail.
         let _ = self.text.write_fmt(words);
     }
 }
 
-/// A path in a line of the result.
-fn shown(guest: &str) -> String {
-    if guest.chars().any(char::is_control) { format!("{guest:?}") } else { guest.to_owned() }
-}
-
-/// `1 file`, `2 files`.
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+/// A count with its noun, as `1 file` or `2 files`.
+pub(super) fn count_with_noun(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The part of a long line around a place, with marks where it is cut.
-fn window(bytes: &[u8], place: usize) -> Cow<'_, str> {
+/// The part of a long line around a place, with marks where the line is cut.
+fn window(bytes: &[u8], match_offset: usize) -> Cow<'_, str> {
     let latest = bytes.len() - SHOWN_LINE_BYTES;
-    let begin = boundary(bytes, place.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));
+    let begin = boundary(bytes, match_offset.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));
     let end = boundary(bytes, begin + SHOWN_LINE_BYTES);
-    let mut shown = String::new();
+    let mut excerpt = String::new();
     if begin > 0 {
-        shown.push_str(&format!("[{begin} bytes cut] "));
+        excerpt.push_str(&format!("[{begin} bytes cut] "));
     }
-    shown.push_str(&text(&bytes[begin..end]));
+    excerpt.push_str(&text(&bytes[begin..end]));
     if end < bytes.len() {
-        shown.push_str(&format!(" [{} bytes cut]", bytes.len() - end));
+        excerpt.push_str(&format!(" [{} bytes cut]", bytes.len() - end));
     }
-    shown.into()
+    excerpt.into()
 }
 
-/// The last offset up to this one at a character boundary; in invalid UTF-8, one nearby.
-fn boundary(bytes: &[u8], at: usize) -> usize {
-    if at >= bytes.len() {
+/// The last character boundary at or before `offset`. In invalid UTF-8, an offset nearby.
+fn boundary(bytes: &[u8], offset: usize) -> usize {
+    if offset >= bytes.len() {
         return bytes.len();
     }
-    let within =
-        (0..4).take_while(|back| at > *back && bytes[at - back] & 0b1100_0000 == 0b1000_0000).count();
-    at - within
+    let continuation_bytes =
+        (0..4).take_while(|back| offset > *back && bytes[offset - back] & 0b1100_0000 == 0b1000_0000).count();
+    offset - continuation_bytes
 }
 
 #[cfg(test)]
@@ -244,11 +248,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &[u8], place: usize, shown: &str) {
+    fn check(line: &[u8], match_offset: usize, expected_line: &str) {
         let mut report = SearchReport::new(9, false);
         let mut group = report.begin("/shared/a");
-        assert!(report.add_match(&mut group, SearchedLine { number: 7, bytes: line }, || place));
-        assert_eq!(report.lines(), format!("/shared/a:7:{shown}\n"));
+        assert!(report.add_match(&mut group, SearchedLine { number: 7, bytes: line }, || match_offset));
+        assert_eq!(report.lines(), format!("/shared/a:7:{expected_line}\n"));
     }
 
     #[test]

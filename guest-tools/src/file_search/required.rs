@@ -1,68 +1,71 @@
-//! Finds texts that every match of an expression contains, as far as its outer sequence shows them.
+//! Finds texts that every match of an expression contains. Only the outer sequence of the expression is read.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// A text that every match contains.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Required {
-    /// In lower case if case does not matter.
+    /// The text, in lower case if case does not matter.
     pub(super) text: String,
-    /// Whether its letters match either case.
+    /// Whether the letters of the text match either case.
     pub(super) any_case: bool,
 }
 
 /// The texts that every match of an expression contains, each as long as possible.
 pub(super) fn texts(expression: &Hir) -> Vec<Required> {
-    let mut found = vec![Required::default()];
-    gather(expression, &mut found);
-    found.retain(|required| !required.text.is_empty());
-    found
+    let mut required_texts = vec![Required::default()];
+    collect_required_texts(expression, &mut required_texts);
+    required_texts.retain(|required| !required.text.is_empty());
+    required_texts
 }
 
-/// Appends to the last text, or begins a new one if other characters may stand between.
-fn gather(part: &Hir, found: &mut Vec<Required>) {
-    let end = |found: &mut Vec<Required>| found.push(Required::default());
-    match part.kind() {
+/// Appends to the last text. Starts a new text if other characters can come in between.
+fn collect_required_texts(expression: &Hir, required_texts: &mut Vec<Required>) {
+    let start_new_text = |required_texts: &mut Vec<Required>| required_texts.push(Required::default());
+    match expression.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
-            Ok(text) => current(found).text.push_str(text),
-            Err(_) => end(found),
+            Ok(text) => current_text(required_texts).text.push_str(text),
+            Err(_) => start_new_text(required_texts),
         },
-        HirKind::Class(class) => match letter(class) {
+        HirKind::Class(class) => match two_case_letter(class) {
             Some(letter) => {
-                let required = current(found);
+                let required = current_text(required_texts);
                 required.text.push(letter);
                 required.any_case = true;
             }
-            None => end(found),
+            None => start_new_text(required_texts),
         },
-        HirKind::Capture(capture) => gather(&capture.sub, found),
-        HirKind::Concat(parts) => parts.iter().for_each(|part| gather(part, found)),
+        HirKind::Capture(capture) => collect_required_texts(&capture.sub, required_texts),
+        HirKind::Concat(parts) => parts.iter().for_each(|part| collect_required_texts(part, required_texts)),
         HirKind::Repetition(repetition) => {
-            end(found);
+            start_new_text(required_texts);
             if repetition.min > 0 {
-                gather(&repetition.sub, found);
-                end(found);
+                collect_required_texts(&repetition.sub, required_texts);
+                start_new_text(required_texts);
             }
         }
-        HirKind::Alternation(_) => end(found),
+        HirKind::Alternation(_) => start_new_text(required_texts),
     }
 }
 
-fn current(found: &mut Vec<Required>) -> &mut Required {
-    if found.is_empty() {
-        found.push(Required::default());
+fn current_text(required_texts: &mut Vec<Required>) -> &mut Required {
+    if required_texts.is_empty() {
+        required_texts.push(Required::default());
     }
-    let last = found.len() - 1;
-    &mut found[last]
+    let last = required_texts.len() - 1;
+    &mut required_texts[last]
 }
 
-/// The ASCII letter whose cases form the class, if any.
-fn letter(class: &Class) -> Option<char> {
-    let has = |letter: char| match class {
-        Class::Unicode(class) => class.ranges().iter().any(|it| (it.start()..=it.end()).contains(&letter)),
-        Class::Bytes(class) => u8::try_from(letter)
-            .is_ok_and(|byte| class.ranges().iter().any(|it| (it.start()..=it.end()).contains(&byte))),
+/// The ASCII letter whose two cases form the class, if there is one.
+fn two_case_letter(class: &Class) -> Option<char> {
+    let contains_letter = |letter: char| match class {
+        Class::Unicode(class) => {
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&letter))
+        }
+        Class::Bytes(class) => u8::try_from(letter).is_ok_and(|byte| {
+            class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
+        }),
     };
     let size = match class {
         Class::Unicode(class) => class.ranges().iter().map(regex_syntax::hir::ClassUnicodeRange::len).sum(),
@@ -70,8 +73,9 @@ fn letter(class: &Class) -> Option<char> {
             class.ranges().iter().map(regex_syntax::hir::ClassBytesRange::len).sum::<usize>()
         }
     };
-    let letter = ('a'..='z').find(|letter| has(*letter) && has(letter.to_ascii_uppercase()))?;
-    // The Kelvin sign is a case of `k`, and the long s a case of `s`.
+    let letter = ('a'..='z')
+        .find(|letter| contains_letter(*letter) && contains_letter(letter.to_ascii_uppercase()))?;
+    // In Unicode the Kelvin sign is a case of `k`, and the long s is a case of `s`.
     let cases = if matches!(class, Class::Unicode(_)) && matches!(letter, 'k' | 's') { 3 } else { 2 };
     (size == cases).then_some(letter)
 }
@@ -84,8 +88,9 @@ mod tests {
     fn check(expression: &str, expected: &[(&str, bool)]) {
         let hir = regex_syntax::parse(expression).expect("an expression");
         let texts = texts(&hir);
-        let found: Vec<_> = texts.iter().map(|it| (it.text.as_str(), it.any_case)).collect();
-        assert_eq!(found, expected, "{expression}");
+        let text_cases: Vec<_> =
+            texts.iter().map(|required_text| (required_text.text.as_str(), required_text.any_case)).collect();
+        assert_eq!(text_cases, expected, "{expression}");
     }
 
     #[test]

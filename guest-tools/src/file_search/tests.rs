@@ -1,4 +1,4 @@
-//! `file_search` run natively, on a folder in place of the mounts.
+//! Tests of `file_search` as native code, on a folder in place of the mounts.
 
 use std::{
     collections::BTreeSet,
@@ -37,11 +37,11 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     folder
 }
 
-/// Checks the answer of a search of these files, with paths below the mount.
+/// Checks the answer to a search in these files, with paths below the mount.
 #[track_caller]
-fn check(files: &[(&str, &[u8])], arguments: &Value, said: &str) {
+fn check(files: &[(&str, &[u8])], arguments: &Value, expected_answer: &str) {
     let folder = folder(files);
-    assert_eq!(search(folder.path(), arguments).expect("searches"), said);
+    assert_eq!(search(folder.path(), arguments).expect("searches"), expected_answer);
 }
 
 /// Checks which files have a match, with paths below the mount.
@@ -52,9 +52,9 @@ fn check_files(files: &[&str], rules: &[(&str, &str)], arguments: &Value, found:
     let folder = folder(&all);
     let mut arguments = arguments.clone();
     arguments["query"] = json!("x");
-    let said = search(folder.path(), &arguments).expect("searches");
-    let lines = said.lines().filter_map(|line| line.strip_prefix("/shared/")?.split(':').next());
-    assert_eq!(lines.collect::<Vec<_>>(), found, "{said}");
+    let answer = search(folder.path(), &arguments).expect("searches");
+    let lines = answer.lines().filter_map(|line| line.strip_prefix("/shared/")?.split(':').next());
+    assert_eq!(lines.collect::<Vec<_>>(), found, "{answer}");
 }
 
 #[track_caller]
@@ -93,9 +93,9 @@ fn lines_come_with_guest_path_and_number_in_the_order_of_paths() {
 #[test]
 fn a_text_in_any_case_is_found_in_other_alphabets_too() {
     let files: &[(&str, &[u8])] = &[("a", "aſ\u{212a} q\nASK\nas k\nÉCOLE\n".as_bytes())];
-    let said = "/shared/a:1:aſ\u{212a} q\n/shared/a:2:ASK";
-    check(files, &json!({"query": "ask", "case_sensitive": false}), said);
-    check(files, &json!({"query": "SK", "case_sensitive": false}), said);
+    let answer = "/shared/a:1:aſ\u{212a} q\n/shared/a:2:ASK";
+    check(files, &json!({"query": "ask", "case_sensitive": false}), answer);
+    check(files, &json!({"query": "SK", "case_sensitive": false}), answer);
     check(files, &json!({"query": "K Q", "case_sensitive": false}), "/shared/a:1:aſ\u{212a} q");
     check(files, &json!({"query": "école", "case_sensitive": false}), "/shared/a:4:ÉCOLE");
 }
@@ -146,7 +146,7 @@ fn more_lines_than_wanted_are_cut_with_advice() {
     check(files, &json!({"query": "x", "max_results": 4}), all);
     let three = "/shared/a:1:x1\n/shared/a:2:x2\n/shared/a:5:x3";
     check(files, &json!({"query": "x", "max_results": 3}), &format!("{three}\n{}", more(3)));
-    // Context after the last line is shown; context before the next match is not.
+    // After the last counted match, its context is shown, but not the context before the next match.
     check(
         files,
         &json!({"query": "x", "max_results": 2, "context": 1}),
@@ -196,7 +196,7 @@ fn ignore_files_above_the_searched_directory_hold_too() {
     let rules = &[(".gitignore", "*.log\n/src/deep/b\n"), ("src/.ignore", "c\n")];
     let files = &["src/deep/a.log", "src/deep/a", "src/deep/b", "src/deep/c"];
     check_files(files, rules, &json!({"path": "src/deep"}), &["src/deep/a"]);
-    // A named file is searched even if ignored.
+    // A file that the call names is searched even if it is ignored.
     check_files(files, rules, &json!({"path": "src/deep/a.log"}), &["src/deep/a.log"]);
     check_files(
         files,
@@ -269,7 +269,7 @@ fn text_of_other_encodings_is_found() {
 }
 
 #[test]
-fn a_binary_file_is_skipped_or_only_told_of() {
+fn a_binary_file_is_skipped_or_only_reported() {
     let files: &[(&str, &[u8])] = &[("a", b"x\0x\n"), ("b", b"x\n")];
     check(files, &json!({"query": "x"}), "/shared/b:1:x");
     check(files, &json!({"query": "x", "path": "a"}), "/shared/a: binary file matches (NUL byte at 1)");
@@ -358,8 +358,8 @@ fn deep_directories_are_searched() {
     }
     fs::create_dir_all(&deep).expect("directories");
     fs::write(deep.join("a"), "x").expect("a file");
-    let said = search(folder.path(), &json!({"query": "x"})).expect("searches");
-    assert_eq!(said, format!("/shared{}/a:1:x", "/d".repeat(1500)));
+    let answer = search(folder.path(), &json!({"query": "x"})).expect("searches");
+    assert_eq!(answer, format!("/shared{}/a:1:x", "/d".repeat(1500)));
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn search_error_names_the_guest_path() {
     );
 }
 
-/// The expected lines: all lines of a tree that fulfil a predicate, in the form of `file_search`.
+/// The expected lines: all lines of a tree that satisfy a predicate, in the form of `file_search`.
 fn naive(tree: &[(String, String)], matches: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut files: Vec<_> =
@@ -425,7 +425,7 @@ fn naive(tree: &[(String, String)], matches: impl Fn(&str) -> bool) -> Vec<Strin
     found
 }
 
-/// A tree of a few files; no name is both a file and a directory.
+/// A tree of a few files. No name is both a file and a directory.
 fn trees() -> impl Strategy<Value = Vec<(String, String)>> {
     let path = prop_oneof!["[ab]", "d/[ab]", "d/e/[ab]"];
     let text = "([ab.c ]{0,4}(\r\n|\n)){0,6}[ab]{0,2}";
@@ -436,12 +436,12 @@ fn found(tree: &[(String, String)], arguments: &Value) -> Vec<String> {
     let files: Vec<(&str, &[u8])> =
         tree.iter().map(|(path, text)| (path.as_str(), text.as_bytes())).collect();
     let folder = folder(&files);
-    let said = search(folder.path(), arguments).expect("searches");
-    if said.starts_with("no matches") {
-        assert_eq!(said, format!("no matches in {}", counted(tree.len(), "file", "files")));
+    let answer = search(folder.path(), arguments).expect("searches");
+    if answer.starts_with("no matches") {
+        assert_eq!(answer, format!("no matches in {}", count_with_noun(tree.len(), "file", "files")));
         return Vec::new();
     }
-    said.lines().map(str::to_owned).collect()
+    answer.lines().map(str::to_owned).collect()
 }
 
 proptest! {
@@ -479,8 +479,8 @@ proptest! {
             (at.saturating_sub(context)..=at + context).any(|near| lines.get(near) == Some(&"x"))
         };
         let expected: BTreeSet<usize> = (0..lines.len()).filter(|at| near(*at)).collect();
-        let shown = found(&tree, &json!({"query": "x", "context": context}));
-        let numbers = shown.iter().filter_map(|line| {
+        let matches = found(&tree, &json!({"query": "x", "context": context}));
+        let numbers = matches.iter().filter_map(|line| {
             line.strip_prefix("/shared/f")?[1..].split([':', '-']).next()?.parse::<usize>().ok()
         });
         let numbers: Vec<usize> = numbers.map(|number| number - 1).collect();

@@ -1,4 +1,4 @@
-//! `file_write` run natively, on a folder in place of the mounts.
+//! Tests of `file_write` as native code, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -8,7 +8,7 @@ use std::{
 
 use portcullis_sdk::{
     GuestPath, ToolError, ToolErrorKind,
-    fs::replace::{regular, replace},
+    fs::replace::{Replacement, regular_file_metadata, replace},
     testing,
 };
 
@@ -28,7 +28,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// The names in the mount, where no temporary file may be left.
+/// The names in the mount, where no temporary file may remain.
 fn names(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root.join("shared"))
         .expect("a mount")
@@ -39,9 +39,9 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(arguments: &str, said: &str, file: &str, content: &str) {
+fn check(arguments: &str, expected_answer: &str, file: &str, content: &str) {
     let folder = folder();
-    assert_eq!(write(folder.path(), arguments).expect("writes"), said);
+    assert_eq!(write(folder.path(), arguments).expect("writes"), expected_answer);
     let path = folder.path().join("shared").join(file);
     assert_eq!(fs::read_to_string(path).expect("the file"), content);
     assert!(names(folder.path()).iter().all(|name| !name.starts_with(".portcullis-tmp-")));
@@ -156,7 +156,7 @@ fn the_mode_stays_and_no_temporary_file_is_left() {
     std::fs::write(&target, "old").expect("a file");
     std::fs::set_permissions(&target, Permissions::from_mode(0o754)).expect("a mode");
     let path = GuestPath::parse("run.sh").expect("a path");
-    let before = regular(&target, "write", &path).expect("a file");
+    let before = regular_file_metadata(&target, Replacement::Write, &path).expect("a file");
     replace(&target, b"new", before.as_ref()).expect("replaces");
     assert_eq!(std::fs::read(&target).expect("reads"), b"new");
     let mode = std::fs::metadata(&target).expect("the file").permissions().mode();

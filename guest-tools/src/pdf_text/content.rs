@@ -1,7 +1,7 @@
-//! Follows the content of a page as far as text goes: the state of text and of transformations, fonts, and forms.
+//! Follows the content of a page as far as its text needs: the state of text and transformations, fonts, and forms.
 //!
-//! Paths, colours, clipping and images are passed over. So text is read whatever covers or hides it, as on a scanned
-//! page, whose only text is the invisible layer above the picture.
+//! Paths, colours, clipping and images are skipped. Text is therefore read even if something covers or hides it, as on
+//! a scanned page, whose only text is an invisible layer above the picture.
 
 use std::rc::Rc;
 
@@ -12,30 +12,31 @@ use hayro_syntax::{
 };
 
 use super::{
-    budget::{Budget, Exhausted, FORM_OPERATIONS, MAX_STREAM_BYTES},
+    budget::{Exhausted, FORM_OPERATIONS, MAX_STREAM_BYTES, PdfBudget},
     decode::decode,
     font::{Font, Fonts},
-    layout::{Layout, Placed},
+    layout::{Layout, PositionedGlyphs},
     matrix::{Matrix, Point},
 };
 
-/// The deepest form within forms.
+/// The deepest nesting of forms.
 const MAX_FORM_DEPTH: usize = 12;
 
-/// The most states that are kept at a time. Deeper ones are counted, so that each end finds its beginning.
+/// The most states that are kept at a time. Deeper states are only counted, so that each restore still matches its
+/// save.
 const MAX_STATES: usize = 128;
 
 /// The most parts of a page's content.
 const MAX_CONTENTS: usize = 10_000;
 
-/// The smallest letters that are text: below it, no distance can be told.
+/// The smallest size of letters that count as text. With smaller letters no distance can be measured.
 const MIN_SIZE: f64 = 1e-6;
 
-/// Reads the text of a page into a layout. Where the budget ends, the layout has the text so far.
+/// Reads the text of a page into a layout. If the budget is used up, the layout has the text read so far.
 pub(super) fn read_page(
     page: &Page<'_>,
     fonts: &mut Fonts,
-    budget: &mut Budget,
+    budget: &mut PdfBudget,
     layout: &mut Layout,
 ) -> Result<(), Exhausted> {
     let mut content = Vec::new();
@@ -43,9 +44,9 @@ pub(super) fn read_page(
         content = decode(&stream, MAX_STREAM_BYTES, budget)?;
     } else if let Some(parts) = page.raw().get::<Array<'_>>(keys::CONTENTS) {
         for part in parts.iter::<Stream<'_>>().take(MAX_CONTENTS) {
-            let most = MAX_STREAM_BYTES.saturating_sub(content.len());
-            content.extend(decode(&part, most, budget)?);
-            // A word does not go on in the next part.
+            let max_bytes = MAX_STREAM_BYTES.saturating_sub(content.len());
+            content.extend(decode(&part, max_bytes, budget)?);
+            // Parts of a page's content are separate: no token continues in the next part.
             content.push(b' ');
         }
     }
@@ -56,7 +57,7 @@ pub(super) fn read_page(
 /// The reader of one page.
 struct Reader<'r> {
     fonts: &'r mut Fonts,
-    budget: &'r mut Budget,
+    budget: &'r mut PdfBudget,
     layout: &'r mut Layout,
     state: State,
     saved: Vec<State>,
@@ -67,16 +68,17 @@ struct Reader<'r> {
 /// The part of the graphics state that text depends on.
 #[derive(Clone, Debug)]
 struct State {
-    /// From the form or page to the page.
+    /// Maps the form's or page's space to the page's space.
     page: Matrix,
-    /// From text to the form or page, and the same at the beginning of the line.
+    /// Maps text space to the form's or page's space.
     text: Matrix,
+    /// The same matrix at the start of the current line.
     line: Matrix,
     font: Option<Rc<Font>>,
     size: f64,
     character_spacing: f64,
     word_spacing: f64,
-    /// The horizontal scaling, 1 for 100 per cent.
+    /// The horizontal scaling. 1 means 100 per cent.
     scaling: f64,
     leading: f64,
     rise: f64,
@@ -107,41 +109,52 @@ impl Reader<'_> {
             match instruction {
                 TypedInstruction::SaveState(_) => self.save(),
                 TypedInstruction::RestoreState(_) => self.restore(),
-                TypedInstruction::Transform(it) => {
-                    self.state.page = matrix([it.0, it.1, it.2, it.3, it.4, it.5]).then(self.state.page);
+                TypedInstruction::Transform(operands) => {
+                    self.state.page =
+                        matrix([operands.0, operands.1, operands.2, operands.3, operands.4, operands.5])
+                            .then(self.state.page);
                 }
                 TypedInstruction::BeginText(_) => self.set_line(Matrix::IDENTITY),
-                TypedInstruction::SetTextMatrix(it) => {
-                    self.set_line(matrix([it.0, it.1, it.2, it.3, it.4, it.5]));
+                TypedInstruction::SetTextMatrix(operands) => {
+                    self.set_line(matrix([
+                        operands.0, operands.1, operands.2, operands.3, operands.4, operands.5,
+                    ]));
                 }
-                TypedInstruction::NextLine(it) => self.next_line(it.0.as_f64(), it.1.as_f64()),
-                TypedInstruction::NextLineAndSetLeading(it) => {
-                    self.state.leading = -it.1.as_f64();
-                    self.next_line(it.0.as_f64(), it.1.as_f64());
+                TypedInstruction::NextLine(operands) => {
+                    self.next_line(operands.0.as_f64(), operands.1.as_f64());
+                }
+                TypedInstruction::NextLineAndSetLeading(operands) => {
+                    self.state.leading = -operands.1.as_f64();
+                    self.next_line(operands.0.as_f64(), operands.1.as_f64());
                 }
                 TypedInstruction::NextLineUsingLeading(_) => self.next_line(0.0, -self.state.leading),
-                TypedInstruction::CharacterSpacing(it) => self.state.character_spacing = it.0.as_f64(),
-                TypedInstruction::WordSpacing(it) => self.state.word_spacing = it.0.as_f64(),
-                TypedInstruction::HorizontalScaling(it) => self.state.scaling = it.0.as_f64() / 100.0,
-                TypedInstruction::TextLeading(it) => self.state.leading = it.0.as_f64(),
-                TypedInstruction::TextRise(it) => self.state.rise = it.0.as_f64(),
-                TypedInstruction::TextFont(it) => {
-                    self.state.font = self.fonts.get(it.0, resources, self.budget)?;
-                    self.state.size = it.1.as_f64();
+                TypedInstruction::CharacterSpacing(operands) => {
+                    self.state.character_spacing = operands.0.as_f64();
                 }
-                TypedInstruction::ShowText(it) => self.show(it.0.as_bytes())?,
-                TypedInstruction::NextLineAndShowText(it) => {
+                TypedInstruction::WordSpacing(operands) => self.state.word_spacing = operands.0.as_f64(),
+                TypedInstruction::HorizontalScaling(operands) => {
+                    self.state.scaling = operands.0.as_f64() / 100.0;
+                }
+                TypedInstruction::TextLeading(operands) => self.state.leading = operands.0.as_f64(),
+                TypedInstruction::TextRise(operands) => self.state.rise = operands.0.as_f64(),
+                TypedInstruction::TextFont(operands) => {
+                    self.state.font = self.fonts.get(operands.0, resources, self.budget)?;
+                    self.state.size = operands.1.as_f64();
+                }
+                TypedInstruction::ShowText(operands) => self.show(operands.0.as_bytes())?,
+                TypedInstruction::NextLineAndShowText(operands) => {
                     self.next_line(0.0, -self.state.leading);
-                    self.show(it.0.as_bytes())?;
+                    self.show(operands.0.as_bytes())?;
                 }
-                TypedInstruction::ShowTextWithParameters(it) => {
-                    (self.state.word_spacing, self.state.character_spacing) = (it.0.as_f64(), it.1.as_f64());
+                TypedInstruction::ShowTextWithParameters(operands) => {
+                    (self.state.word_spacing, self.state.character_spacing) =
+                        (operands.0.as_f64(), operands.1.as_f64());
                     self.next_line(0.0, -self.state.leading);
-                    self.show(it.2.as_bytes())?;
+                    self.show(operands.2.as_bytes())?;
                 }
-                TypedInstruction::ShowTexts(it) => self.show_all(it.0)?,
-                TypedInstruction::XObject(it) => self.form(it.0, resources, depth)?,
-                // Everything else draws, or is about drawing.
+                TypedInstruction::ShowTexts(operands) => self.show_all(operands.0)?,
+                TypedInstruction::XObject(operands) => self.form(operands.0, resources, depth)?,
+                // Every other instruction draws, or affects only drawing.
                 _ => {}
             }
         }
@@ -172,7 +185,7 @@ impl Reader<'_> {
         self.set_line(Matrix::translation(x, y).then(self.state.line));
     }
 
-    /// Shows strings with steps between them, in thousandths of the size.
+    /// Shows strings with steps between them. A step is in thousandths of the font size.
     fn show_all(&mut self, items: &Array<'_>) -> Result<(), Exhausted> {
         for item in items.iter::<Object<'_>>() {
             match item {
@@ -190,34 +203,33 @@ impl Reader<'_> {
 
     fn show(&mut self, string: &[u8]) -> Result<(), Exhausted> {
         let Some(font) = self.state.font.clone() else { return Ok(()) };
-        let mut rest = string;
-        while !rest.is_empty() {
+        let mut remaining = string;
+        while !remaining.is_empty() {
             self.budget.operations(1)?;
-            let shown = font.first(rest);
-            rest = &rest[shown.length..];
-            let width = shown.width / 1000.0 * self.state.size;
+            let decoded = font.decode_first_code(remaining);
+            remaining = &remaining[decoded.length..];
+            let width = decoded.width / 1000.0 * self.state.size;
             let spacing =
-                self.state.character_spacing + if shown.is_space { self.state.word_spacing } else { 0.0 };
-            // A glyph of a vertical font is as high as the font, and the next one stands below.
+                self.state.character_spacing + if decoded.is_space { self.state.word_spacing } else { 0.0 };
+            // A glyph of a vertical font is as high as the font, and the next glyph is below it.
             let width = if font.is_vertical() { self.state.size } else { width };
-            self.place(&font, shown.characters.as_deref(), width)?;
+            self.place_glyph(&font, decoded.characters.as_deref(), width)?;
             self.advance(if font.is_vertical() { -(width - spacing) } else { width + spacing });
         }
         Ok(())
     }
 
-    /// Moves on by a step in the direction of writing.
+    /// Moves the position by a step in the direction of writing.
     fn advance(&mut self, step: f64) {
         let is_vertical = self.state.font.as_ref().is_some_and(|font| font.is_vertical());
         let (x, y) = if is_vertical { (0.0, step) } else { (step * self.state.scaling, 0.0) };
         self.state.text = Matrix::translation(x, y).then(self.state.text);
     }
 
-    /// Places what a glyph of this width shows.
-    fn place(&mut self, font: &Font, characters: Option<&str>, width: f64) -> Result<(), Exhausted> {
+    fn place_glyph(&mut self, font: &Font, characters: Option<&str>, width: f64) -> Result<(), Exhausted> {
         let state = &self.state;
         let matrix = Matrix::translation(0.0, state.rise).then(state.text).then(state.page);
-        // The way to the next glyph, of which only the direction counts where the glyph has no width.
+        // The vector to the next glyph. For a glyph without width only the direction counts.
         let (forward, along) = if font.is_vertical() {
             (matrix.vector(0.0, -width), matrix.vector(0.0, -1.0))
         } else {
@@ -234,7 +246,7 @@ impl Reader<'_> {
             Some(characters) => characters.chars().for_each(|character| push_plain(character, &mut text)),
             None => text.push(char::REPLACEMENT_CHARACTER),
         }
-        self.layout.place(Placed { text: &text, start, end, direction, size }, self.budget)
+        self.layout.add_glyph(PositionedGlyphs { text: &text, start, end, direction, size }, self.budget)
     }
 
     /// Runs a form, with its own resources and matrix.
@@ -246,15 +258,15 @@ impl Reader<'_> {
         }
         self.budget.operations(FORM_OPERATIONS)?;
         let content = decode(&form, MAX_STREAM_BYTES, self.budget)?;
-        let own = form.dict().get::<Dict<'_>>(keys::RESOURCES).map(Resources::new);
+        let own_resources = form.dict().get::<Dict<'_>>(keys::RESOURCES).map(Resources::new);
         let (outer, saved, unsaved) =
             (self.state.clone(), std::mem::take(&mut self.saved), std::mem::take(&mut self.unsaved));
         if let Some(matrix) = form.dict().get::<[f64; 6]>(keys::MATRIX) {
             self.state.page = Matrix(matrix).then(self.state.page);
         }
-        let ran = self.run(&content, own.as_ref().unwrap_or(resources), depth + 1);
+        let result = self.run(&content, own_resources.as_ref().unwrap_or(resources), depth + 1);
         (self.state, self.saved, self.unsaved) = (outer, saved, unsaved);
-        ran
+        result
     }
 }
 
@@ -262,7 +274,8 @@ fn matrix(numbers: [Number; 6]) -> Matrix {
     Matrix(numbers.map(|number| number.as_f64()))
 }
 
-/// Appends a character as a reader would type it: ligatures as letters, spaces and hyphens of all kinds as the usual ones.
+/// Appends a character in the form that a person would type: ligatures as letters, and all kinds of spaces and hyphens
+/// as the usual ones.
 fn push_plain(character: char, text: &mut String) {
     match character {
         '\u{fb00}' => text.push_str("ff"),
@@ -274,7 +287,7 @@ fn push_plain(character: char, text: &mut String) {
         // A file shows a soft hyphen only where a line ends with it.
         '\u{ad}' => text.push('-'),
         _ if character.is_whitespace() || character.is_control() => text.push(' '),
-        // The bullets of the fonts that word processors bring; other private characters say nothing.
+        // The bullets in the fonts of word processors. Other private characters have no known meaning.
         '\u{f0b7}' => text.push('\u{2022}'),
         '\u{f0a7}' => text.push('\u{25aa}'),
         '\u{e000}'..='\u{f8ff}' => text.push(char::REPLACEMENT_CHARACTER),

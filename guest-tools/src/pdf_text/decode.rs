@@ -1,8 +1,8 @@
-//! The decoded bytes of a stream, bounded.
+//! Decodes streams, with a bound on the decoded bytes.
 //!
-//! The library decodes too, but without a bound, and ten megabytes can inflate to ten gigabytes. It decodes the tables
-//! and the objects of a file, which it needs to find anything; contents, fonts and metadata are decoded here. Of a
-//! damaged stream the part before the damage is kept.
+//! The library can also decode, but without a bound, and ten megabytes can inflate to ten gigabytes. The library
+//! decodes the tables and objects of a file, which it needs to find anything. Contents, fonts and metadata are decoded
+//! here. If a stream is damaged, the part before the damage is kept.
 
 use hayro_syntax::{
     Filter,
@@ -12,71 +12,75 @@ use miniz_oxide::inflate::{
     DecompressError, decompress_to_vec_with_limit, decompress_to_vec_zlib_with_limit,
 };
 
-use super::budget::{Budget, Exhausted, MAX_STREAM_BYTES};
+use super::budget::{Exhausted, MAX_STREAM_BYTES, PdfBudget};
 
 /// The most filters of one stream.
 const MAX_FILTERS: usize = 4;
 
-/// The decoded bytes of a stream, at most this many; nothing where it has a filter of images or one that is not known.
-pub(super) fn decode(stream: &Stream<'_>, most: usize, budget: &mut Budget) -> Result<Vec<u8>, Exhausted> {
+/// The decoded bytes of a stream, at most `max_bytes`. Empty if it has an unknown filter or a filter for images.
+pub(super) fn decode(
+    stream: &Stream<'_>,
+    max_bytes: usize,
+    budget: &mut PdfBudget,
+) -> Result<Vec<u8>, Exhausted> {
     let filters = stream.filters();
-    // A dictionary with a file in place of a filter leads out of the document.
+    // An entry `F` names a file outside the document, which is never read.
     let leads_out = stream.dict().get::<Object<'_>>(keys::F).is_some();
-    if filters.len() > MAX_FILTERS || leads_out || !all_known(stream.dict(), filters.len()) {
+    if filters.len() > MAX_FILTERS || leads_out || !are_filters_known(stream.dict(), filters.len()) {
         return Ok(Vec::new());
     }
     let mut bytes = stream.raw_data().into_owned();
     for (index, filter) in filters.iter().enumerate() {
-        let most = if index + 1 == filters.len() { most } else { MAX_STREAM_BYTES };
-        let most = most.min(budget.stream_bytes());
+        let max_bytes = if index + 1 == filters.len() { max_bytes } else { MAX_STREAM_BYTES };
+        let max_bytes = max_bytes.min(budget.stream_bytes());
         bytes = match filter {
-            Filter::FlateDecode => inflate(&bytes, most),
-            Filter::LzwDecode => lzw(&bytes, early_change(stream.dict(), index), most),
-            Filter::Ascii85Decode => ascii85(&bytes, most),
+            Filter::FlateDecode => inflate(&bytes, max_bytes),
+            Filter::LzwDecode => lzw(&bytes, early_change(stream.dict(), index), max_bytes),
+            Filter::Ascii85Decode => ascii85(&bytes, max_bytes),
             Filter::AsciiHexDecode => ascii_hex(&bytes),
-            Filter::RunLengthDecode => run_length(&bytes, most),
+            Filter::RunLengthDecode => run_length(&bytes, max_bytes),
             Filter::Crypt => bytes,
             _ => return Ok(Vec::new()),
         };
         budget.decoded(bytes.len())?;
     }
     if filters.is_empty() {
-        bytes.truncate(most.min(budget.stream_bytes()));
+        bytes.truncate(max_bytes.min(budget.stream_bytes()));
         budget.decoded(bytes.len())?;
     }
     Ok(bytes)
 }
 
-/// Whether the library knows all filters of a stream: it leaves out the others.
-fn all_known(dict: &Dict<'_>, known: usize) -> bool {
-    let named = match dict.get::<Object<'_>>(keys::FILTER) {
+/// Whether the library knows all filters of a stream. It leaves out unknown filters.
+fn are_filters_known(dict: &Dict<'_>, known_count: usize) -> bool {
+    let filter_count = match dict.get::<Object<'_>>(keys::FILTER) {
         Some(Object::Name(_)) => 1,
         Some(Object::Array(names)) => names.raw_iter().take(MAX_FILTERS + 1).count(),
         _ => 0,
     };
-    named == known
+    filter_count == known_count
 }
 
-/// Whether codes of LZW grow one code early, as they do by default.
+/// Whether LZW codes grow one code early, which is the default.
 fn early_change(dict: &Dict<'_>, index: usize) -> bool {
     let parameters = dict.get::<Dict<'_>>(keys::DECODE_PARMS).or_else(|| {
-        let all = dict.get::<Array<'_>>(keys::DECODE_PARMS)?;
-        all.iter::<Object<'_>>().nth(index)?.into_dict()
+        let parameters = dict.get::<Array<'_>>(keys::DECODE_PARMS)?;
+        parameters.iter::<Object<'_>>().nth(index)?.into_dict()
     });
     parameters.and_then(|parameters| parameters.get::<i32>(keys::EARLY_CHANGE)) != Some(0)
 }
 
-/// Inflates a zlib stream, or a bare deflate stream where the header is missing.
-fn inflate(bytes: &[u8], most: usize) -> Vec<u8> {
-    let whole = decompress_to_vec_zlib_with_limit(bytes, most).unwrap_or_else(start_of);
-    if whole.is_empty() && !bytes.is_empty() {
-        return decompress_to_vec_with_limit(bytes, most).unwrap_or_else(start_of);
+/// Inflates a zlib stream, or a bare deflate stream if the header is missing.
+fn inflate(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
+    let inflated = decompress_to_vec_zlib_with_limit(bytes, max_bytes).unwrap_or_else(partial_output);
+    if inflated.is_empty() && !bytes.is_empty() {
+        return decompress_to_vec_with_limit(bytes, max_bytes).unwrap_or_else(partial_output);
     }
-    whole
+    inflated
 }
 
-/// What was inflated before the fault. The decoder leaves the rest of its buffer behind it.
-fn start_of(error: DecompressError) -> Vec<u8> {
+/// The bytes that were inflated before the fault. The decoder leaves unused bytes of its buffer after them.
+fn partial_output(error: DecompressError) -> Vec<u8> {
     let mut start = error.output;
     start.truncate(start.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
     start
@@ -97,11 +101,11 @@ fn ascii_hex(bytes: &[u8]) -> Vec<u8> {
     decoded
 }
 
-fn ascii85(bytes: &[u8], most: usize) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity((bytes.len() / 5 * 4).min(most));
+fn ascii85(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity((bytes.len() / 5 * 4).min(max_bytes));
     let (mut group, mut length) = (0_u32, 0);
     for byte in bytes.iter().copied().take_while(|byte| *byte != b'~') {
-        if decoded.len() + 4 > most {
+        if decoded.len() + 4 > max_bytes {
             return decoded;
         }
         match byte {
@@ -117,6 +121,7 @@ fn ascii85(bytes: &[u8], most: usize) -> Vec<u8> {
             _ => {}
         }
     }
+    // A partial group is padded with the highest digit, and gives one byte less than it has digits.
     if length > 1 {
         for _ in length..5 {
             group = group.wrapping_mul(85).wrapping_add(84);
@@ -126,70 +131,74 @@ fn ascii85(bytes: &[u8], most: usize) -> Vec<u8> {
     decoded
 }
 
-fn run_length(bytes: &[u8], most: usize) -> Vec<u8> {
+fn run_length(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
     let mut decoded = Vec::new();
     let mut rest = bytes;
-    while let [length, after @ ..] = rest {
-        if decoded.len() >= most || *length == 128 {
+    while let [length, after_length @ ..] = rest {
+        // 128 ends the data.
+        if decoded.len() >= max_bytes || *length == 128 {
             break;
         }
         if *length < 128 {
-            let count = (usize::from(*length) + 1).min(after.len());
-            decoded.extend(&after[..count]);
-            rest = &after[count..];
+            let count = (usize::from(*length) + 1).min(after_length.len());
+            decoded.extend(&after_length[..count]);
+            rest = &after_length[count..];
         } else {
-            let [byte, after @ ..] = after else { break };
+            let [byte, after_byte @ ..] = after_length else { break };
             decoded.resize(decoded.len() + 257 - usize::from(*length), *byte);
-            rest = after;
+            rest = after_byte;
         }
     }
-    decoded.truncate(most);
+    decoded.truncate(max_bytes);
     decoded
 }
 
-/// LZW with codes of 9 to 12 bits, the first bit first.
-fn lzw(bytes: &[u8], early: bool, most: usize) -> Vec<u8> {
+/// LZW with codes of 9 to 12 bits, in which the first bit of a byte comes first.
+fn lzw(bytes: &[u8], early_change: bool, max_bytes: usize) -> Vec<u8> {
     const CLEAR: usize = 256;
     const END: usize = 257;
     let mut decoded: Vec<u8> = Vec::new();
-    // Each entry is a part of what was decoded before: where it starts, and its length.
+    // Each entry is a part of the bytes decoded before: its start and its length.
     let mut entries: Vec<(usize, usize)> = Vec::new();
-    let mut last: Option<(usize, usize)> = None;
-    let (mut bits, mut held) = (0_u32, 0_u32);
+    let mut last_entry: Option<(usize, usize)> = None;
+    let (mut bits, mut held_bits) = (0_u32, 0_u32);
     let mut input = bytes.iter();
     loop {
-        let next = entries.len() + 258 + usize::from(early);
-        let width = if next < 512 {
+        let next_code = entries.len() + 258 + usize::from(early_change);
+        // The codes grow with the number of entries.
+        let width = if next_code < 512 {
             9
-        } else if next < 1024 {
+        } else if next_code < 1024 {
             10
-        } else if next < 2048 {
+        } else if next_code < 2048 {
             11
         } else {
             12
         };
-        while held < width {
+        while held_bits < width {
             let Some(byte) = input.next() else { return decoded };
             bits = bits << 8 | u32::from(*byte);
-            held += 8;
+            held_bits += 8;
         }
-        held -= width;
-        let code = (bits >> held & ((1 << width) - 1)) as usize;
+        held_bits -= width;
+        let code = (bits >> held_bits & ((1 << width) - 1)) as usize;
         let start = decoded.len();
         match code {
             CLEAR => {
                 entries.clear();
-                last = None;
+                last_entry = None;
                 continue;
             }
             END => return decoded,
             0..CLEAR => decoded.extend(u8::try_from(code)),
             _ => {
                 let entry = entries.get(code - 258).copied();
-                // The code that is only now being defined: the last one and its own first byte.
-                let new = last.filter(|_| code - 258 == entries.len()).map(|(at, length)| (at, length + 1));
-                let Some((at, length)) = entry.or(new) else { return decoded };
-                if start + length > most {
+                // The code that is being defined now: the last entry, followed by its own first byte.
+                let new_entry = last_entry
+                    .filter(|_| code - 258 == entries.len())
+                    .map(|(start, length)| (start, length + 1));
+                let Some((at, length)) = entry.or(new_entry) else { return decoded };
+                if start + length > max_bytes {
                     return decoded;
                 }
                 for index in at..at + length {
@@ -197,14 +206,14 @@ fn lzw(bytes: &[u8], early: bool, most: usize) -> Vec<u8> {
                 }
             }
         }
-        if let Some((at, length)) = last
+        if let Some((at, length)) = last_entry
             && entries.len() + 258 < 4096
         {
-            // The entry is the last text and the byte behind it, which stand beside each other.
+            // The entry is the last text and the byte after it, which are next to each other.
             entries.push((at, length + 1));
         }
-        last = Some((start, decoded.len() - start));
-        if decoded.len() >= most {
+        last_entry = Some((start, decoded.len() - start));
+        if decoded.len() >= max_bytes {
             return decoded;
         }
     }
@@ -216,12 +225,12 @@ mod tests {
 
     #[test]
     fn a_damaged_or_cut_stream_gives_its_beginning() {
-        let whole = b"the gate was built first ".repeat(400);
-        let packed = miniz_oxide::deflate::compress_to_vec_zlib(&whole, 6);
-        assert_eq!(inflate(&packed, usize::MAX >> 1), whole);
-        let cut = inflate(&packed[..packed.len() - 8], 1 << 20);
-        assert!(!cut.is_empty() && whole.starts_with(&cut), "{}", cut.len());
-        assert_eq!(inflate(&miniz_oxide::deflate::compress_to_vec(&whole, 6), 1 << 20), whole);
+        let text = b"the gate was built first ".repeat(400);
+        let packed = miniz_oxide::deflate::compress_to_vec_zlib(&text, 6);
+        assert_eq!(inflate(&packed, usize::MAX >> 1), text);
+        let beginning = inflate(&packed[..packed.len() - 8], 1 << 20);
+        assert!(!beginning.is_empty() && text.starts_with(&beginning), "{}", beginning.len());
+        assert_eq!(inflate(&miniz_oxide::deflate::compress_to_vec(&text, 6), 1 << 20), text);
     }
 
     #[test]
@@ -230,7 +239,7 @@ mod tests {
         assert_eq!(inflate(&spaces, 1000).len(), 1000);
         assert!(ascii85(&b"z".repeat(1000), 100).len() <= 100);
         assert!(run_length(&[129, 0].repeat(100), 1000).len() <= 1000);
-        // One byte, then each code the one that is being defined: the text grows by the square.
+        // One byte, then codes that are each the one being defined: the text grows quadratically.
         let mut bits = String::from("100000000001000001");
         for code in 258..500 {
             bits.push_str(&format!("{code:09b}"));

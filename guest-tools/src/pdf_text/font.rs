@@ -1,7 +1,7 @@
-//! Fonts, as far as their texts need them: which characters a code stands for, and how wide it is.
+//! Fonts, as far as texts need them: which characters a code stands for, and how wide it is.
 //!
-//! A table `ToUnicode` in the file says the characters first, then the font's encoding. No outline is read, and no
-//! font outside the file is needed.
+//! The characters come first from a table `ToUnicode` in the file, and otherwise from the font's encoding. No outline
+//! is read, and no font outside the file is needed.
 
 mod charset;
 mod composite;
@@ -21,7 +21,7 @@ use hayro_syntax::{
 
 use self::{composite::CompositeFont, names::GlyphNames, simple::SimpleFont};
 use super::{
-    budget::{Budget, Exhausted, FONT_OPERATIONS, MAX_TABLE_BYTES, TABLE_BYTES_PER_OPERATION},
+    budget::{Exhausted, FONT_OPERATIONS, MAX_TABLE_BYTES, PdfBudget, TABLE_BYTES_PER_OPERATION},
     decode::decode,
 };
 
@@ -38,7 +38,7 @@ enum Kind {
     Composite(CompositeFont),
 }
 
-/// The table that says the characters of codes.
+/// The table that gives the characters of codes.
 #[derive(Debug)]
 enum ToUnicode {
     Table(Box<CMap>),
@@ -46,21 +46,21 @@ enum ToUnicode {
     Identity,
 }
 
-/// What a code of a string shows.
+/// What one code of a string shows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shown<'f> {
-    /// The characters; none where the file does not say them.
+pub(super) struct DecodedCode<'f> {
+    /// The characters. `None` if the file does not give them.
     pub(super) characters: Option<Cow<'f, str>>,
-    /// The width, in thousandths of the size.
+    /// The width, in thousandths of the font size.
     pub(super) width: f64,
-    /// Whether it is the code to which the spacing of words applies.
+    /// Whether the word spacing applies to this code.
     pub(super) is_space: bool,
     /// The length of the code, in bytes.
     pub(super) length: usize,
 }
 
 impl Font {
-    fn read(dict: &Dict<'_>, names: &GlyphNames, budget: &mut Budget) -> Result<Self, Exhausted> {
+    fn read(dict: &Dict<'_>, names: &GlyphNames, budget: &mut PdfBudget) -> Result<Self, Exhausted> {
         budget.operations(FONT_OPERATIONS)?;
         let to_unicode = match dict.get::<Object<'_>>(keys::TO_UNICODE) {
             Some(Object::Stream(table)) => read_table(&table, budget)?.map(ToUnicode::Table),
@@ -78,7 +78,7 @@ impl Font {
         matches!(&self.kind, Kind::Composite(font) if font.is_vertical)
     }
 
-    /// How high the letters are, in sizes.
+    /// The height of the letters, as a factor of the font size.
     pub(super) fn height(&self) -> f64 {
         match &self.kind {
             Kind::Simple(font) => font.height,
@@ -86,31 +86,35 @@ impl Font {
         }
     }
 
-    /// What the first code of a string shows; the string is not empty.
-    pub(super) fn first(&self, bytes: &[u8]) -> Shown<'_> {
+    /// What the first code of a string shows. The string must not be empty.
+    pub(super) fn decode_first_code(&self, bytes: &[u8]) -> DecodedCode<'_> {
         match &self.kind {
             Kind::Simple(font) => {
                 let code = bytes[0];
-                let said = self.said(u32::from(code));
-                let characters = said.map(Cow::Owned).or_else(|| font.character(code).map(Cow::Borrowed));
-                Shown { characters, width: font.width(code), is_space: code == b' ', length: 1 }
+                let from_table = self.characters_from_to_unicode(u32::from(code));
+                let characters =
+                    from_table.map(Cow::Owned).or_else(|| font.character(code).map(Cow::Borrowed));
+                DecodedCode { characters, width: font.width(code), is_space: code == b' ', length: 1 }
             }
             Kind::Composite(font) => {
                 let (code, length) = font.first_code(bytes);
-                let characters = self.said(code).or_else(|| font.characters(&bytes[..length]));
+                let characters =
+                    self.characters_from_to_unicode(code).or_else(|| font.characters(&bytes[..length]));
                 let is_space = length == 1 && code == u32::from(b' ');
                 let width = font.width(code, length);
-                Shown { characters: characters.map(Cow::Owned), width, is_space, length }
+                DecodedCode { characters: characters.map(Cow::Owned), width, is_space, length }
             }
         }
     }
 
-    /// The characters that the table of the font says for a code.
-    fn said(&self, code: u32) -> Option<String> {
+    /// The characters that the font's table gives for a code.
+    fn characters_from_to_unicode(&self, code: u32) -> Option<String> {
         match self.to_unicode.as_ref()? {
-            ToUnicode::Identity => char::from_u32(code).filter(|it| *it != '\0').map(String::from),
+            ToUnicode::Identity => {
+                char::from_u32(code).filter(|character| *character != '\0').map(String::from)
+            }
             ToUnicode::Table(table) => match table.lookup_bf_string(code)? {
-                // A table that says NUL says nothing.
+                // A table that maps a code to NUL gives it no character.
                 BfString::Char('\0') => None,
                 BfString::Char(character) => Some(character.into()),
                 BfString::String(text) => Some(text),
@@ -119,7 +123,7 @@ impl Font {
     }
 }
 
-/// The fonts of a document that were read.
+/// The fonts of a document that were already read.
 #[derive(Debug, Default)]
 pub(super) struct Fonts {
     fonts: HashMap<ObjectIdentifier, Rc<Font>>,
@@ -127,14 +131,14 @@ pub(super) struct Fonts {
 }
 
 impl Fonts {
-    /// The font of this name in the resources.
+    /// The font with this name in the resources.
     pub(super) fn get(
         &mut self,
         name: &Name<'_>,
         resources: &Resources<'_>,
-        budget: &mut Budget,
+        budget: &mut PdfBudget,
     ) -> Result<Option<Rc<Font>>, Exhausted> {
-        // A font that stands in the resources themselves has no number, and is read each time.
+        // A font that is defined in the resources themselves has no object number, so read it each time.
         let id = resources.fonts.get_ref(name).map(ObjectIdentifier::from);
         if let Some(font) = id.and_then(|id| self.fonts.get(&id)) {
             return Ok(Some(Rc::clone(font)));
@@ -148,14 +152,14 @@ impl Fonts {
     }
 }
 
-/// A table of characters or codes. Tables outside the file, which it may refer to, are left out.
-fn read_table(stream: &Stream<'_>, budget: &mut Budget) -> Result<Option<Box<CMap>>, Exhausted> {
+/// A table of characters or codes. The file can refer to tables outside itself, which are left out.
+fn read_table(stream: &Stream<'_>, budget: &mut PdfBudget) -> Result<Option<Box<CMap>>, Exhausted> {
     let text = decode(stream, MAX_TABLE_BYTES, budget)?;
     budget.operations(text.len() / TABLE_BYTES_PER_OPERATION)?;
     Ok(CMap::parse(&text, |_| None).map(Box::new))
 }
 
-/// The name of a font without the prefix of a subset, such as `ABCDEF+`.
+/// The name of a font without the prefix of a subset such as `ABCDEF+`.
 fn without_prefix(name: &str) -> &str {
     name.split_once('+').filter(|(prefix, _)| prefix.len() == 6).map_or(name, |(_, name)| name)
 }

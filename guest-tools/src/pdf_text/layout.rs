@@ -1,54 +1,55 @@
-//! Puts characters together to words, lines and paragraphs, from where they stand on the page.
+//! Joins characters to words, lines and paragraphs, by their positions on the page.
 //!
-//! The order is that of the content, so columns stay apart where the file has one after the other, as nearly all have.
-//! A file says seldom where a word or a line ends: a gap in the direction of the text is a space, a step across it a
-//! new line, a larger step or another size of letters a new paragraph. All measures are in the size of the letters.
+//! The text keeps the order of the file's content. Columns therefore stay separate if the file draws one column after
+//! the other, as nearly all files do. A file rarely says where a word or a line ends. A gap in the direction of the
+//! text is therefore a space, and a step across it is a new line. A larger step, or another size of letters, is a new
+//! paragraph. All measures are relative to the size of the letters.
 
 use super::{
-    budget::{Budget, Exhausted},
+    budget::{Exhausted, PdfBudget},
     matrix::Point,
 };
 
-/// A character, or a few that one glyph stands for, and its place.
+/// A character, or a few characters of one glyph, with its place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed<'a> {
+pub(super) struct PositionedGlyphs<'a> {
     pub(super) text: &'a str,
-    /// Where it begins and where the next one would, on the page.
+    /// Where the character starts, and where the next one would start, on the page.
     pub(super) start: Point,
     pub(super) end: Point,
-    /// The direction of its line.
+    /// The direction of the character's line.
     pub(super) direction: Point,
     /// The size of the letters.
     pub(super) size: f64,
 }
 
-/// A gap that is a space.
+/// The smallest gap that is a space.
 const SPACE_GAP: f64 = 0.15;
-/// A gap that is a tab: the next cell of a table, or the page number of a line in a table of contents.
+/// The smallest gap that is a tab: before the next cell of a table, or before the page number in a table of contents.
 const TAB_GAP: f64 = 2.0;
-/// How far a character may stand above or below its line: indices and exponents.
-const ON_LINE: f64 = 0.5;
-/// A step back along the line that begins a new line even at the same height.
-const STEP_BACK: f64 = 0.6;
-/// A step to the next line that is a new paragraph, where no step came before.
-const WIDE_STEP: f64 = 2.6;
-/// A step that is a new paragraph, beside the step before.
-const WIDER: f64 = 1.4;
-/// How much the size of letters may differ within a paragraph.
+/// How far a character can be above or below its line, such as an index or an exponent.
+const BASELINE_TOLERANCE: f64 = 0.5;
+/// The smallest step back along the line that starts a new line at the same height.
+const LINE_RETURN: f64 = 0.6;
+/// The smallest step to the next line that starts a new paragraph, if no step came before.
+const PARAGRAPH_STEP: f64 = 2.6;
+/// The smallest ratio to the previous step that starts a new paragraph.
+const PARAGRAPH_STEP_RATIO: f64 = 1.4;
+/// The largest ratio between sizes of letters within a paragraph.
 const SAME_SIZE: f64 = 1.2;
 
-/// The number of recent characters that are searched for a repeated one: a few lines.
+/// The number of recent characters that are searched for a repeated one, which is a few lines.
 const LOOK_BACK: usize = 200;
 
-/// The text of a page as it grows.
+/// The text of a page, while it grows.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     text: String,
     line: Option<Line>,
     /// The step between the last two lines of the paragraph.
     step: Option<f64>,
-    /// The last characters: their places on the page and in the text.
-    shown: Vec<(Point, usize)>,
+    /// The last characters: their places on the page, and their offsets in the text.
+    recent_glyphs: Vec<(Point, usize)>,
     /// Where the last character ended, and whether it was left out as a repeated one.
     pen: Option<Point>,
     repeats: bool,
@@ -61,12 +62,12 @@ struct Line {
     base: Point,
     direction: Point,
     size: f64,
-    /// Where the last character begins and ends.
+    /// Where the last character starts and ends.
     start: Point,
     end: Point,
 }
 
-/// What stands between two characters.
+/// What separates two characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gap {
     None,
@@ -77,20 +78,24 @@ enum Gap {
 }
 
 impl Layout {
-    /// The text of the page, without blank ends.
+    /// The text of the page, without white space at its ends.
     pub(super) fn finish(self) -> String {
         self.text.trim().to_owned()
     }
 
     /// Adds a character.
-    pub(super) fn place(&mut self, placed: Placed<'_>, budget: &mut Budget) -> Result<(), Exhausted> {
-        self.repeats = self.is_repeated(&placed);
-        self.pen = Some(placed.end);
+    pub(super) fn add_glyph(
+        &mut self,
+        glyphs: PositionedGlyphs<'_>,
+        budget: &mut PdfBudget,
+    ) -> Result<(), Exhausted> {
+        self.repeats = self.is_repeated(&glyphs);
+        self.pen = Some(glyphs.end);
         if self.repeats {
             return Ok(());
         }
-        let at = self.text.len();
-        let gap = self.line.map_or(Gap::None, |line| gap(&line, &placed, self.step));
+        let length_before = self.text.len();
+        let gap = self.line.map_or(Gap::None, |line| gap(&line, &glyphs, self.step));
         match gap {
             Gap::None => {}
             Gap::Space => self.space(' '),
@@ -105,44 +110,48 @@ impl Layout {
             }
         }
         let new_line = matches!(gap, Gap::Line(_) | Gap::Paragraph);
-        let base = self.line.filter(|line| !new_line && line.size >= placed.size);
+        let base_line = self.line.filter(|line| !new_line && line.size >= glyphs.size);
         self.line = Some(Line {
-            base: base.map_or(placed.start, |line| line.base),
-            size: base.map_or(placed.size, |line| line.size),
-            direction: placed.direction,
-            start: placed.start,
-            end: placed.end,
+            base: base_line.map_or(glyphs.start, |line| line.base),
+            size: base_line.map_or(glyphs.size, |line| line.size),
+            direction: glyphs.direction,
+            start: glyphs.start,
+            end: glyphs.end,
         });
-        if placed.text.chars().all(char::is_whitespace) {
+        if glyphs.text.chars().all(char::is_whitespace) {
             self.space(' ');
         } else {
-            self.text.push_str(placed.text);
-            self.remember(&placed);
+            self.text.push_str(glyphs.text);
+            self.remember(&glyphs);
         }
-        budget.text(self.text.len().saturating_sub(at))
+        budget.text(self.text.len().saturating_sub(length_before))
     }
 
-    /// Whether the same text stands here already: letters are made bold by showing them twice, a little aside.
-    fn is_repeated(&self, placed: &Placed<'_>) -> bool {
-        /// How far aside the second one is.
-        const ASIDE: f64 = 0.12;
-        if placed.text.trim().is_empty() {
-            // A space is where the text around it is.
+    /// Whether the same text is already at this place. Some files show letters twice, slightly shifted, to make them
+    /// bold.
+    fn is_repeated(&self, glyphs: &PositionedGlyphs<'_>) -> bool {
+        /// How far the second copy can be shifted.
+        const MAX_REPEAT_OFFSET: f64 = 0.12;
+        if glyphs.text.trim().is_empty() {
+            // A space counts as repeated if the text before it was.
             return self.repeats;
         }
-        let near = |point: Point| point.minus(placed.start).length() < ASIDE * placed.size;
-        // Text that goes on where the last one ended repeats nothing. So most characters are not looked up.
-        let goes_on = self.pen.is_some_and(near) && !self.repeats;
-        !goes_on
-            && self.shown.iter().any(|(point, at)| near(*point) && self.text[*at..].starts_with(placed.text))
+        let is_near = |point: Point| point.minus(glyphs.start).length() < MAX_REPEAT_OFFSET * glyphs.size;
+        // Text that continues where the last text ended is no repetition. This spares most characters the search.
+        let continues = self.pen.is_some_and(is_near) && !self.repeats;
+        !continues
+            && self
+                .recent_glyphs
+                .iter()
+                .any(|(point, offset)| is_near(*point) && self.text[*offset..].starts_with(glyphs.text))
     }
 
-    /// Remembers where the last text stands.
-    fn remember(&mut self, placed: &Placed<'_>) {
-        if self.shown.len() == LOOK_BACK {
-            self.shown.drain(..LOOK_BACK / 2);
+    /// Remembers where the last text is.
+    fn remember(&mut self, glyphs: &PositionedGlyphs<'_>) {
+        if self.recent_glyphs.len() == LOOK_BACK {
+            self.recent_glyphs.drain(..LOOK_BACK / 2);
         }
-        self.shown.push((placed.start, self.text.len() - placed.text.len()));
+        self.recent_glyphs.push((glyphs.start, self.text.len() - glyphs.text.len()));
     }
 
     fn space(&mut self, space: char) {
@@ -151,34 +160,35 @@ impl Layout {
         }
     }
 
-    fn end_line(&mut self, end: &str) {
+    fn end_line(&mut self, line_end: &str) {
         self.text.truncate(self.text.trim_end().len());
         if !self.text.is_empty() {
-            self.text.push_str(end);
+            self.text.push_str(line_end);
         }
     }
 }
 
-/// What stands between the end of a line and a character.
-fn gap(line: &Line, placed: &Placed<'_>, step: Option<f64>) -> Gap {
-    let size = line.size.max(placed.size);
-    if line.direction.dot(placed.direction) < 0.9 {
+/// What separates the end of a line and a character.
+fn gap(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
+    let size = line.size.max(glyphs.size);
+    if line.direction.dot(glyphs.direction) < 0.9 {
         return Gap::Paragraph;
     }
-    let along = placed.start.minus(line.end).dot(line.direction) / size;
-    // Downwards, for text that runs to the right.
-    let across = -placed.start.minus(line.base).dot(line.direction.left()) / size;
-    if across.abs() > ON_LINE || !across.is_finite() || !along.is_finite() {
-        let sizes = placed.size.max(line.size) / placed.size.min(line.size);
-        let is_wide = step.map_or(across > WIDE_STEP, |step| across * size > step * WIDER);
+    let along = glyphs.start.minus(line.end).dot(line.direction) / size;
+    // Positive means downwards, for text that runs to the right.
+    let across = -glyphs.start.minus(line.base).dot(line.direction.turned_left()) / size;
+    if across.abs() > BASELINE_TOLERANCE || !across.is_finite() || !along.is_finite() {
+        let sizes = glyphs.size.max(line.size) / glyphs.size.min(line.size);
+        let is_wide =
+            step.map_or(across > PARAGRAPH_STEP, |step| across * size > step * PARAGRAPH_STEP_RATIO);
         let is_paragraph = is_wide || across < 0.0 || (sizes > SAME_SIZE && across > 1.0);
         return if is_paragraph { Gap::Paragraph } else { Gap::Line(across * size) };
     }
-    if along < -STEP_BACK {
-        // Scripts that run to the left are shown letter by letter, each before the last.
-        let before = line.start.minus(placed.end).dot(line.direction) / size;
-        return match before {
-            _ if !placed.text.chars().any(runs_left) && !(-0.1..0.1).contains(&before) => Gap::Line(0.0),
+    if along < -LINE_RETURN {
+        // Files show scripts that run to the left letter by letter, each letter to the left of the last one.
+        let gap_before = line.start.minus(glyphs.end).dot(line.direction) / size;
+        return match gap_before {
+            _ if !glyphs.text.chars().any(runs_left) && !(-0.1..0.1).contains(&gap_before) => Gap::Line(0.0),
             -0.1..SPACE_GAP => Gap::None,
             SPACE_GAP..TAB_GAP => Gap::Space,
             _ => Gap::Line(0.0),
@@ -191,7 +201,7 @@ fn gap(line: &Line, placed: &Placed<'_>, step: Option<f64>) -> Gap {
     }
 }
 
-/// Hebrew, Arabic and their neighbours.
+/// Letters of Hebrew, Arabic and related scripts.
 fn runs_left(character: char) -> bool {
     matches!(character, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
 }
@@ -200,10 +210,10 @@ fn runs_left(character: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Places texts of 10 points, each character half as wide as high.
+    /// Places texts of 10 points. Each character is half as wide as it is high.
     #[track_caller]
     fn check(texts: &[(f64, f64, &str)], expected: &str) {
-        let (mut layout, mut budget) = (Layout::default(), Budget::new());
+        let (mut layout, mut budget) = (Layout::default(), PdfBudget::new());
         for (x, y, text) in texts {
             for (index, character) in text.char_indices() {
                 let start = Point { x: x + 5.0 * index as f64, y: *y };
@@ -211,7 +221,7 @@ mod tests {
                 let text = &text[index..index + character.len_utf8()];
                 let direction = Point { x: 1.0, y: 0.0 };
                 layout
-                    .place(Placed { text, start, end, direction, size: 10.0 }, &mut budget)
+                    .add_glyph(PositionedGlyphs { text, start, end, direction, size: 10.0 }, &mut budget)
                     .expect("enough");
             }
         }

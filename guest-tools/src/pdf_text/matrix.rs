@@ -20,19 +20,19 @@ impl Point {
         self.dot(self).sqrt()
     }
 
-    /// The vector of length 1 in this direction; none for a vector without one.
+    /// The vector of length 1 in this direction. `None` if the vector has no direction.
     pub(super) fn direction(self) -> Option<Self> {
         let length = self.length();
         (length.is_finite() && length > 1e-9).then(|| Self { x: self.x / length, y: self.y / length })
     }
 
-    /// This vector, turned to the left by a quarter.
-    pub(super) fn left(self) -> Self {
+    /// This vector, turned left by a quarter turn.
+    pub(super) fn turned_left(self) -> Self {
         Self { x: -self.y, y: self.x }
     }
 }
 
-/// A matrix `[a b c d e f]`: a point is a row, multiplied from the left.
+/// A matrix `[a b c d e f]`. A point is a row vector, multiplied from the left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Matrix(pub(super) [f64; 6]);
 
@@ -43,7 +43,7 @@ impl Matrix {
         Self([1.0, 0.0, 0.0, 1.0, x, y])
     }
 
-    /// First this transformation, then the other.
+    /// The transformation that applies `self` first and `other` second.
     pub(super) fn then(self, other: Self) -> Self {
         let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (self.0, other.0);
         Self([
@@ -56,13 +56,13 @@ impl Matrix {
         ])
     }
 
-    /// Where a vector leads.
+    /// The image of a vector.
     pub(super) fn vector(self, x: f64, y: f64) -> Point {
         let [a, b, c, d, ..] = self.0;
         Point { x: x * a + y * c, y: x * b + y * d }
     }
 
-    /// Where the origin leads.
+    /// The image of the origin.
     pub(super) fn origin(self) -> Point {
         Point { x: self.0[4], y: self.0[5] }
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn the_first_transformation_is_applied_first() {
         let scale = Matrix([2.0, 0.0, 0.0, 3.0, 0.0, 0.0]);
-        let both = Matrix::translation(1.0, 1.0).then(scale);
-        assert_eq!(both.origin(), Point { x: 2.0, y: 3.0 });
-        assert_eq!(both.vector(1.0, 1.0), Point { x: 2.0, y: 3.0 });
+        let combined = Matrix::translation(1.0, 1.0).then(scale);
+        assert_eq!(combined.origin(), Point { x: 2.0, y: 3.0 });
+        assert_eq!(combined.vector(1.0, 1.0), Point { x: 2.0, y: 3.0 });
         let turned = Matrix([0.0, 1.0, -1.0, 0.0, 0.0, 0.0]);
         assert_eq!(turned.vector(1.0, 0.0), Point { x: 0.0, y: 1.0 });
     }

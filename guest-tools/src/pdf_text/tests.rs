@@ -1,16 +1,16 @@
-//! Whole files, written without a table of their objects: the library finds these itself. Files with tables, with
-//! encryption, and made to do harm are in `tests/tests/all/web/`, where the guest reads them.
+//! Tests with whole files, which have no table of their objects: the library finds the objects itself. Files with
+//! tables, with encryption, and malicious files are in `tests/tests/all/web/`, where the guest reads them.
 
 use super::*;
 
-/// A file with these objects; the first is the catalog.
+/// A file with these objects. The first object is the catalog.
 fn file(objects: &[&str]) -> Vec<u8> {
     let objects: String =
         (1..).zip(objects).map(|(number, object)| format!("{number} 0 obj\n{object}\nendobj\n")).collect();
     format!("%PDF-1.4\n{objects}trailer << /Root 1 0 R >>\n").into_bytes()
 }
 
-/// A file with one page and this font and content.
+/// A file with one page, this font and this content.
 fn page(font: &str, content: &str) -> Vec<u8> {
     file(&[
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -52,7 +52,7 @@ fn encodings_say_the_characters_of_codes() {
 }
 
 #[test]
-fn a_code_that_no_table_knows_is_a_replacement_character() {
+fn an_unmapped_code_is_a_replacement_character() {
     let font = "<< /Type /Font /Subtype /Type0 /Encoding /Identity-H /DescendantFonts [<< /DW 500 >>] >>";
     check(font, "BT /F 10 Tf 50 700 Td <00010002> Tj ET", "\u{fffd}\u{fffd}");
 }
@@ -118,7 +118,7 @@ fn pages_have_their_numbers_and_a_plain_pass_reads_the_first() {
     assert_eq!((plain.pages, plain.pages_read), (30, PLAIN_PAGES));
 }
 
-/// A file whose page has these contents: what stands for `/Contents`, and the stream that is object 5.
+/// A file with one page. `contents` is the value of `/Contents`, and `stream` is object 5.
 fn contents(contents: &str, entries: &str, stream: &str) -> Vec<u8> {
     file(&[
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -131,22 +131,22 @@ fn contents(contents: &str, entries: &str, stream: &str) -> Vec<u8> {
 
 #[test]
 fn more_filters_than_any_file_needs_are_not_followed() {
-    let shown = "BT /F 10 Tf 9 9 Td (x) Tj ET";
-    let digits: String = shown.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let content = "BT /F 10 Tf 9 9 Td (x) Tj ET";
+    let digits: String = content.bytes().map(|byte| format!("{byte:02x}")).collect();
     let text = |filters: &str, stream: &str| {
         read_pdf(contents("5 0 R", filters, stream), PageEffort::Extract).expect("readable").text
     };
     assert_eq!(text("/Filter /ASCIIHexDecode", &digits), "x");
     assert_eq!(text("/Filter [/AHx]", &digits), "x");
     assert_eq!(text(&format!("/Filter [{}]", "/ASCIIHexDecode ".repeat(5)), &digits), "");
-    assert_eq!(text("/Filter /NoSuchDecode", shown), "");
+    assert_eq!(text("/Filter /NoSuchDecode", content), "");
     assert_eq!(text("/Filter [/ASCIIHexDecode /NoSuchDecode]", &digits), "");
 }
 
 #[test]
 fn the_parts_of_a_page_are_read_up_to_their_bound() {
     let parts = format!("[{}]", "5 0 R ".repeat(20_000));
-    let shown = "BT /F 10 Tf 9 9 Td (x) Tj ET 1 0 0 1 20 0 cm";
-    let read = read_pdf(contents(&parts, "", shown), PageEffort::Extract).expect("readable");
+    let content = "BT /F 10 Tf 9 9 Td (x) Tj ET 1 0 0 1 20 0 cm";
+    let read = read_pdf(contents(&parts, "", content), PageEffort::Extract).expect("readable");
     assert_eq!(read.text.matches('x').count(), 10_000);
 }

@@ -1,4 +1,4 @@
-//! The title of a document: of its information, or of its XMP metadata.
+//! The title of a document, from its information dictionary or its XMP metadata.
 
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use hayro_syntax::{
@@ -7,23 +7,23 @@ use hayro_syntax::{
 };
 
 use super::{
-    budget::{Budget, MAX_TABLE_BYTES},
+    budget::{MAX_TABLE_BYTES, PdfBudget},
     decode::decode,
 };
 
 /// The title, if a document has one.
-pub(super) fn title(pdf: &Pdf, budget: &mut Budget) -> Option<String> {
-    let said = pdf.metadata().title.as_deref().map(text).filter(|title| !title.trim().is_empty());
-    said.or_else(|| {
+pub(super) fn title(pdf: &Pdf, budget: &mut PdfBudget) -> Option<String> {
+    let info_title = pdf.metadata().title.as_deref().map(text).filter(|title| !title.trim().is_empty());
+    info_title.or_else(|| {
         let root = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id())?;
         let packet = root.get::<Stream<'_>>(keys::METADATA)?;
-        // Metadata that exhaust the budget leave none for the pages either, which tell so.
+        // An exhausted budget is not reported here: the reading of the pages fails at once and reports it.
         let packet = decode(&packet, MAX_TABLE_BYTES, budget).ok()?;
-        of_xmp(&String::from_utf8_lossy(&packet))
+        xmp_title(&String::from_utf8_lossy(&packet))
     })
 }
 
-/// A text string: UTF-16 or UTF-8 by its mark, else an encoding that is nearly Windows' own.
+/// A text string: UTF-16 or UTF-8 according to its mark, otherwise an encoding close to Windows-1252.
 fn text(bytes: &[u8]) -> String {
     let encoding = match bytes {
         [0xfe, 0xff, ..] => UTF_16BE,
@@ -35,14 +35,15 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The first `dc:title` of an XMP packet.
-fn of_xmp(packet: &str) -> Option<String> {
+fn xmp_title(packet: &str) -> Option<String> {
     let (_, title) = packet.split_once("<dc:title")?;
     let (title, _) = title.split_once("</dc:title>")?;
     let (_, item) = title.split_once("<rdf:li")?;
     let (_, item) = item.split_once('>')?;
     let (item, _) = item.split_once('<')?;
-    let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
-    let title = plain.iter().fold(item.to_owned(), |title, (name, character)| title.replace(name, character));
+    let replacements = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+    let title =
+        replacements.iter().fold(item.to_owned(), |title, (name, character)| title.replace(name, character));
     Some(title).filter(|title| !title.trim().is_empty())
 }
 
@@ -61,8 +62,8 @@ mod tests {
     fn a_packet_has_its_title_in_a_list() {
         let packet =
             "<rdf:Description><dc:title>\n<rdf:Alt><rdf:li xml:lang=\"x-default\">Gates &amp; walls</rdf:li>";
-        assert_eq!(of_xmp(&format!("{packet}</rdf:Alt></dc:title>")).as_deref(), Some("Gates & walls"));
-        assert_eq!(of_xmp(packet), None);
-        assert_eq!(of_xmp("<dc:title></dc:title>"), None);
+        assert_eq!(xmp_title(&format!("{packet}</rdf:Alt></dc:title>")).as_deref(), Some("Gates & walls"));
+        assert_eq!(xmp_title(packet), None);
+        assert_eq!(xmp_title("<dc:title></dc:title>"), None);
     }
 }

@@ -18,9 +18,9 @@ pub async fn vault_copyto_read(
     source_path: &str,
 ) -> Result<String, ToolError> {
     let path = fs::parse(source_path)?;
-    let failed = |error: io::Error| fs::error(error, "read", &path);
-    let mut file = File::open(fs::locate(&path)?).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    let read_error = |error: io::Error| fs::error(error, "read", &path);
+    let mut file = File::open(fs::locate(&path)?).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
     if metadata.is_dir() {
         return Err(ToolError::failed(format!("`{path}` is a directory: only a file can be copied")));
     }
@@ -29,12 +29,12 @@ pub async fn vault_copyto_read(
     let (mut sent, mut reported_percent) = (0, 0);
     let mut chunk = vec![0; MAX_CHUNK_BYTES];
     loop {
-        let filled = fill(&mut file, &mut chunk).map_err(failed)?;
+        let filled = fill(&mut file, &mut chunk).map_err(read_error)?;
         if filled == 0 {
             return Ok(format!("read {sent} bytes from {path}"));
         }
         sent += filled as u64;
-        // The file may grow while it is read.
+        // Check again, because the file may grow while it is read.
         ensure_small(sent, &path)?;
         transfer::send(ctx, &chunk[..filled])?;
         let percent = (sent * 100).checked_div(total).unwrap_or(100).min(100);
@@ -45,7 +45,7 @@ pub async fn vault_copyto_read(
     }
 }
 
-/// The part of the file between two progress messages.
+/// The percentage of the file between two progress messages.
 const PROGRESS_PERCENT: u64 = 5;
 
 fn ensure_small(bytes: u64, path: &GuestPath) -> Result<(), ToolError> {
@@ -57,7 +57,7 @@ fn ensure_small(bytes: u64, path: &GuestPath) -> Result<(), ToolError> {
     Err(ToolError::failed(message))
 }
 
-/// Fills the chunk, up to the end of the file.
+/// Fills the chunk, or reads up to the end of the file.
 fn fill(file: &mut File, chunk: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < chunk.len() {

@@ -1,4 +1,4 @@
-//! Both steps run natively, on a folder in place of the mounts.
+//! Tests of both steps as native code, on a folder in place of the mounts.
 
 use std::{
     fs, io,
@@ -33,7 +33,7 @@ fn run(
     output.map(|output| output.joined_text())
 }
 
-/// The answer of the read step and the chunks that it sends; the host accepts `room` chunks.
+/// The answer of the read step, with the chunks that it sends. The host accepts `room` chunks.
 fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec<Vec<u8>>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let mut ctx = ToolContext::detached("vault_copyto_read");
@@ -47,12 +47,12 @@ fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec
         Ok(())
     }));
     let arguments = format!(r#"{{"source_path":"{path}"}}"#);
-    let said = run(root, &ctx, &vault_copyto_read_tool(), &arguments);
+    let answer = run(root, &ctx, &vault_copyto_read_tool(), &arguments);
     let sent = sent.lock().expect("not poisoned").clone();
-    (said, sent)
+    (answer, sent)
 }
 
-/// The answer of the write step to an input.
+/// The answer of the write step to this input.
 fn write(root: &Path, path: &str, input: &[u8]) -> Result<String, ToolError> {
     let mut ctx = ToolContext::detached("vault_copyto_write");
     ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
@@ -73,8 +73,8 @@ fn any_bytes_are_sent_in_chunks() {
     let folder = folder();
     let bytes: Vec<u8> = (0..=250).cycle().take(MAX_CHUNK_BYTES + 3).collect();
     fs::write(folder.path().join("vault/key"), &bytes).expect("writes");
-    let (said, sent) = read(folder.path(), "/vault/key", 9);
-    assert_eq!(said, Ok(format!("read {} bytes from /vault/key", bytes.len())));
+    let (answer, sent) = read(folder.path(), "/vault/key", 9);
+    assert_eq!(answer, Ok(format!("read {} bytes from /vault/key", bytes.len())));
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_CHUNK_BYTES, 3]);
     assert_eq!(sent.concat(), bytes);
     fs::write(folder.path().join("vault/empty"), "").expect("writes");
@@ -104,8 +104,8 @@ fn read_or_send_error_is_reported() {
         ),
         ("/vault/two", 1, ToolErrorKind::Failed, "the transfer broke off"),
     ] {
-        let (said, sent) = read(folder.path(), path, room);
-        let error = said.expect_err(path);
+        let (answer, sent) = read(folder.path(), path, room);
+        let error = answer.expect_err(path);
         assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
         assert_eq!(sent.len(), room % 9);
     }
@@ -161,9 +161,9 @@ fn write_error_is_reported_and_leaves_no_file() {
 #[test]
 fn clean_up_removes_only_the_killed_steps_file() {
     let folder = folder();
-    let left = folder.path().join("shared/.portcullis-tmp-00000000000000ff");
+    let leftover = folder.path().join("shared/.portcullis-tmp-00000000000000ff");
     let other = folder.path().join("shared/.portcullis-tmp-0000000000000100");
-    for path in [&left, &other] {
+    for path in [&leftover, &other] {
         fs::write(path, "part").expect("writes");
     }
     let clean_up = |path: &str| {
@@ -175,6 +175,6 @@ fn clean_up_removes_only_the_killed_steps_file() {
         assert_eq!(clean_up("old"), Ok("nothing temporary is left of /shared/old".to_owned()));
     }
     assert_eq!(clean_up("none/x"), Ok("nothing temporary is left of /shared/none/x".to_owned()));
-    assert!(!left.exists() && other.exists());
+    assert!(!leftover.exists() && other.exists());
     assert_eq!(fs::read(folder.path().join("shared/old")).expect("reads"), b"old");
 }

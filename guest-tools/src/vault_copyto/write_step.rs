@@ -1,7 +1,7 @@
-//! The write step: receives bytes into a file beside the destination, and renames it to the destination when
-//! it is complete.
+//! The write step: receives bytes into a file beside the destination, and renames this file to the destination when it
+//! is complete.
 //!
-//! The host chooses the file's name, so that a further call can remove the file if this one was killed.
+//! The host chooses the name of the temporary file, so that another call can remove the file if this call is killed.
 
 use std::{
     fs::{File, Metadata},
@@ -12,7 +12,10 @@ use portcullis_sdk::{
     GuestPath, ToolContext, ToolError,
     fs::{
         self,
-        replace::{beside, create_new, discard, keep_mode, regular, with_parents},
+        replace::{
+            Replacement, create_new, discard, keep_mode, regular_file_metadata, retry_with_parents,
+            temporary_path,
+        },
     },
     tool, transfer,
 };
@@ -39,43 +42,43 @@ pub async fn vault_copyto_write(
     let bits = u64::from_str_radix(temporary, 16).map_err(|_not_a_number| {
         ToolError::invalid_arguments("field 'temporary': it must be a hexadecimal number")
     })?;
-    let temporary = beside(&target, bits);
+    let temporary = temporary_path(&target, bits);
     if action == "clean_up" {
         return match std::fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fs::error(error, "clean up", &path)),
             _gone => Ok(format!("nothing temporary is left of {path}")),
         };
     }
-    // Wait for the first chunk before touching anything: a missing source must not create directories.
-    let first = transfer::receive(ctx)?;
-    let before = regular(&target, "write", &path)?;
-    let failed = |error| fs::error(error, "write", &path);
-    let file = with_parents(&target, || create_new(&temporary)).map_err(failed)?;
-    write(ctx, file, first, before.as_ref(), &path)
+    // Wait for the first chunk before anything is created: a missing source must not create directories.
+    let first_chunk = transfer::receive(ctx)?;
+    let metadata_before = regular_file_metadata(&target, Replacement::Write, &path)?;
+    let write_error = |error| fs::error(error, "write", &path);
+    let file = retry_with_parents(&target, || create_new(&temporary)).map_err(write_error)?;
+    write(ctx, file, first_chunk, metadata_before.as_ref(), &path)
         .and_then(|bytes| {
-            std::fs::rename(&temporary, &target).map_err(failed)?;
+            std::fs::rename(&temporary, &target).map_err(write_error)?;
             Ok(format!("wrote {bytes} bytes to {path}"))
         })
         .inspect_err(|_| discard(&temporary))
 }
 
-/// Writes all received bytes to a file, and syncs it to the disk before it is renamed.
+/// Writes all received bytes to a file, and syncs the file to the disk before the rename.
 fn write(
     ctx: &ToolContext,
     mut file: File,
-    first: Option<Vec<u8>>,
-    before: Option<&Metadata>,
+    first_chunk: Option<Vec<u8>>,
+    metadata_before: Option<&Metadata>,
     path: &GuestPath,
 ) -> Result<u64, ToolError> {
-    let failed = |error| fs::error(error, "write", path);
-    keep_mode(&file, before).map_err(failed)?;
+    let write_error = |error| fs::error(error, "write", path);
+    keep_mode(&file, metadata_before).map_err(write_error)?;
     let mut bytes = 0;
-    let mut next = first;
-    while let Some(chunk) = next {
-        file.write_all(&chunk).map_err(failed)?;
+    let mut next_chunk = first_chunk;
+    while let Some(chunk) = next_chunk {
+        file.write_all(&chunk).map_err(write_error)?;
         bytes += chunk.len() as u64;
-        next = transfer::receive(ctx)?;
+        next_chunk = transfer::receive(ctx)?;
     }
-    file.sync_all().map_err(failed)?;
+    file.sync_all().map_err(write_error)?;
     Ok(bytes)
 }

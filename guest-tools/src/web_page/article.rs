@@ -1,5 +1,5 @@
-//! The readable part of a page: the article that Mozilla's Readability finds. Where the article keeps too
-//! little of the text, it is the body.
+//! The readable part of a page: the article that Mozilla's Readability finds, or the body if the article keeps too
+//! little of the text.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,14 +11,14 @@ use super::{
     tree::{HtmlTree, NodeData, NodeId, ROOT, WalkEvent},
 };
 
-/// The longest page that the extractor reads, in bytes of cleaned markup. The extractor's tree takes about
+/// The longest page that the extractor reads, in bytes of cleaned markup: 1 MiB. The extractor's tree takes about
 /// twenty times as much memory.
 const MAX_EXTRACTED_BYTES: usize = 1 << 20;
 
-/// The largest tree that the extractor reads.
+/// The most nodes of a tree that the extractor reads.
 const MAX_EXTRACTED_NODES: usize = 40_000;
 
-/// The least part of the words outside navigation that an extract must keep, in per cent.
+/// The smallest part of the words outside navigation that an article must keep, in per cent.
 const KEPT_PERCENT: usize = 60;
 
 /// The readable part of a page.
@@ -29,11 +29,11 @@ pub(super) struct Article {
     pub(super) byline: Option<String>,
     pub(super) published: Option<String>,
     pub(super) title: Option<String>,
-    /// Whether the extractor found the article. Otherwise it is the body.
+    /// Whether the extractor found the article. Otherwise `tree` is the body.
     pub(super) extracted: bool,
 }
 
-/// Finds the readable part of a cleaned page. `head` is the markup of its metadata.
+/// Finds the readable part of a cleaned page. `head` is the markup of the page's metadata.
 pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
     if tree.cut || tree.len() > MAX_EXTRACTED_NODES {
         return body(tree, None);
@@ -46,38 +46,38 @@ pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
     drop(source);
     let options = legible::Options::new().keep_classes(true);
     let address = url::Url::parse(url).is_ok().then_some(url);
-    let Ok(found) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
+    let Ok(parsed) = legible::parse(&page, address, Some(options)) else { return body(tree, None) };
     drop(page);
-    let extract = HtmlTree::parse(&found.content);
-    // Compares the words themselves, not their number: the extract of a short page may be its footer.
+    let extract = HtmlTree::parse(&parsed.content);
+    // Compare the words instead of their number: on a short page, the extractor may take the footer for the article.
     let main = words(&tree, Some(&boilerplate(&tree)));
     let extracted = words(&extract, None);
     let common: usize =
         main.iter().map(|(word, count)| extracted.get(word).copied().unwrap_or(0).min(*count)).sum();
     if common * 100 < total(&main) * KEPT_PERCENT {
-        return body(tree, Some(found));
+        return body(tree, Some(parsed));
     }
-    let title = Some(found.title).filter(|title| !title.trim().is_empty());
-    Article { tree: extract, byline: found.byline, published: found.published_time, title, extracted: true }
+    let title = Some(parsed.title).filter(|title| !title.trim().is_empty());
+    Article { tree: extract, byline: parsed.byline, published: parsed.published_time, title, extracted: true }
 }
 
-/// Writes the body without navigation, or the whole body where almost no word would remain.
-pub(super) fn body(mut tree: HtmlTree, found: Option<legible::Article>) -> Article {
+/// Returns the body without navigation, or the whole body if almost no words would remain.
+pub(super) fn body(mut tree: HtmlTree, parsed: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
     if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
         for id in aside {
             tree.remove(id);
         }
     }
-    let title = found.map(|found| found.title).filter(|title| !title.trim().is_empty());
+    let title = parsed.map(|parsed| parsed.title).filter(|title| !title.trim().is_empty());
     Article { tree, byline: None, published: None, title, extracted: false }
 }
 
-/// Counts the words of a tree outside some elements, by their hash. Scripts without spaces write a sentence
-/// as one long word, which counts as several.
-fn words(tree: &HtmlTree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
+/// Counts the words of a tree outside some elements, by their hash. Scripts without spaces write a sentence as one long
+/// word, which counts as several.
+fn words(tree: &HtmlTree, excluded: Option<&HashSet<NodeId>>) -> HashMap<u64, usize> {
     let mut walk = tree.walk(ROOT);
-    let mut found = HashMap::new();
+    let mut word_counts = HashMap::new();
     // Fixed keys make two sets comparable. Hash collisions only harm the page that causes them.
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     while let Some(step) = walk.next() {
@@ -85,35 +85,35 @@ fn words(tree: &HtmlTree, without: Option<&HashSet<NodeId>>) -> HashMap<u64, usi
         match tree.data(id) {
             NodeData::Text(text) => {
                 for word in text.split_whitespace() {
-                    *found.entry(hasher.hash_one(word)).or_default() += 1 + word.len() / 12;
+                    *word_counts.entry(hasher.hash_one(word)).or_default() += 1 + word.len() / 12;
                 }
             }
-            NodeData::Element { .. } if without.is_some_and(|without| without.contains(&id)) => {
+            NodeData::Element { .. } if excluded.is_some_and(|excluded| excluded.contains(&id)) => {
                 walk.skip_subtree(id);
             }
             NodeData::Element { .. } => {}
         }
     }
-    found
+    word_counts
 }
 
 fn total(words: &HashMap<u64, usize>) -> usize {
     words.values().sum()
 }
 
-/// Finds the elements that lead to other pages and have no content themselves.
+/// Finds the elements that only lead to other pages.
 fn boilerplate(tree: &HtmlTree) -> HashSet<NodeId> {
-    let mut found = HashSet::new();
+    let mut boilerplate_ids = HashSet::new();
     let mut walk = tree.walk(ROOT);
     while let Some(step) = walk.next() {
         let WalkEvent::Open(id) = step else { continue };
         let name = tree.name(id);
         if !name.is_empty() && (is_boilerplate(tree, id, name) || is_list_of_links(tree, id, name)) {
-            found.insert(id);
+            boilerplate_ids.insert(id);
             walk.skip_subtree(id);
         }
     }
-    found
+    boilerplate_ids
 }
 
 fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
@@ -131,7 +131,7 @@ fn is_boilerplate(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
         || (matches!(name, "div" | "section" | "ul" | "p" | "form") && has_boilerplate_name(tree, id))
 }
 
-/// Whether an element lies within an article. A header or footer there belongs to the article.
+/// Whether an element is inside an article. A header or footer there belongs to the article.
 fn is_in_content(tree: &HtmlTree, id: NodeId) -> bool {
     let mut above = tree.parent(id);
     while above != ROOT {
@@ -147,9 +147,9 @@ fn has_heading(tree: &HtmlTree, id: NodeId) -> bool {
     tree.walk(id).take(400).any(|step| matches!(step, WalkEvent::Open(inner) if tree.name(inner) == "h1"))
 }
 
-/// Whether an element's class or id names it as a part without content.
+/// Whether the class or id of an element marks it as a part without content.
 fn has_boilerplate_name(tree: &HtmlTree, id: NodeId) -> bool {
-    const WORDS: [&str; 22] = [
+    const BOILERPLATE_WORDS: [&str; 22] = [
         "cookie",
         "cookies",
         "consent",
@@ -175,7 +175,7 @@ fn has_boilerplate_name(tree: &HtmlTree, id: NodeId) -> bool {
     ];
     ["class", "id"].into_iter().filter_map(|name| tree.attribute(id, name)).any(|value| {
         let mut parts = value.split(|character: char| !character.is_ascii_alphanumeric()).take(32);
-        parts.any(|part| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word)))
+        parts.any(|part| BOILERPLATE_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word)))
     })
 }
 
@@ -184,25 +184,25 @@ fn is_list_of_links(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
     if !matches!(name, "ul" | "ol") || is_in_content(tree, id) {
         return false;
     }
-    let (mut inside, mut outside, mut links, mut in_link) = (0_usize, 0_usize, 0_usize, None);
+    let (mut link_bytes, mut other_bytes, mut links, mut in_link) = (0_usize, 0_usize, 0_usize, None);
     for step in tree.walk(id) {
         match step {
-            WalkEvent::Close(inner) if in_link == Some(inner) => in_link = None,
+            WalkEvent::Close(closed) if in_link == Some(closed) => in_link = None,
             WalkEvent::Close(_) => {}
-            WalkEvent::Open(inner) => match tree.data(inner) {
-                NodeData::Text(text) if in_link.is_some() => inside += text.trim().len(),
-                NodeData::Text(text) => outside += text.trim().len(),
+            WalkEvent::Open(opened) => match tree.data(opened) {
+                NodeData::Text(text) if in_link.is_some() => link_bytes += text.trim().len(),
+                NodeData::Text(text) => other_bytes += text.trim().len(),
                 NodeData::Element { name, .. } if name == "a" => {
                     links += 1;
-                    in_link = Some(inner);
+                    in_link = Some(opened);
                 }
                 NodeData::Element { .. } => {}
             },
         }
-        // Enough to decide. Nested lists are examined again at each level, so the search must be short.
-        if outside > 400 {
+        // This is enough to decide. Nested lists are examined again at each level, so end the search here.
+        if other_bytes > 400 {
             return false;
         }
     }
-    links >= 5 && outside * 10 < inside && inside < links * 30
+    links >= 5 && other_bytes * 10 < link_bytes && link_bytes < links * 30
 }

@@ -1,42 +1,43 @@
-//! Removes characters that are invisible to a reader, or that control a terminal, from every text of a page.
+//! Removes characters that a reader cannot see, or that control a terminal, from every text of a page.
 //!
-//! These are control characters, escape sequences, writing-direction controls, zero-width characters and tag
-//! characters. Joiners after a character outside ASCII stay, since scripts and emoji need them.
+//! These are control characters, escape sequences, controls of the writing direction, zero-width characters and tag
+//! characters. Joiners after a character outside ASCII stay, because scripts and emoji need them.
 
 use std::{iter::Peekable, str::Chars};
 
-/// Removes these characters from a text. Line breaks become `\n`; tabs stay.
+/// Removes the invisible characters from a text. Line breaks become `\n`, and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut cleaned = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
-    let mut last = ' ';
+    let mut previous = ' ';
     while let Some(character) = characters.next() {
         match character {
             '\u{1b}' => skip_escape(&mut characters),
             '\r' => {
                 if characters.peek() != Some(&'\n') {
-                    shown.push('\n');
+                    cleaned.push('\n');
                 }
             }
-            '\n' | '\t' => shown.push(character),
-            '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => shown.push('\n'),
+            '\n' | '\t' => cleaned.push(character),
+            '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => cleaned.push('\n'),
             _ if is_invisible(character) => {}
-            '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' if last.is_ascii() || is_joiner(last) => {}
-            _ => shown.push(character),
+            '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}'
+                if previous.is_ascii() || is_joiner(previous) => {}
+            _ => cleaned.push(character),
         }
-        last = character;
+        previous = character;
     }
-    shown
+    cleaned
 }
 
-/// Makes a text one line of at most this many bytes, without these characters.
+/// Makes a text one line of at most `max_bytes`, without the invisible characters.
 pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
     let mut line = visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     line.truncate(line.floor_char_boundary(max_bytes));
     line
 }
 
-/// The longest escape sequence that is skipped whole, in characters.
+/// The longest escape sequence that is skipped as a whole, in characters.
 const MAX_SEQUENCE: usize = 256;
 
 /// Skips the rest of an escape sequence: `[…m`, `]…BEL`, or one character.
@@ -56,7 +57,7 @@ fn skip_escape(characters: &mut Peekable<Chars<'_>>) {
             }
         }
         Some(']' | 'P' | 'X' | '^' | '_') => {
-            // Without the end of the sequence, only its first character is removed.
+            // If the end of the sequence is missing, remove only its first character.
             let mut ahead = characters.clone().take(MAX_SEQUENCE);
             let end = ahead.position(|character| matches!(character, '\u{7}' | '\u{9c}' | '\u{1b}'));
             for _ in 0..=end.unwrap_or(0) {
@@ -80,13 +81,14 @@ fn is_joiner(character: char) -> bool {
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        // Writing direction.
+        // Characters for the writing direction.
         | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        // No width: soft hyphen, fillers, zero-width space, word joiner, invisible operators, byte order mark.
+        // Characters without width: soft hyphen, fillers, zero-width space, word joiner, invisible operators, byte
+        // order mark.
         | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
         | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        // Tags and the supplement of variation selectors, which can spell whole texts.
+        // Tags, and the supplement of variation selectors. Both can spell whole texts.
         | '\u{e0000}'..='\u{e0fff}')
 }
 

@@ -1,35 +1,34 @@
-//! The character encoding of a text. The sources are tried in the order of the HTML standard: byte order
-//! mark, `Content-Type`, a declaration inside the text, and a guess from the bytes.
+//! The character encoding of a text. The sources are tried in the order of the HTML standard: byte order mark,
+//! `Content-Type`, a declaration in the text, and a guess from the bytes.
 //!
-//! Decoding never fails. An invalid byte becomes U+FFFD.
+//! The decoding never fails: an invalid byte becomes U+FFFD.
 
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// The beginning of a text that is searched for a declaration, in bytes, as the HTML standard prescribes.
+/// How many bytes at the start of a text are searched for a declaration. The HTML standard prescribes this number.
 const DECLARATION_BYTES: usize = 1024;
 
-/// The beginning of a text that a guess reads, in bytes. A longer one rarely changes the guess, and the cost
-/// is linear.
+/// How many bytes at the start of a text a guess reads: 64 KiB. More bytes rarely change the guess, and the cost is
+/// linear.
 const GUESS_BYTES: usize = 64 << 10;
 
-/// The kind of declaration that a text may have inside.
+/// The kind of declaration that a text can contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Declaration {
     /// `<meta charset>` and `<meta http-equiv>`.
     Meta,
     /// `<?xml encoding="…"?>`.
     Xml,
-    /// None.
+    /// No declaration.
     Absent,
 }
 
-/// Decodes a text; returns it with the name of its encoding.
+/// Decodes a text, and returns it with the name of its encoding.
 ///
-/// `label` is the `charset` of the `Content-Type`. `domain` is the last label of the host's name, which helps
-/// a guess.
+/// `label` is the `charset` of the `Content-Type`. `domain` is the last label of the host's name, which helps a guess.
 pub(super) fn decode<'a>(
     bytes: &'a [u8],
     label: Option<&str>,
@@ -38,8 +37,8 @@ pub(super) fn decode<'a>(
 ) -> (Cow<'a, str>, &'static str) {
     let encoding = encoding_of(bytes, label, declaration, domain);
     // `decode` also removes a byte order mark.
-    let (text, used, _replaced) = encoding.decode(bytes);
-    (text, used.name())
+    let (text, used_encoding, _replaced) = encoding.decode(bytes);
+    (text, used_encoding.name())
 }
 
 fn encoding_of(
@@ -52,36 +51,37 @@ fn encoding_of(
         return encoding;
     }
     let of_header = label.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let start = &bytes[..bytes.len().min(DECLARATION_BYTES)];
-    let declared = || match declaration {
-        Declaration::Meta => in_meta(start),
-        Declaration::Xml => in_xml(start),
+    let head = &bytes[..bytes.len().min(DECLARATION_BYTES)];
+    let declared_encoding = || match declaration {
+        Declaration::Meta => meta_encoding(head),
+        Declaration::Xml => xml_encoding(head),
         Declaration::Absent => None,
     };
-    of_header.or_else(declared).unwrap_or_else(|| guess(bytes, domain))
+    of_header.or_else(declared_encoding).unwrap_or_else(|| guess(bytes, domain))
 }
 
-/// Guesses the encoding from the bytes. It never guesses ISO-2022-JP: with that encoding's escape sequences,
-/// a page could hide text from a reader that guesses otherwise.
+/// Guesses the encoding from the bytes. The guess is never ISO-2022-JP: its escape sequences let a page hide text
+/// from readers that guess another encoding.
 fn guess(bytes: &[u8], domain: Option<&str>) -> &'static Encoding {
     if std::str::from_utf8(bytes).is_ok() {
         return UTF_8;
     }
-    let part = &bytes[..bytes.len().min(GUESS_BYTES)];
+    let sample = &bytes[..bytes.len().min(GUESS_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(part, part.len() == bytes.len());
-    // The detector panics on a domain with upper-case or non-ASCII characters, so it gets Punycode only.
+    detector.feed(sample, sample.len() == bytes.len());
+    // The detector panics on a domain with upper-case or non-ASCII characters, so leave out such domains.
     let domain =
         domain.filter(|domain| !domain.is_empty() && domain.bytes().all(|byte| byte.is_ascii_lowercase()));
-    // A long text that is not valid UTF-8 may still be UTF-8 with one broken byte.
-    let allow = if utf8_with_few_faults(part) { Utf8Detection::Allow } else { Utf8Detection::Deny };
-    if allow == Utf8Detection::Allow {
+    // A long text that is not valid UTF-8 can still be UTF-8 with one broken byte.
+    let utf8_detection =
+        if utf8_with_few_faults(sample) { Utf8Detection::Allow } else { Utf8Detection::Deny };
+    if utf8_detection == Utf8Detection::Allow {
         return UTF_8;
     }
-    detector.guess(domain.map(str::as_bytes), allow)
+    detector.guess(domain.map(str::as_bytes), utf8_detection)
 }
 
-/// Whether there are many more multi-byte characters than faulty bytes.
+/// Whether multi-byte characters are much more frequent than faulty bytes.
 fn utf8_with_few_faults(bytes: &[u8]) -> bool {
     let (mut characters, mut faults) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
@@ -91,11 +91,11 @@ fn utf8_with_few_faults(bytes: &[u8]) -> bool {
     characters > 20 * faults
 }
 
-/// The encoding that a `<meta>` within these bytes declares. Comments are skipped.
-fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
+/// The encoding that a `<meta>` in these bytes declares. Comments are skipped.
+fn meta_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let mut rest = bytes;
-    while let Some(at) = memchr::memchr(b'<', rest) {
-        rest = &rest[at..];
+    while let Some(offset) = memchr::memchr(b'<', rest) {
+        rest = &rest[offset..];
         if rest.starts_with(b"<!--") {
             rest = memchr::memmem::find(&rest[4..], b"-->").map_or(&[], |end| &rest[4 + end + 3..]);
             continue;
@@ -109,7 +109,7 @@ fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
         }
         let end = memchr::memchr(b'>', rest).unwrap_or(rest.len());
         if let Some(encoding) = label_after(&rest[5..end], b"charset").and_then(Encoding::for_label) {
-            return Some(corrected(encoding));
+            return Some(web_encoding(encoding));
         }
         rest = &rest[end..];
     }
@@ -117,24 +117,25 @@ fn in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
 }
 
 /// The encoding that the XML declaration names.
-fn in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
+fn xml_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let rest = bytes.strip_prefix(b"<?xml")?;
     let end = memchr::memmem::find(rest, b"?>")?;
-    label_after(&rest[..end], b"encoding").and_then(Encoding::for_label).map(corrected)
+    label_after(&rest[..end], b"encoding").and_then(Encoding::for_label).map(web_encoding)
 }
 
 /// The value after `name`, `=` and an optional quotation mark.
 fn label_after<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let at = bytes.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))?;
-    let rest = bytes[at + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let offset = bytes.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))?;
+    let rest = bytes[offset + name.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     let rest = rest.strip_prefix(b"\"").or_else(|| rest.strip_prefix(b"'")).unwrap_or(rest);
-    let ends = |byte: &u8| matches!(byte, b'"' | b'\'' | b';' | b' ' | b'\t' | b'\n' | b'\r' | b'>' | b'/');
-    Some(&rest[..rest.iter().position(ends).unwrap_or(rest.len())])
+    let ends_value =
+        |byte: &u8| matches!(byte, b'"' | b'\'' | b';' | b' ' | b'\t' | b'\n' | b'\r' | b'>' | b'/');
+    Some(&rest[..rest.iter().position(ends_value).unwrap_or(rest.len())])
 }
 
-/// Applies the standard's corrections. A text whose declaration was readable is not UTF-16, and
-/// `x-user-defined` means windows-1252.
-fn corrected(encoding: &'static Encoding) -> &'static Encoding {
+/// Applies the corrections of the standard. A text whose declaration could be read is not UTF-16, and `x-user-defined`
+/// means windows-1252.
+fn web_encoding(encoding: &'static Encoding) -> &'static Encoding {
     if encoding == UTF_16BE || encoding == UTF_16LE {
         UTF_8
     } else if encoding.name() == "x-user-defined" {

@@ -1,5 +1,5 @@
-//! Removes hidden content, and moves content that the extractor would drop to where the extractor keeps it:
-//! languages of code, authors of posts, formulas, frames.
+//! Removes hidden content. Moves content that the extractor would drop to places where it stays: the language of code,
+//! authors of posts, formulas, frames.
 
 use super::{
     hidden::is_hidden,
@@ -35,7 +35,7 @@ pub(super) fn clean(tree: &mut HtmlTree) {
     mark_post_authors(tree);
 }
 
-/// Removes every `<base>`, for a page whose targets are absolute already.
+/// Removes every `<base>`, for a page whose links are already absolute.
 pub(super) fn remove_bases(tree: &mut HtmlTree) {
     let bases: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "base").collect();
     for id in bases {
@@ -43,13 +43,13 @@ pub(super) fn remove_bases(tree: &mut HtmlTree) {
     }
 }
 
-/// Keeps the text of a `<noscript>` only where the page has no other text.
+/// Keeps the text of a `<noscript>` only if the page has little other text.
 fn unwrap_noscript(tree: &mut HtmlTree) {
-    let found: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
-    let inside: usize = found.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
-    let all = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
-    for id in found {
-        if all > inside + 200 {
+    let noscripts: Vec<NodeId> = tree.elements().filter(|id| tree.name(*id) == "noscript").collect();
+    let noscript_bytes: usize = noscripts.iter().map(|id| tree.text(*id, 1 << 10).trim().len()).sum();
+    let page_bytes = tree.text(ROOT, 8 << 10).split_whitespace().map(str::len).sum::<usize>();
+    for id in noscripts {
+        if page_bytes > noscript_bytes + 200 {
             tree.remove(id);
         } else {
             rename(tree, id, "div");
@@ -57,23 +57,23 @@ fn unwrap_noscript(tree: &mut HtmlTree) {
     }
 }
 
-/// Whether a link is a heading's link to itself, such as `¶`.
+/// Whether a link is the link of a heading to itself, such as `¶`.
 fn is_heading_anchor(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "a"
         && tree.attribute(id, "href").is_some_and(|target| target.contains('#'))
         && matches!(tree.text(id, 16).trim(), "#" | "¶" | "§" | "🔗")
 }
 
-/// Whether an `<rp>`, which browsers hide, has more than a parenthesis.
+/// Whether an `<rp>`, which browsers hide, contains more than a parenthesis.
 fn is_long_parenthesis(tree: &HtmlTree, id: NodeId) -> bool {
     tree.name(id) == "rp" && tree.text(id, 16).trim().chars().count() > 1
 }
 
-/// Replaces a formula's elements by its source.
+/// Replaces the elements of a formula by its source.
 fn replace_formula(tree: &mut HtmlTree, id: NodeId) {
     let annotation = tree.walk(id).find_map(|step| match step {
-        super::tree::WalkEvent::Open(inner) if tree.name(inner) == "annotation" => {
-            Some(tree.text(inner, 4 << 10))
+        super::tree::WalkEvent::Open(child) if tree.name(child) == "annotation" => {
+            Some(tree.text(child, 4 << 10))
         }
         _ => None,
     });
@@ -98,23 +98,23 @@ fn replace_frame(tree: &mut HtmlTree, id: NodeId) {
     tree.append(link, NodeData::Text(name));
 }
 
-fn rename(tree: &mut HtmlTree, id: NodeId, to: &str) {
+fn rename(tree: &mut HtmlTree, id: NodeId, new_name: &str) {
     if let NodeData::Element { name, attributes } = tree.data_mut(id) {
-        to.clone_into(name);
+        new_name.clone_into(name);
         attributes.clear();
     }
 }
 
-/// Writes the language of a block of code onto its `<pre>`. Pages name the language in several places.
+/// Writes the language of a code block into the class of its `<pre>`. Pages name the language in several places.
 fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
     let code = tree.children(id).iter().copied().find(|child| tree.name(*child) == "code");
-    let mut places: Vec<NodeId> = code.into_iter().chain([id]).collect();
+    let mut elements: Vec<NodeId> = code.into_iter().chain([id]).collect();
     let mut above = id;
     for _ in 0..3 {
         above = tree.parent(above);
-        places.push(above);
+        elements.push(above);
     }
-    let Some(language) = places.into_iter().find_map(|place| language_at(tree, place)) else { return };
+    let Some(language) = elements.into_iter().find_map(|element| language_at(tree, element)) else { return };
     if let NodeData::Element { attributes, .. } = tree.data_mut(id) {
         attributes.retain(|(name, _)| name != "class");
         attributes.push(("class".to_owned(), format!("language-{language}")));
@@ -123,13 +123,13 @@ fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
 
 /// The language that an element's attributes name.
 fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
-    let valid = |language: &str| {
-        let fits = (1..=24).contains(&language.len());
-        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
-        (fits && language.bytes().all(known)).then(|| language.to_ascii_lowercase())
+    let valid_language = |language: &str| {
+        let fits_length = (1..=24).contains(&language.len());
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
+        (fits_length && language.bytes().all(is_allowed)).then(|| language.to_ascii_lowercase())
     };
     for name in ["data-lang", "data-language"] {
-        if let Some(language) = tree.attribute(id, name).and_then(valid) {
+        if let Some(language) = tree.attribute(id, name).and_then(valid_language) {
             return Some(language);
         }
     }
@@ -139,44 +139,44 @@ fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
         for prefix in ["language-", "lang-", "highlight-source-", "brush:"] {
             if let Some(language) = token.strip_prefix(prefix) {
                 let language = if language.is_empty() { tokens.peek().copied()? } else { language };
-                return valid(language.trim_end_matches(';'));
+                return valid_language(language.trim_end_matches(';'));
             }
         }
         if token == "sourceCode"
             && let Some(language) = tokens.peek()
         {
-            return valid(language);
+            return valid_language(language);
         }
         // Sphinx: `highlight-rust notranslate`.
         if let Some(language) = token.strip_prefix("highlight-")
             && classes.contains("notranslate")
         {
-            return valid(language).filter(|language| language != "default");
+            return valid_language(language).filter(|language| language != "default");
         }
     }
     None
 }
 
-/// The longest name of an author, in bytes, and the longest line around it.
+/// The longest name of an author, and the longest line around a name, both in bytes.
 const MAX_AUTHOR_BYTES: usize = 60;
 const MAX_LINE_BYTES: usize = 160;
 
-/// The most authors of a page, and the most elements around a name that form one line with it.
+/// The most authors of a page, and the most elements around a name that can form one line with it.
 const MAX_AUTHORS: usize = 2000;
 const MAX_AROUND: usize = 6;
 
-/// Makes paragraphs of the authors of a page with several posts, since the extractor keeps paragraphs. It
-/// would take the first author for the page's author and drop the others.
+/// Turns the authors of a page with several posts into paragraphs, because the extractor keeps paragraphs. Otherwise it
+/// would use the first author as the author of the page and drop the others.
 fn mark_post_authors(tree: &mut HtmlTree) {
     let authors: Vec<NodeId> = tree.elements().filter(|id| is_author(tree, *id)).take(MAX_AUTHORS).collect();
     if authors.len() < 2 {
         return;
     }
-    let mut done: Vec<NodeId> = Vec::new();
+    let mut marked_lines: Vec<NodeId> = Vec::new();
     for id in authors {
         let name = tree.text(id, MAX_AUTHOR_BYTES * 2);
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        // The highest element around the name that is still one line. Its siblings are the post.
+        // The highest element around the name that is still one line. The siblings of this element are the post.
         let mut line = id;
         let mut around = 0;
         while around < MAX_AROUND
@@ -190,29 +190,30 @@ fn mark_post_authors(tree: &mut HtmlTree) {
             line = tree.parent(line);
             around += 1;
         }
-        if done.contains(&line) || name.is_empty() {
+        if marked_lines.contains(&line) || name.is_empty() {
             continue;
         }
-        let rest = tree.text(line, MAX_LINE_BYTES * 2);
-        let rest = rest.split_whitespace().collect::<Vec<_>>().join(" ").replacen(&name, "", 1);
+        let line_text = tree.text(line, MAX_LINE_BYTES * 2);
+        let text_without_name =
+            line_text.split_whitespace().collect::<Vec<_>>().join(" ").replacen(&name, "", 1);
         rename(tree, line, "p");
         tree.set_children(line, Vec::new());
         let strong = NodeData::Element { name: "strong".to_owned(), attributes: Vec::new() };
         let strong = tree.append(line, strong);
         tree.append(strong, NodeData::Text(name));
-        if !rest.trim().is_empty() {
-            tree.append(line, NodeData::Text(format!(" {}", rest.trim())));
+        if !text_without_name.trim().is_empty() {
+            tree.append(line, NodeData::Text(format!(" {}", text_without_name.trim())));
         }
-        if done.len() >= 64 {
-            done.remove(0);
+        if marked_lines.len() >= 64 {
+            marked_lines.remove(0);
         }
-        done.push(line);
+        marked_lines.push(line);
     }
 }
 
 /// Whether an element names the author of a post.
 fn is_author(tree: &HtmlTree, id: NodeId) -> bool {
-    let has = |attribute: &str, words: &[&str]| {
+    let attribute_has_word = |attribute: &str, words: &[&str]| {
         tree.attribute(id, attribute).is_some_and(|value| {
             value
                 .split_ascii_whitespace()
@@ -220,9 +221,9 @@ fn is_author(tree: &HtmlTree, id: NodeId) -> bool {
                 .any(|token| words.iter().any(|word| token.eq_ignore_ascii_case(word)))
         })
     };
-    let named = has("rel", &["author"])
-        || has("itemprop", &["author"])
-        || has(
+    let is_marked_as_author = attribute_has_word("rel", &["author"])
+        || attribute_has_word("itemprop", &["author"])
+        || attribute_has_word(
             "class",
             &[
                 "author",
@@ -238,7 +239,7 @@ fn is_author(tree: &HtmlTree, id: NodeId) -> bool {
                 "nickname",
             ],
         );
-    if !named {
+    if !is_marked_as_author {
         return false;
     }
     let text = tree.text(id, MAX_AUTHOR_BYTES * 2);

@@ -1,8 +1,8 @@
-//! Elements by what they are to the text around them.
+//! Classifies elements by their effect on the text around them.
 
 use super::tree::{HtmlTree, NodeId};
 
-/// Elements that begin on a line of their own.
+/// Elements that start on a line of their own.
 pub(super) fn is_block(name: &str) -> bool {
     matches!(
         name,
@@ -48,21 +48,21 @@ pub(super) fn is_block(name: &str) -> bool {
     )
 }
 
-/// Elements that are lines of code, besides the blocks.
+/// Elements that are lines in code, in addition to the block elements.
 pub(super) fn is_line_of_code(name: &str) -> bool {
     matches!(name, "li" | "tr" | "pre" | "ul" | "ol")
 }
 
-/// The language of code, as its classes name it; empty without one.
+/// The language of code that its classes name. Empty if they name none.
 pub(super) fn language(tree: &HtmlTree, id: NodeId) -> String {
-    let places = [Some(id), tree.children(id).first().copied()];
-    let language = places.into_iter().flatten().find_map(|place| {
-        let classes = tree.attribute(place, "class")?;
+    let elements = [Some(id), tree.children(id).first().copied()];
+    let language = elements.into_iter().flatten().find_map(|element| {
+        let classes = tree.attribute(element, "class")?;
         classes.split_ascii_whitespace().find_map(|class| class.strip_prefix("language-"))
     });
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+#-._".contains(&byte);
     language
-        .filter(|language| language.len() <= 24 && language.bytes().all(fits))
+        .filter(|language| language.len() <= 24 && language.bytes().all(is_allowed))
         .unwrap_or_default()
         .to_owned()
 }

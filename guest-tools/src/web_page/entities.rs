@@ -1,4 +1,4 @@
-//! Character references: `&amp;`, `&#8211;`, `&#x2013;`.
+//! Decodes character references: `&amp;`, `&#8211;`, `&#x2013;`.
 
 use web_atoms::NAMED_ENTITIES;
 
@@ -8,13 +8,13 @@ use super::tokens::InAttribute;
 const MAX_NAME_BYTES: usize = 32;
 
 /// Replaces the references in a text.
-pub(super) fn decode(text: &str, place: InAttribute) -> String {
+pub(super) fn decode(text: &str, in_attribute: InAttribute) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
-        decoded.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let length = reference(rest, place, &mut decoded);
+    while let Some(offset) = memchr::memchr(b'&', rest.as_bytes()) {
+        decoded.push_str(&rest[..offset]);
+        rest = &rest[offset..];
+        let length = reference(rest, in_attribute, &mut decoded);
         if length == 0 {
             decoded.push('&');
         }
@@ -24,31 +24,35 @@ pub(super) fn decode(text: &str, place: InAttribute) -> String {
     decoded
 }
 
-/// Appends the characters of the reference at the beginning. Returns the reference's length, or 0 if there is
-/// none.
-fn reference(text: &str, place: InAttribute, decoded: &mut String) -> usize {
+/// Appends the characters of the reference at the start of `text`. Returns the length of the reference, or 0 if there
+/// is none.
+fn reference(text: &str, in_attribute: InAttribute, decoded: &mut String) -> usize {
     let bytes = text.as_bytes();
     if bytes.get(1) == Some(&b'#') {
         return numeric(text, decoded);
     }
     let length =
         bytes[1..].iter().take(MAX_NAME_BYTES).take_while(|byte| byte.is_ascii_alphanumeric()).count();
-    let ended = bytes.get(1 + length) == Some(&b';');
-    let whole = 1 + length + usize::from(ended);
-    if ended && push(&text[1..whole], decoded) {
-        return whole;
+    let has_semicolon = bytes.get(1 + length) == Some(&b';');
+    let reference_bytes = 1 + length + usize::from(has_semicolon);
+    if has_semicolon && push(&text[1..reference_bytes], decoded) {
+        return reference_bytes;
     }
-    if place == InAttribute::Yes {
+    if in_attribute == InAttribute::Yes {
         // `?a=1&copy=2` is a query, not a copyright sign.
-        let followed = matches!(bytes.get(1 + length), Some(b'='));
-        return if !ended && !followed && push(&text[1..whole], decoded) { whole } else { 0 };
+        let is_followed_by_equals = matches!(bytes.get(1 + length), Some(b'='));
+        return if !has_semicolon && !is_followed_by_equals && push(&text[1..reference_bytes], decoded) {
+            reference_bytes
+        } else {
+            0
+        };
     }
-    // Finds the longest beginning of the name that is valid without `;`: `&ampx` is `&x`. Such names have at
-    // most six letters.
+    // Finds the longest start of the name that is valid without `;`: `&ampx` is `&x`. Names of this kind have at most
+    // six letters.
     (2..=length.min(6)).rev().find(|end| push(&text[1..=*end], decoded)).map_or(0, |end| 1 + end)
 }
 
-/// Appends the characters of a name. The table also lists beginnings of names, which have no characters.
+/// Appends the characters of a name. The table also lists starts of names, which have no characters.
 fn push(name: &str, decoded: &mut String) -> bool {
     let Some((first, second)) = NAMED_ENTITIES.get(name) else { return false };
     let characters =
@@ -74,7 +78,7 @@ fn numeric(text: &str, decoded: &mut String) -> usize {
     end + usize::from(text.as_bytes().get(end) == Some(&b';'))
 }
 
-/// The character of a number. As in browsers, the numbers 128 to 159 mean windows-1252.
+/// The character with this number. As in browsers, the numbers 128 to 159 mean windows-1252.
 fn character_of(code: u32) -> char {
     if let Ok(byte @ 0x80..=0x9f) = u8::try_from(code) {
         let bytes = [byte];

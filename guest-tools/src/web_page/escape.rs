@@ -1,10 +1,11 @@
-//! Text of a page as Markdown, which a reader shows as that text: no mark, no link, no definition of one, no HTML, no
-//! code; and code between its backticks.
+//! Writes text of a page as Markdown that renders as exactly this text: without marks, links, link definitions, HTML
+//! or code. Code is written between backticks.
 //!
-//! By CommonMark 0.31 and GitHub's tables and strikethrough. A character is escaped wherever it stands, since a page
-//! splits its text over elements: two harmless pieces could join to a mark.
+//! The rules are those of CommonMark 0.31, with GitHub's tables and strikethrough. Marks within a line are escaped
+//! wherever they stand, because a page can split its text over elements, and two harmless pieces could join to form a
+//! mark.
 
-/// Appends a word.
+/// Appends a word. `at_start` says whether the word is at the start of a line.
 pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     if at_start {
         let digits = word.trim_start_matches(|digit: char| digit.is_ascii_digit());
@@ -18,27 +19,27 @@ pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
             text.push('\\');
         }
     }
-    let (mut characters, mut before) = (word.char_indices().peekable(), None);
-    while let Some((at, character)) = characters.next() {
+    let (mut characters, mut previous) = (word.char_indices().peekable(), None);
+    while let Some((offset, character)) = characters.next() {
         let escaped = match character {
-            // `~` may begin a block of code, which ends where the page says.
+            // `~` can start a code block, which then ends where the page wants.
             '\\' | '`' | '*' | '[' | ']' | '<' | '~' => true,
-            // Between letters and digits it is no mark.
-            '_' => ![before, characters.peek().map(|(_, next)| *next)]
+            // Between letters and digits `_` is not a mark.
+            '_' => ![previous, characters.peek().map(|(_, next)| *next)]
                 .iter()
-                .all(|beside| beside.is_some_and(char::is_alphanumeric)),
-            '&' => is_entity(&word[at..]),
+                .all(|neighbour| neighbour.is_some_and(char::is_alphanumeric)),
+            '&' => is_entity(&word[offset..]),
             _ => false,
         };
         if escaped {
             text.push('\\');
         }
         text.push(character);
-        before = Some(character);
+        previous = Some(character);
     }
 }
 
-/// A line. Runs of white space become one space.
+/// Escapes a line. Runs of white space become one space.
 pub(crate) fn escape_line(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     for word in line.split_whitespace() {
@@ -51,15 +52,15 @@ pub(crate) fn escape_line(line: &str) -> String {
     text
 }
 
-/// Whether a word at the start of a line is, or may become with what follows, the mark of a quote, a list, a heading, or
-/// the line below a table's head, after which bars would split code.
+/// Whether a word at the start of a line is a mark, or can become one together with the next words: of a quote, a list,
+/// a heading, or the line below a table's head. After such a line, bars would split code.
 fn begins_a_block(word: &str) -> bool {
     let is_of = |marks: &str| word.chars().all(|character| marks.contains(character));
     word.starts_with('>') || word == "+" || is_of("#") || is_of("=") || is_of("-:|")
 }
 
-/// Whether this begins with a reference to a character, such as `&lt;`, which Markdown replaces. Looks no further than the
-/// longest name reaches, since a page may be made of ampersands.
+/// Whether the text starts with a character reference such as `&lt;`, which Markdown would decode. The search ends at
+/// the length of the longest name, because a page can consist of ampersands.
 fn is_entity(text: &str) -> bool {
     let name = text.strip_prefix('&').unwrap_or(text);
     let name = name.strip_prefix('#').unwrap_or(name);
@@ -67,36 +68,36 @@ fn is_entity(text: &str) -> bool {
     letters > 0 && name.as_bytes().get(letters) == Some(&b';')
 }
 
-/// `CounterClockwiseContourIntegral` has 31 bytes, more than any other name (HTML, section 13.5).
+/// One more than the 31 bytes of `CounterClockwiseContourIntegral`, the longest name (HTML, section 13.5).
 const MAX_ENTITY_BYTES: usize = 32;
 
-/// A link's target, which ends at its parenthesis: nothing in it is another mark. A backtick would open code that swallows
-/// the end.
+/// Escapes the target of a link, so that the link ends at its own parenthesis. For example, a backtick in the target
+/// could open code that includes the parenthesis.
 pub(crate) fn escape_target(target: &str) -> String {
-    let mut shown = String::with_capacity(target.len());
-    for (at, character) in target.char_indices() {
+    let mut escaped = String::with_capacity(target.len());
+    for (offset, character) in target.char_indices() {
         match character {
-            '(' => shown.push_str("%28"),
-            ')' => shown.push_str("%29"),
-            '\\' => shown.push_str("%5C"),
-            '`' => shown.push_str("%60"),
-            '<' => shown.push_str("%3C"),
-            '>' => shown.push_str("%3E"),
-            _ if character.is_whitespace() || character.is_control() => shown.push_str("%20"),
-            '&' if is_entity(&target[at..]) => shown.push_str("&amp;"),
-            _ => shown.push(character),
+            '(' => escaped.push_str("%28"),
+            ')' => escaped.push_str("%29"),
+            '\\' => escaped.push_str("%5C"),
+            '`' => escaped.push_str("%60"),
+            '<' => escaped.push_str("%3C"),
+            '>' => escaped.push_str("%3E"),
+            _ if character.is_whitespace() || character.is_control() => escaped.push_str("%20"),
+            '&' if is_entity(&target[offset..]) => escaped.push_str("&amp;"),
+            _ => escaped.push(character),
         }
     }
-    shown
+    escaped
 }
 
-/// Keeps what comes next from becoming one mark with the end of a text: `!` and a link would be an image, two runs of
-/// backticks one run.
-pub(super) fn part(text: &mut String, next: &str) {
-    if next.starts_with('[') && text.ends_with('!') {
+/// Keeps `appended` from forming a mark with the end of a text. `!` and a link would be an image, and two runs of
+/// backticks would be one.
+pub(super) fn separate_marks(text: &mut String, appended: &str) {
+    if appended.starts_with('[') && text.ends_with('!') {
         text.pop();
         text.push_str("\\!");
-    } else if next.starts_with('`') && text.ends_with('`') {
+    } else if appended.starts_with('`') && text.ends_with('`') {
         text.push(' ');
     }
 }
@@ -107,8 +108,8 @@ pub(super) fn longest_run(text: &str) -> usize {
     runs.max().unwrap_or(0)
 }
 
-/// Code within a line; as text where no code can be: over several lines, and in a cell whose reader would take a bar after
-/// a backslash for the cell's end.
+/// Code within a line. It becomes text if it has several lines, or if it is in a table cell and has a bar after a
+/// backslash, which would end the cell.
 pub(super) fn code(content: &str, in_cell: bool) -> String {
     if content.contains('\n') || in_cell && content.contains("\\|") {
         return content.lines().map(escape_line).collect::<Vec<_>>().join("\n");
@@ -116,7 +117,7 @@ pub(super) fn code(content: &str, in_cell: bool) -> String {
     code_span(content)
 }
 
-/// Code within a line, between more backticks than it has.
+/// Code within a line, between more backticks than the code contains in a row.
 fn code_span(content: &str) -> String {
     let mark = "`".repeat(longest_run(content) + 1);
     let pad = if content.starts_with('`') || content.ends_with('`') { " " } else { "" };

@@ -1,6 +1,6 @@
-//! Elements that a browser does not show, judged by the element alone.
+//! Finds elements that a browser does not show, judged by the element alone.
 //!
-//! Style sheets are not read. Text that only a style sheet hides stays.
+//! Style sheets are not read, so text that only a style sheet hides stays.
 
 use super::tree::{HtmlTree, NodeId};
 
@@ -18,7 +18,7 @@ pub(super) fn is_hidden(tree: &HtmlTree, id: NodeId) -> bool {
         || is_pixel(tree, id)
 }
 
-/// Whether an image only counts visitors.
+/// Whether an image is a tracking pixel, which only counts visitors.
 fn is_pixel(tree: &HtmlTree, id: NodeId) -> bool {
     let tiny = |name| {
         tree.attribute(id, name).is_some_and(|value| matches!(value.trim(), "0" | "1" | "0px" | "1px"))
@@ -28,11 +28,11 @@ fn is_pixel(tree: &HtmlTree, id: NodeId) -> bool {
 
 /// Whether a `style` hides its element.
 pub(super) fn style_hides(style: &str) -> bool {
-    let style = unescaped(style).to_ascii_lowercase();
+    let style = decode_escapes(style).to_ascii_lowercase();
     let mut zero_size = false;
     let mut clipped = false;
     let mut absolute = false;
-    let mut outside = false;
+    let mut off_screen = false;
     let mut transparent = false;
     let mut painted = false;
     for declaration in split_declarations(&style) {
@@ -45,7 +45,7 @@ pub(super) fn style_hides(style: &str) -> bool {
             "content-visibility" if value == "hidden" => return true,
             "opacity" if number(value).is_some_and(|opacity| opacity < 0.05) => return true,
             "font-size" if is_tiny(value) => return true,
-            // `bold 0/0 a`: the size is the first length.
+            // In `bold 0/0 a` the first length is the size.
             "font"
                 if value.split_whitespace().any(|part| is_tiny(part.split('/').next().unwrap_or(part))) =>
             {
@@ -63,12 +63,12 @@ pub(super) fn style_hides(style: &str) -> bool {
             "width" | "height" | "max-height" | "max-width" => zero_size |= is_tiny(value),
             "overflow" => clipped |= matches!(value, "hidden" | "clip"),
             "position" => absolute |= matches!(value, "absolute" | "fixed"),
-            "left" | "top" | "right" | "bottom" => outside |= is_off_screen(value),
-            "inset" => outside |= value.split_whitespace().any(is_off_screen),
+            "left" | "top" | "right" | "bottom" => off_screen |= is_off_screen(value),
+            "inset" => off_screen |= value.split_whitespace().any(is_off_screen),
             _ => {}
         }
     }
-    (zero_size && clipped) || (absolute && outside) || (transparent && !painted)
+    (zero_size && clipped) || (absolute && off_screen) || (transparent && !painted)
 }
 
 /// Clip shapes that leave nothing visible.
@@ -82,7 +82,7 @@ fn is_off_screen(value: &str) -> bool {
     number(value).is_some_and(|offset| offset < -900.0)
 }
 
-/// Whether a `transform` makes its element a point, or moves it out of sight.
+/// Whether a `transform` shrinks its element to a point, or moves it out of sight.
 fn is_moved_out_of_sight(value: &str) -> bool {
     value.split(')').filter_map(|function| function.split_once('(')).any(|(name, arguments)| {
         let mut arguments = arguments.split(',').map(str::trim);
@@ -94,7 +94,7 @@ fn is_moved_out_of_sight(value: &str) -> bool {
     })
 }
 
-/// `transparent`, or a colour whose opacity is nothing.
+/// Whether a colour is `transparent`, or has an opacity close to 0.
 fn is_transparent(value: &str) -> bool {
     let opacity = value.strip_suffix(')').and_then(|value| match value.contains('/') {
         true => value.rsplit('/').next(),
@@ -104,40 +104,40 @@ fn is_transparent(value: &str) -> bool {
     value == "transparent" || opacity.and_then(|part| number(part.trim())).is_some_and(|part| part < 0.05)
 }
 
-/// Decodes the escapes of a style (CSS Syntax, section 4.3.7): `d\69splay` is `display`.
-fn unescaped(style: &str) -> String {
+/// Decodes the escapes of a style (CSS Syntax, section 4.3.7). For example, `d\69splay` is `display`.
+fn decode_escapes(style: &str) -> String {
     const MAX_DIGITS: usize = 6;
-    let mut plain = String::with_capacity(style.len());
+    let mut decoded = String::with_capacity(style.len());
     let mut rest = style;
-    while let Some((before, after)) = rest.split_once('\\') {
-        plain.push_str(before);
-        let digits = after.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_hexdigit).count();
+    while let Some((literal, after_backslash)) = rest.split_once('\\') {
+        decoded.push_str(literal);
+        let digits = after_backslash.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_hexdigit).count();
         if digits == 0 {
-            rest = after;
+            rest = after_backslash;
             continue;
         }
-        let code = u32::from_str_radix(&after[..digits], 16).ok();
-        plain.push(code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
-        rest = &after[digits..];
+        let code = u32::from_str_radix(&after_backslash[..digits], 16).ok();
+        decoded.push(code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER));
+        rest = &after_backslash[digits..];
         rest = rest.strip_prefix([' ', '\t', '\n']).unwrap_or(rest);
     }
-    plain.push_str(rest);
-    plain
+    decoded.push_str(rest);
+    decoded
 }
 
 /// The declarations of a style, without comments.
 fn split_declarations(style: &str) -> Vec<String> {
-    let mut plain = String::with_capacity(style.len());
+    let mut without_comments = String::with_capacity(style.len());
     let mut rest = style;
-    while let Some(at) = rest.find("/*") {
-        plain.push_str(&rest[..at]);
-        rest = rest[at + 2..].find("*/").map_or("", |end| &rest[at + 2 + end + 2..]);
+    while let Some(offset) = rest.find("/*") {
+        without_comments.push_str(&rest[..offset]);
+        rest = rest[offset + 2..].find("*/").map_or("", |end| &rest[offset + 2 + end + 2..]);
     }
-    plain.push_str(rest);
-    plain.split(';').map(str::to_owned).collect()
+    without_comments.push_str(rest);
+    without_comments.split(';').map(str::to_owned).collect()
 }
 
-/// The number that a value begins with.
+/// The number at the start of a value.
 fn number(value: &str) -> Option<f64> {
     let end = value.bytes().position(|byte| !(byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+')));
     value[..end.unwrap_or(value.len())].parse().ok()
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_elements_are_told_by_their_attributes() {
+    fn hidden_elements_are_recognized_by_their_attributes() {
         for tag in [
             "p hidden",
             "p hidden=''",

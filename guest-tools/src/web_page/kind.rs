@@ -1,15 +1,14 @@
-//! The kind of a body, by its `Content-Type` and its first bytes.
+//! The kind of a body, from its `Content-Type` and its first bytes.
 //!
-//! The bytes decide where they are unmistakable (PDF, images). The header decides between kinds of text.
+//! The bytes decide if they are unmistakable (PDF, images). Between kinds of text the header decides.
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// The kind of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     /// HTML, or XHTML.
     Html,
-    /// Text that is returned as it is: plain text, JSON, source code.
+    /// Text that is returned unchanged: plain text, JSON, source code.
     Text,
     /// XML, which declares its encoding.
     Xml,
@@ -21,18 +20,18 @@ pub(super) enum BodyKind {
     Other,
 }
 
-/// A `Content-Type`, parsed: the type in lower case, without parameters, and the `charset`.
+/// A parsed `Content-Type`: the type in lower case without parameters, and the `charset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MediaType {
     pub(super) essence: String,
     pub(super) charset: Option<String>,
 }
 
-/// The longest media type that is taken from a header, in bytes.
+/// The longest media type that is read from a header, in bytes.
 const ESSENCE_BYTES: usize = 127;
 
 impl MediaType {
-    /// Parses a header's value. One that is not `type/subtype` gives an empty type.
+    /// Parses the value of a header. A value that is not `type/subtype` gives an empty type.
     pub(super) fn parse(header: &str) -> Self {
         let mut parts = header.split(';');
         let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -49,7 +48,7 @@ impl MediaType {
         Self { essence: if well_formed { essence } else { String::new() }, charset }
     }
 
-    /// Whether the text is UTF-16, in which every second byte may be 0.
+    /// Whether the text is UTF-16, in which every second byte can be 0.
     fn is_wide(&self) -> bool {
         let encoding = self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
         encoding.is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE)
@@ -58,34 +57,34 @@ impl MediaType {
 
 /// The kind of a body and its media type.
 pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
-    if let Some((kind, essence)) = by_signature(bytes) {
+    if let Some((kind, essence)) = kind_by_signature(bytes) {
         return (kind, essence.to_owned());
     }
     let essence = header.essence.as_str();
-    let named = match essence {
+    let declared_kind = match essence {
         "text/html" | "application/xhtml+xml" => Some(BodyKind::Html),
         "text/xml" | "application/xml" | "image/svg+xml" => Some(BodyKind::Xml),
         _ if essence.ends_with("+xml") => Some(BodyKind::Xml),
         _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(BodyKind::Text),
         _ if TEXT_TYPES.contains(&essence) => Some(BodyKind::Text),
-        // These types say only "bytes", so the bytes decide.
+        // These types say nothing about the content, so the bytes decide.
         "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
         _ => Some(BodyKind::Other),
     };
-    match named {
+    match declared_kind {
         Some(BodyKind::Text | BodyKind::Xml | BodyKind::Html)
             if !header.is_wide() && is_binary(bytes, MAX_CONTROLS_PER_MILLE) =>
         {
             (BodyKind::Other, type_or_default(essence))
         }
-        // Some servers send pages as plain text by mistake. But `text/plain` that begins like a page is
-        // usually source code that was requested as text.
+        // Some servers send pages as plain text by mistake. But a `text/plain` that starts like a page is usually
+        // source code that was requested as text.
         Some(kind) => (kind, type_or_default(essence)),
-        None => by_text(bytes, essence),
+        None => kind_by_text(bytes, essence),
     }
 }
 
-/// Types outside `text/` that are text.
+/// Types outside `text/` whose content is text.
 const TEXT_TYPES: [&str; 14] = [
     "application/json",
     "application/json5",
@@ -107,8 +106,8 @@ fn type_or_default(essence: &str) -> String {
     if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
 }
 
-/// The kinds that are known by their first bytes.
-fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
+/// The kinds that the first bytes identify.
+fn kind_by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
     Some(match bytes {
         [b'%', b'P', b'D', b'F', b'-', ..] => (BodyKind::Pdf, "application/pdf"),
@@ -121,21 +120,21 @@ fn by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
 }
 
 /// The kind of a body whose header names no type.
-fn by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
+fn kind_by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     if is_binary(bytes, NO_CONTROLS) {
         return (BodyKind::Other, type_or_default(essence));
     }
-    let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-    if start.starts_with(b"<?xml") && !begins_html(&start[..start.len().min(512)]) {
+    let trimmed = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    if trimmed.starts_with(b"<?xml") && !begins_html(&trimmed[..trimmed.len().min(512)]) {
         return (BodyKind::Xml, "text/xml".to_owned());
     }
-    if begins_html(start) {
+    if begins_html(trimmed) {
         return (BodyKind::Html, "text/html".to_owned());
     }
     (BodyKind::Text, "text/plain".to_owned())
 }
 
-/// Whether a text begins like a page, after comments. XHTML needs `<html` in its beginning.
+/// Whether a text starts like a page, after comments. XHTML needs `<html` near its start.
 fn begins_html(start: &[u8]) -> bool {
     let mut start = start;
     while let Some(rest) = start.strip_prefix(b"<!--") {
@@ -172,20 +171,20 @@ fn begins_html(start: &[u8]) -> bool {
     })
 }
 
-/// Allowed control characters per thousand bytes of a body that is declared as text. A few are errors of the
+/// How many control characters per thousand bytes a body may have that is declared as text. A few are errors of the
 /// page.
 const MAX_CONTROLS_PER_MILLE: usize = 50;
 const NO_CONTROLS: usize = 0;
 
-/// Whether the first bytes are not text, judged by control characters. UTF-16 has NUL bytes and is known by
-/// its byte order mark.
-fn is_binary(bytes: &[u8], allowed: usize) -> bool {
+/// Whether the first bytes are not text, judged by control characters. UTF-16 has NUL bytes, and is identified by its
+/// byte order mark.
+fn is_binary(bytes: &[u8], max_per_mille: usize) -> bool {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return false;
     }
-    let start = &bytes[..bytes.len().min(1024)];
-    let controls = start.iter().filter(|byte| matches!(byte, 0..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f)).count();
-    controls * 1000 > start.len() * allowed
+    let head = &bytes[..bytes.len().min(1024)];
+    let controls = head.iter().filter(|byte| matches!(byte, 0..=0x08 | 0x0e..=0x1a | 0x1c..=0x1f)).count();
+    controls * 1000 > head.len() * max_per_mille
 }
 
 #[cfg(test)]

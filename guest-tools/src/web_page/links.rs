@@ -1,4 +1,4 @@
-//! The targets of links and images: absolute, and with harmless schemes only.
+//! The targets of links and images, which are made absolute and limited to harmless schemes.
 
 use url::Url;
 
@@ -12,7 +12,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Resolves against a page's address, or against the `<base>` that the page names.
+    /// Resolves targets against the URL of a page, or against the `<base>` that the page names.
     pub(super) fn new(page: &str, base: Option<&str>) -> Self {
         let page = Url::parse(page).ok();
         let base = match (&page, base) {
@@ -24,8 +24,8 @@ impl Links {
         Self { base: base.or(page) }
     }
 
-    /// The absolute target. `None` for schemes that a reader cannot follow, such as `javascript:` and
-    /// `data:`.
+    /// The absolute target. `None` for schemes that are not allowed, such as `javascript:` and `data:`, and for targets
+    /// that are too long.
     pub(super) fn absolute(&self, target: &str) -> Option<String> {
         let target = target.trim();
         if target.is_empty() || target.len() > MAX_TARGET_BYTES {
@@ -35,10 +35,10 @@ impl Links {
             Some(base) => base.join(target).ok()?,
             None => Url::parse(target).ok()?,
         };
-        let shown = String::from(url);
-        let allowed =
-            ["http:", "https:", "mailto:", "tel:", "ftp:"].iter().any(|scheme| shown.starts_with(scheme));
-        (allowed && shown.len() <= MAX_TARGET_BYTES).then_some(shown)
+        let absolute = String::from(url);
+        let is_allowed =
+            ["http:", "https:", "mailto:", "tel:", "ftp:"].iter().any(|scheme| absolute.starts_with(scheme));
+        (is_allowed && absolute.len() <= MAX_TARGET_BYTES).then_some(absolute)
     }
 }
 

@@ -1,26 +1,26 @@
-//! Lists that are open, and the marks of their items.
+//! The open lists, and the markers of their items.
 
 use super::tree::NodeId;
 
-/// The largest number of an item: one of more digits is none (CommonMark, section 5.2).
+/// The largest number of an item. A number with more digits is not a marker (CommonMark, section 5.2).
 const MAX_NUMBER: u64 = 999_999_999;
 
 /// An open list.
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) id: NodeId,
-    /// The next number; none for bullets.
+    /// The next number. `None` for bullets.
     next: Option<u64>,
 }
 
 impl List {
-    /// A list of bullets, or of numbers from this attribute on.
+    /// A list of bullets, or of numbers that start at the attribute `start`.
     pub(super) fn new(id: NodeId, is_numbered: bool, start: Option<&str>) -> Self {
         let start = start.and_then(|start| start.trim().parse().ok()).unwrap_or(1);
         Self { id, next: is_numbered.then_some(start).filter(|next| *next <= MAX_NUMBER) }
     }
 
-    /// The number of the next item; none for a bullet.
+    /// The number of the next item. `None` for a bullet.
     pub(super) fn number(&mut self) -> Option<u64> {
         let number = self.next?;
         self.next = Some(number + 1).filter(|next| *next <= MAX_NUMBER);

@@ -1,15 +1,16 @@
-//! A tree as Markdown, or as plain text of the same shape.
+//! Writes a tree as Markdown, or as plain text of the same shape.
 //!
-//! Walks the tree without recursion. An element that changes its content's form (a quote, a list item, a cell)
-//! opens a frame that collects the content; frames of one kind have a bounded depth, so that the work is linear.
+//! The tree is walked without recursion. An element that changes the form of its content (a quote, a list item, a cell)
+//! opens a frame that collects the content. Frames of one kind have a bounded depth, so that the work is linear.
 //!
-//! Text is escaped as it is read, and code where its frame ends. No frame opens within code, since its
-//! content would leave it unescaped.
+//! Text is escaped when it is read, and code when its frame ends. No frame opens inside code, because the nested
+//! content would bypass the escaping of code.
 
 use super::{
     characters::visible,
     elements::{is_block, is_line_of_code, language},
-    escape::{code, escape_line, escape_target, longest_run, part, push_escaped},
+    escape::{code, escape_line, escape_target, longest_run, push_escaped, separate_marks},
+    frame::{Frame, FrameKind},
     links::Links,
     lists::List,
     table::{HtmlTable, is_layout},
@@ -20,56 +21,21 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Markdown,
-    /// Words, line breaks, lists and tables without Markdown's marks.
+    /// Words, line breaks, lists and tables, without the marks of Markdown.
     Text,
 }
 
 /// The deepest nesting of quotes and lists that is shown.
 const MAX_QUOTES: usize = 12;
 
-/// What stands before the definition of a term.
+/// The indentation of a term's definition.
 const DEFINITION: &str = "  ";
 
-/// What a frame makes of its content.
-#[derive(Debug)]
-pub(super) enum Form {
-    Page,
-    Quote,
-    Item { marker: String },
-    Heading(usize),
-    Code { language: String },
-    Inline(&'static str),
-    CodeSpan,
-    Link { target: Option<String> },
-    Cell { heading: bool, columns: usize },
-    Caption,
-}
-
-#[derive(Debug)]
-struct Frame {
-    form: Form,
-    text: String,
-    /// The element whose end closes the frame.
-    id: NodeId,
-    /// Whether a space comes before the next word.
-    space: bool,
-    /// Whether it holds blocks, which no mark within a line can enclose.
-    blocks: bool,
-    /// The length of the text after the last item of a list.
-    item_end: usize,
-}
-
-impl Frame {
-    fn new(id: NodeId, form: Form) -> Self {
-        Self { form, text: String::new(), id, space: false, blocks: false, item_end: 0 }
-    }
-}
-
 /// Writes the content of a tree.
-pub(super) fn write(tree: &HtmlTree, from: NodeId, links: &Links, style: Style) -> String {
-    let page = Frame::new(NodeId::MAX, Form::Page);
+pub(super) fn write(tree: &HtmlTree, root: NodeId, links: &Links, style: Style) -> String {
+    let page = Frame::new(NodeId::MAX, FrameKind::Page);
     let mut writer = Writer { tree, links, style, frames: vec![page], lists: Vec::new(), tables: Vec::new() };
-    for step in tree.walk(from) {
+    for step in tree.walk(root) {
         match step {
             WalkEvent::Open(id) => writer.open(id),
             WalkEvent::Close(id) => writer.close(id),
@@ -97,28 +63,28 @@ impl Writer<'_> {
         };
         match name {
             "br" => self.line_break(),
-            _ if self.in_code() => self.open_in_code(name),
+            _ if self.is_in_code() => self.open_in_code(name),
             "hr" => self.rule(),
             "img" => self.image(id),
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.paragraph();
                 let level = usize::from(name.as_bytes()[1] - b'0');
-                self.push(id, Form::Heading(level));
+                self.push(id, FrameKind::Heading(level));
             }
             "blockquote" => {
                 self.paragraph();
-                if self.count(|form| matches!(form, Form::Quote)) < MAX_QUOTES {
-                    self.push(id, Form::Quote);
+                if self.count(|kind| matches!(kind, FrameKind::Quote)) < MAX_QUOTES {
+                    self.push(id, FrameKind::Quote);
                 }
             }
             "ul" | "ol" | "menu" | "dir" => self.open_list(id, name),
             "li" => self.open_item(id),
             "dd" => {
                 self.line();
-                // One step in: from four columns on, a mark at the start of a line is none.
-                let within = |form: &Form| matches!(form, Form::Item { marker } if marker == DEFINITION);
-                if self.count(within) == 0 {
-                    self.push(id, Form::Item { marker: DEFINITION.to_owned() });
+                // Indent by one step only: Markdown reads no mark behind four or more columns of indentation.
+                if self.count(|kind| matches!(kind, FrameKind::Item { marker } if marker == DEFINITION)) == 0
+                {
+                    self.push(id, FrameKind::Item { marker: DEFINITION.to_owned() });
                 }
             }
             "dt" => {
@@ -127,9 +93,9 @@ impl Writer<'_> {
             }
             "pre" | "xmp" | "listing" | "plaintext" => {
                 self.paragraph();
-                self.push(id, Form::Code { language: language(self.tree, id) });
+                self.push(id, FrameKind::Code { language: language(self.tree, id) });
             }
-            "code" | "kbd" | "samp" | "tt" => self.push(id, Form::CodeSpan),
+            "code" | "kbd" | "samp" | "tt" => self.push(id, FrameKind::CodeSpan),
             "strong" | "b" => self.inline(id, "**"),
             "em" | "i" | "cite" | "dfn" | "var" => self.inline(id, "*"),
             "del" | "s" | "strike" => self.inline(id, "~~"),
@@ -137,7 +103,7 @@ impl Writer<'_> {
             "table" => self.open_table(id),
             "tr" => self.open_row(),
             "td" | "th" => self.open_cell(id, name),
-            "caption" => self.push(id, Form::Caption),
+            "caption" => self.push(id, FrameKind::Caption),
             _ if is_block(name) => self.paragraph(),
             _ => {}
         }
@@ -153,18 +119,18 @@ impl Writer<'_> {
         if self.tables.last().is_some_and(|(table, _)| *table == id)
             && let Some((_, table)) = self.tables.pop()
         {
-            let shown = table.write(self.style);
+            let rendered = table.write(self.style);
             self.paragraph();
-            self.raw(&shown);
+            self.raw(&rendered);
             self.top().blocks = true;
         }
         let name = self.tree.name(id);
-        if is_block(name) || (self.in_code() && is_line_of_code(name)) {
+        if is_block(name) || (self.is_in_code() && is_line_of_code(name)) {
             self.paragraph();
         }
     }
 
-    /// Code has lines, and no other shape.
+    /// In code only lines are kept, and no other structure.
     fn open_in_code(&mut self, name: &str) {
         if is_block(name) || is_line_of_code(name) {
             self.paragraph();
@@ -190,33 +156,36 @@ impl Writer<'_> {
         let marker = number.map_or_else(|| "- ".to_owned(), |number| format!("{number}. "));
         let after_item = self.top().text.len() == self.top().item_end;
         match number {
-            // Below a line of text, only the number 1 begins a list (CommonMark, section 5.3).
+            // Directly after a line of text, only the number 1 starts a list (CommonMark, section 5.3).
             Some(2..) | Some(0) if !after_item => self.paragraph(),
             Some(_) | None => self.line(),
         }
-        if self.count(|form| matches!(form, Form::Item { .. })) < MAX_QUOTES {
-            self.push(id, Form::Item { marker });
+        if self.count(|kind| matches!(kind, FrameKind::Item { .. })) < MAX_QUOTES {
+            self.push(id, FrameKind::Item { marker });
         }
     }
 
     fn open_link(&mut self, id: NodeId) {
-        if self.count(|form| matches!(form, Form::Link { .. } | Form::Code { .. } | Form::CodeSpan)) > 0 {
+        if self.count(|kind| {
+            matches!(kind, FrameKind::Link { .. } | FrameKind::Code { .. } | FrameKind::CodeSpan)
+        }) > 0
+        {
             return;
         }
         let target = self.tree.attribute(id, "href").and_then(|target| self.links.absolute(target));
-        self.push(id, Form::Link { target });
+        self.push(id, FrameKind::Link { target });
     }
 
     fn open_table(&mut self, id: NodeId) {
         self.paragraph();
-        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        let in_cell = self.is_in_cell();
         if !in_cell && !is_layout(self.tree, id) {
             self.tables.push((id, HtmlTable::default()));
         }
     }
 
     fn open_row(&mut self) {
-        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        let in_cell = self.is_in_cell();
         match self.tables.last_mut() {
             Some((_, table)) if !in_cell => table.begin_row(),
             _ => self.line(),
@@ -224,7 +193,7 @@ impl Writer<'_> {
     }
 
     fn open_cell(&mut self, id: NodeId, name: &str) {
-        let in_cell = self.count(|form| matches!(form, Form::Cell { .. })) > 0;
+        let in_cell = self.is_in_cell();
         if self.tables.is_empty() || in_cell {
             // The cells of a layout table are blocks.
             self.paragraph();
@@ -232,14 +201,17 @@ impl Writer<'_> {
         }
         let columns =
             self.tree.attribute(id, "colspan").and_then(|span| span.trim().parse().ok()).unwrap_or(1);
-        self.push(id, Form::Cell { heading: name == "th", columns });
+        self.push(id, FrameKind::Cell { heading: name == "th", columns });
     }
 
     fn inline(&mut self, id: NodeId, mark: &'static str) {
-        let within = |form: &Form| matches!(form, Form::Code { .. } | Form::CodeSpan | Form::Heading(_));
-        let same = |form: &Form| matches!(form, Form::Inline(other) if *other == mark);
-        if self.style == Style::Markdown && self.count(|form| within(form) || same(form)) == 0 {
-            self.push(id, Form::Inline(mark));
+        let encloses = |kind: &FrameKind| match kind {
+            FrameKind::Code { .. } | FrameKind::CodeSpan | FrameKind::Heading(_) => true,
+            FrameKind::Inline(open_mark) => *open_mark == mark,
+            _ => false,
+        };
+        if self.style == Style::Markdown && self.count(encloses) == 0 {
+            self.push(id, FrameKind::Inline(mark));
         }
     }
 
@@ -251,46 +223,46 @@ impl Writer<'_> {
         }
         let alternative = if self.style == Style::Markdown { escape_line(&alternative) } else { alternative };
         let target = self.tree.attribute(id, "src").and_then(|target| self.links.absolute(target));
-        let inside = self.count(|form| matches!(form, Form::Link { .. })) > 0;
+        let is_in_link = self.count(|kind| matches!(kind, FrameKind::Link { .. })) > 0;
         self.word_break();
         match target {
-            Some(target) if self.style == Style::Markdown && !inside => {
+            Some(target) if self.style == Style::Markdown && !is_in_link => {
                 self.raw(&format!("![{alternative}]({})", escape_target(&target)));
             }
             _ => self.raw(&alternative),
         }
     }
 
-    fn count(&self, counted: impl Fn(&Form) -> bool) -> usize {
-        self.frames.iter().filter(|frame| counted(&frame.form)).count()
+    fn count(&self, counted: impl Fn(&FrameKind) -> bool) -> usize {
+        self.frames.iter().filter(|frame| counted(&frame.kind)).count()
     }
 
-    fn in_code(&self) -> bool {
-        self.count(|form| matches!(form, Form::Code { .. } | Form::CodeSpan)) > 0
+    fn is_in_code(&self) -> bool {
+        self.count(|kind| matches!(kind, FrameKind::Code { .. } | FrameKind::CodeSpan)) > 0
     }
 
-    fn push(&mut self, id: NodeId, form: Form) {
-        self.frames.push(Frame::new(id, form));
+    fn push(&mut self, id: NodeId, kind: FrameKind) {
+        self.frames.push(Frame::new(id, kind));
     }
 
     fn top(&mut self) -> &mut Frame {
         // The page's own frame is never popped.
-        let last = self.frames.len() - 1;
-        &mut self.frames[last]
+        let index = self.frames.len() - 1;
+        &mut self.frames[index]
     }
 
-    /// Writes a text. Its white space is collapsed unless it is code.
+    /// Writes a text. Its white space is collapsed unless the text is code.
     fn text(&mut self, text: &str) {
         let text = visible(text);
         let style = self.style;
-        if self.count(|form| matches!(form, Form::Code { .. })) > 0 {
+        if self.count(|kind| matches!(kind, FrameKind::Code { .. })) > 0 {
             self.top().text.push_str(&text);
             return;
         }
         if text.starts_with(char::is_whitespace) {
             self.top().space = true;
         }
-        let code = self.in_code();
+        let code = self.is_in_code();
         for word in text.split_whitespace() {
             self.word_break();
             let frame = self.top();
@@ -308,10 +280,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the space that was read before this word.
+    /// Writes the space that was read before this word, if there was one.
     fn word_break(&mut self) {
         let frame = self.top();
-        let inline = matches!(frame.form, Form::Inline(_) | Form::Link { .. } | Form::CodeSpan);
+        let inline =
+            matches!(frame.kind, FrameKind::Inline(_) | FrameKind::Link { .. } | FrameKind::CodeSpan);
         if frame.space && (inline || !frame.text.is_empty()) && !frame.text.ends_with(['\n', ' ']) {
             frame.text.push(' ');
         }
@@ -322,9 +295,9 @@ impl Writer<'_> {
         self.top().text.push_str(text);
     }
 
-    /// Ends the line if one has begun.
+    /// Ends the line if it has any text.
     fn line(&mut self) {
-        if self.in_code() {
+        if self.is_in_code() {
             return;
         }
         let frame = self.top();
@@ -336,9 +309,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends the paragraph if one has begun.
+    /// Ends the paragraph if it has any text.
     fn paragraph(&mut self) {
-        if self.count(|form| matches!(form, Form::Code { .. })) > 0 {
+        if self.count(|kind| matches!(kind, FrameKind::Code { .. })) > 0 {
             let frame = self.top();
             if !frame.text.is_empty() && !frame.text.ends_with('\n') {
                 frame.text.push('\n');
@@ -353,11 +326,11 @@ impl Writer<'_> {
     }
 
     fn line_break(&mut self) {
-        let code = self.in_code();
+        let code = self.is_in_code();
         let frame = self.top();
         if code || (!frame.text.is_empty() && !frame.text.ends_with("\n\n")) {
-            let end = if code { frame.text.len() } else { frame.text.trim_end_matches(' ').len() };
-            frame.text.truncate(end);
+            let text_end = if code { frame.text.len() } else { frame.text.trim_end_matches(' ').len() };
+            frame.text.truncate(text_end);
             frame.text.push('\n');
         }
         frame.space = false;
@@ -371,38 +344,42 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends a frame. Its content is appended to the frame below, in the form of its kind.
+    /// Ends a frame. The content is appended to the frame below, in the form of its kind.
     fn pop(&mut self) {
-        let Some(Frame { form, text, space, blocks, .. }) = self.frames.pop() else { return };
+        let Some(Frame { kind, text, space, blocks, .. }) = self.frames.pop() else { return };
         let markdown = self.style == Style::Markdown;
-        match form {
-            Form::Page => {}
-            Form::Cell { heading, columns } => {
+        match kind {
+            FrameKind::Page => {}
+            FrameKind::Cell { heading, columns } => {
                 if let Some((_, table)) = self.tables.last_mut() {
                     table.cell(&text, heading, columns);
                 }
             }
-            Form::Quote | Form::Item { .. } | Form::Code { .. } | Form::Heading(_) | Form::Caption => {
-                self.pop_block(&form, &text);
+            FrameKind::Quote
+            | FrameKind::Item { .. }
+            | FrameKind::Code { .. }
+            | FrameKind::Heading(_)
+            | FrameKind::Caption => {
+                self.pop_block(&kind, &text);
             }
-            Form::Inline(_) | Form::CodeSpan | Form::Link { .. } => {
-                self.pop_inline(&form, &text, blocks, markdown);
+            FrameKind::Inline(_) | FrameKind::CodeSpan | FrameKind::Link { .. } => {
+                self.pop_inline(&kind, &text, blocks, markdown);
                 let frame = self.top();
                 frame.space = frame.space || space || text.ends_with(' ');
             }
         }
     }
 
-    fn pop_block(&mut self, form: &Form, text: &str) {
+    fn pop_block(&mut self, kind: &FrameKind, text: &str) {
         let markdown = self.style == Style::Markdown;
         let content = text.trim_matches('\n');
         if content.trim().is_empty() {
             return;
         }
-        let in_cell = self.in_cell();
+        let in_cell = self.is_in_cell();
         self.top().blocks = true;
-        match form {
-            Form::Quote if markdown => {
+        match kind {
+            FrameKind::Quote if markdown => {
                 self.paragraph();
                 for line in content.trim_end().lines() {
                     self.raw(if line.is_empty() { ">" } else { "> " });
@@ -411,21 +388,21 @@ impl Writer<'_> {
                 }
                 self.raw("\n");
             }
-            Form::Item { marker } => self.item(marker, content.trim()),
-            // A row of a table is one line, in which each line of code stands for itself.
-            Form::Code { .. } if markdown && in_cell => {
+            FrameKind::Item { marker } => self.item(marker, content.trim()),
+            // A row of a table is one line, so write each line of code as a separate code span.
+            FrameKind::Code { .. } if markdown && in_cell => {
                 self.paragraph();
                 for line in content.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
                     self.raw(&code(line, in_cell));
                     self.raw("\n");
                 }
             }
-            Form::Code { language } if markdown => {
+            FrameKind::Code { language } if markdown => {
                 let fence = "`".repeat(longest_run(content).max(2) + 1);
                 self.paragraph();
                 self.raw(&format!("{fence}{language}\n{}\n{fence}\n\n", content.trim_end()));
             }
-            Form::Heading(level) if markdown => {
+            FrameKind::Heading(level) if markdown => {
                 let line = content.split_whitespace().collect::<Vec<_>>().join(" ");
                 self.paragraph();
                 self.raw(&format!("{} {line}\n\n", "#".repeat(*level)));
@@ -441,8 +418,8 @@ impl Writer<'_> {
     fn item(&mut self, marker: &str, content: &str) {
         self.line();
         let indent = " ".repeat(marker.len());
-        for (at, line) in content.lines().enumerate() {
-            if at == 0 {
+        for (index, line) in content.lines().enumerate() {
+            if index == 0 {
                 self.raw(marker);
             } else if !line.is_empty() {
                 self.raw(&indent);
@@ -454,41 +431,41 @@ impl Writer<'_> {
         frame.item_end = frame.text.len();
     }
 
-    fn pop_inline(&mut self, form: &Form, text: &str, blocks: bool, markdown: bool) {
+    fn pop_inline(&mut self, kind: &FrameKind, text: &str, blocks: bool, markdown: bool) {
         let content = text.trim();
         if content.is_empty() {
             return;
         }
-        let (leading, in_cell) = (text.starts_with(' '), self.in_cell());
-        // A mark around blocks would not close; blocks in it stay blocks.
+        let (leading, in_cell) = (text.starts_with(' '), self.is_in_cell());
+        // A mark such as `**` cannot enclose blocks, so content with blocks is written without it.
         let paragraphs = blocks || content.contains("\n\n");
-        let below = self.top();
-        below.space = below.space || leading;
-        below.blocks |= blocks;
-        // A block begins on a line of its own, also where it comes first.
+        let parent_frame = self.top();
+        parent_frame.space = parent_frame.space || leading;
+        parent_frame.blocks |= blocks;
+        // A block starts on a line of its own, even if it comes first.
         if blocks {
             self.paragraph();
         } else {
             self.word_break();
         }
-        let shown = match form {
-            Form::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
-            Form::CodeSpan if markdown => code(content, in_cell),
-            Form::Link { target: Some(target) } if markdown && !paragraphs => {
+        let label = match kind {
+            FrameKind::Inline(mark) if !paragraphs => format!("{mark}{content}{mark}"),
+            FrameKind::CodeSpan if markdown => code(content, in_cell),
+            FrameKind::Link { target: Some(target) } if markdown && !paragraphs => {
                 format!("[{}]({})", content.replace('\n', " "), escape_target(target))
             }
             _ => content.to_owned(),
         };
         if markdown {
-            part(&mut self.top().text, &shown);
+            separate_marks(&mut self.top().text, &label);
         }
-        self.raw(&shown);
+        self.raw(&label);
         if paragraphs {
             self.paragraph();
         }
     }
 
-    fn in_cell(&self) -> bool {
-        self.count(|form| matches!(form, Form::Cell { .. })) > 0
+    fn is_in_cell(&self) -> bool {
+        self.count(|kind| matches!(kind, FrameKind::Cell { .. })) > 0
     }
 }

@@ -1,13 +1,13 @@
-//! A tree as HTML: for the extractor, and as the content of the format `html`.
+//! Writes a tree as HTML: for the extractor, and as the content of the format `html`.
 
 use super::{
     characters::visible,
     links::Links,
-    tree::{HtmlTree, NodeData, ROOT, VOID, WalkEvent},
+    tree::{HtmlTree, NodeData, ROOT, VOID_ELEMENTS, WalkEvent},
 };
 
-/// The attributes that the format `html` keeps. The others serve scripts and styles.
-const SHOWN: [&str; 18] = [
+/// The attributes that the format `html` keeps. The other attributes serve scripts and styles.
+const READER_ATTRIBUTES: [&str; 18] = [
     "href", "src", "alt", "title", "class", "id", "name", "colspan", "rowspan", "start", "lang", "dir",
     "datetime", "type", "value", "rel", "role", "itemprop",
 ];
@@ -17,11 +17,11 @@ pub(super) fn source(tree: &HtmlTree) -> String {
     write(tree, |_, value| Some(value.to_owned()))
 }
 
-/// The tree for a reader: with absolute links, without handlers and styles.
-pub(super) fn shown(tree: &HtmlTree, links: &Links) -> String {
+/// The tree for a reader, with absolute links and without handlers and styles.
+pub(super) fn to_reader_html(tree: &HtmlTree, links: &Links) -> String {
     write(tree, |name, value| match name {
         "href" | "src" => links.absolute(value),
-        _ if SHOWN.contains(&name) => Some(visible(value)),
+        _ if READER_ATTRIBUTES.contains(&name) => Some(visible(value)),
         _ => None,
     })
 }
@@ -50,7 +50,7 @@ fn write(tree: &HtmlTree, attribute: impl Fn(&str, &str) -> Option<String>) -> S
             },
             WalkEvent::Close(id) => {
                 let name = tree.name(id);
-                if !name.is_empty() && !VOID.contains(&name) {
+                if !name.is_empty() && !VOID_ELEMENTS.contains(&name) {
                     html.push_str("</");
                     push_name(name, &mut html);
                     html.push('>');

@@ -1,4 +1,4 @@
-//! The title, the base address and the metadata of a page.
+//! The title, the base URL and the metadata of a page.
 
 use std::iter;
 
@@ -7,10 +7,9 @@ use super::{
     tree::{HtmlTree, NodeData, NodeId, ROOT},
 };
 
-/// How many `<meta>` elements the extractor gets.
+/// The most `<meta>` elements that the extractor gets.
 const MAX_METAS: usize = 200;
 
-/// The metadata of a page.
 #[derive(Debug)]
 pub(super) struct PageMetadata {
     pub(super) title: Option<String>,
@@ -21,28 +20,31 @@ pub(super) struct PageMetadata {
 
 /// Reads the metadata of a tree that still has its head.
 pub(super) fn read(tree: &HtmlTree) -> PageMetadata {
-    let (mut title, mut heading, mut base, mut named) = (None, None, None, None);
+    let (mut title, mut heading, mut base, mut open_graph_title) = (None, None, None, None);
     let mut head = String::new();
     let mut metas = 0;
     for id in tree.elements() {
         let NodeData::Element { name, attributes } = tree.data(id) else { continue };
         match name.as_str() {
-            // The title of a drawing is no title of the page.
-            "title" if title.is_none() && !in_foreign(tree, id) => title = line(&tree.text(id, 1 << 10)),
+            // The title of a drawing is not the title of the page.
+            "title" if title.is_none() && !is_in_foreign_content(tree, id) => {
+                title = line(&tree.text(id, 1 << 10));
+            }
             "h1" if heading.is_none() => heading = line(&tree.text(id, 1 << 10)),
             "base" if base.is_none() => base = tree.attribute(id, "href").map(str::to_owned),
             "meta" if metas < MAX_METAS => {
                 metas += 1;
                 let of_title = tree.attribute(id, "property") == Some("og:title");
                 if of_title {
-                    named = named.or_else(|| tree.attribute(id, "content").and_then(line));
+                    open_graph_title =
+                        open_graph_title.or_else(|| tree.attribute(id, "content").and_then(line));
                 }
                 push_element("meta", attributes, &mut head);
             }
             _ => {}
         }
     }
-    let title = title.or(named).or(heading);
+    let title = title.or(open_graph_title).or(heading);
     if let Some(title) = &title {
         head.push_str("<title>");
         push_escaped(title, &mut head);
@@ -51,8 +53,8 @@ pub(super) fn read(tree: &HtmlTree) -> PageMetadata {
     PageMetadata { title, base, head }
 }
 
-/// Whether an element lies in a drawing or a formula, whose titles are their own.
-fn in_foreign(tree: &HtmlTree, id: NodeId) -> bool {
+/// Whether an element is inside a drawing or a formula, which has titles of its own.
+fn is_in_foreign_content(tree: &HtmlTree, id: NodeId) -> bool {
     iter::successors(Some(tree.parent(id)), |above| (*above != ROOT).then(|| tree.parent(*above)))
         .any(|above| matches!(tree.name(above), "svg" | "math"))
 }

@@ -1,20 +1,19 @@
-//! Tables: whether they hold data, and how their rows are written.
+//! Tables: whether they contain data, and how their rows are written.
 
 use super::{
     markdown::Style,
     tree::{HtmlTree, NodeId, WalkEvent},
 };
 
-/// The most columns that a `colspan` is filled up to.
+/// The most columns that a `colspan` fills.
 const MAX_SPAN: usize = 20;
 
 /// The most cells of a row that get a column.
 const MAX_COLUMNS: usize = 64;
 
-/// The longest text of a data cell, in bytes. A longer cell is a part of a page.
+/// The longest text of a data cell, in bytes. A longer cell is a part of the page's layout.
 const MAX_CELL_BYTES: usize = 2000;
 
-/// The rows of a table.
 #[derive(Debug, Default)]
 pub(super) struct HtmlTable {
     rows: Vec<Vec<String>>,
@@ -31,9 +30,9 @@ impl HtmlTable {
         if self.rows.is_empty() {
             self.begin_row();
         }
-        let first = self.rows.len() == 1;
+        let is_first_row = self.rows.len() == 1;
         let Some(row) = self.rows.last_mut() else { return };
-        if first {
+        if is_first_row {
             self.headed = heading && (row.is_empty() || self.headed);
         }
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -45,15 +44,15 @@ impl HtmlTable {
         }
     }
 
-    /// Writes the rows as lines. The first row is the header, since Markdown requires one.
+    /// Writes the rows as lines. The first row becomes the header, because Markdown requires one.
     pub(super) fn write(mut self, style: Style) -> String {
         self.rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
         let width = self.rows.iter().map(Vec::len).max().unwrap_or(0).min(MAX_COLUMNS);
-        // One long row must not multiply the length of a long table.
+        // Otherwise one long row in a long table would multiply the output.
         let cells: usize = self.rows.iter().map(Vec::len).sum();
         let filled = self.rows.len().saturating_mul(width) <= 4 * cells + 1000;
         let mut text = String::new();
-        for (at, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.rows.iter().enumerate() {
             if style == Style::Text {
                 let cells: Vec<String> = row.iter().map(|cell| cell.replace('\n', " ")).collect();
                 text.push_str(cells.join("\t").trim_end());
@@ -61,14 +60,14 @@ impl HtmlTable {
                 continue;
             }
             text.push('|');
-            for column in 0..if filled || at == 0 { width.max(row.len()) } else { row.len() } {
+            for column in 0..if filled || index == 0 { width.max(row.len()) } else { row.len() } {
                 let cell = row.get(column).map_or("", String::as_str);
                 text.push(' ');
                 text.push_str(&cell.replace('|', "\\|").replace('\n', "<br>"));
                 text.push_str(" |");
             }
             text.push('\n');
-            if at == 0 {
+            if index == 0 {
                 text.push('|');
                 text.push_str(&" --- |".repeat(width));
                 text.push('\n');
@@ -89,22 +88,22 @@ pub(super) fn is_layout(tree: &HtmlTree, id: NodeId) -> bool {
     let (mut rows, mut cells, mut widest, mut bytes, mut headings) =
         (0_usize, 0_usize, 0_usize, 0_usize, 0_usize);
     for step in tree.walk(id) {
-        let WalkEvent::Open(inner) = step else { continue };
-        match tree.name(inner) {
-            "table" if inner != id => return true,
+        let WalkEvent::Open(descendant) = step else { continue };
+        match tree.name(descendant) {
+            "table" if descendant != id => return true,
             "tr" => {
                 rows += 1;
                 cells = 0;
             }
             "td" | "th" => {
-                headings += usize::from(tree.name(inner) == "th");
+                headings += usize::from(tree.name(descendant) == "th");
                 cells += 1;
                 widest = widest.max(cells);
                 bytes = 0;
             }
             "h1" | "h2" | "h3" | "article" | "section" | "blockquote" | "form" => return true,
             "" => {
-                if let super::tree::NodeData::Text(text) = tree.data(inner) {
+                if let super::tree::NodeData::Text(text) = tree.data(descendant) {
                     bytes += text.len();
                 }
                 if bytes > MAX_CELL_BYTES {

@@ -1,4 +1,4 @@
-//! Whole pages: what is kept, what is dropped, and the bounds for hostile ones.
+//! Tests with whole pages: what is kept, what is dropped, and the limits for hostile pages.
 
 use std::time::{Duration, Instant};
 
@@ -111,9 +111,9 @@ fn hidden_text_is_dropped() {
 fn an_element_is_hidden_behind_any_number_of_attributes() {
     let many: String = (0..200).map(|n| format!(" a{n}=1")).collect();
     let long = format!("/*{}*/display:none", "x".repeat(20_000));
-    let shown = format!("background:url(data:{})", "x".repeat(20_000));
+    let visible_style = format!("background:url(data:{})", "x".repeat(20_000));
     check(&format!("<p>a</p><p{many} hidden>b</p><p{many} style=display:none>c</p>"), "a");
-    check(&format!("<p>a</p><p style='{long}'>b</p><p style='{shown}'>c</p>"), "a\n\nc");
+    check(&format!("<p>a</p><p style='{long}'>b</p><p style='{visible_style}'>c</p>"), "a\n\nc");
 }
 
 #[test]
@@ -132,14 +132,15 @@ fn links_lead_to_the_web_only() {
         "intent://x#Intent;end",
     ] {
         check(&format!("<p><a href=\"{target}\">b</a> c"), "b c");
-        let shown = text_of(page(&format!("<a href=\"{target}\" src='{target}'>b</a>"), PageFormat::Html));
-        assert_eq!(shown, "<a>b</a>", "{target}");
+        let page_text =
+            text_of(page(&format!("<a href=\"{target}\" src='{target}'>b</a>"), PageFormat::Html));
+        assert_eq!(page_text, "<a>b</a>", "{target}");
     }
     let active = "<form action=//e><button formaction=//e>x</button><p background=//e ping=//e srcset=//e \
         xlink:href=javascript:x onload=x style=x>b</p></form><meta http-equiv=refresh content='0;url=//e'>\
         <base href=javascript:x><link rel=x href=//e><svg onload=x><a href=//e></svg><math href=javascript:x>";
-    let shown = text_of(page(active, PageFormat::Html));
-    assert_eq!(shown, "<form><p>b</p></form><span></span>");
+    let page_text = text_of(page(active, PageFormat::Html));
+    assert_eq!(page_text, "<form><p>b</p></form><span></span>");
 }
 
 #[test]
@@ -165,14 +166,14 @@ fn text_of_a_page_is_no_link_and_no_html() {
     let author = format!(
         "<meta name=author content='&lt;img onerror=x&gt; [x](javascript:y)'><article><p>{words}</article>"
     );
-    let shown = text_of(page(&author, PageFormat::Markdown));
-    assert!(shown.starts_with("\\<img onerror=x> \\[x\\](javascript:y)"), "{shown:.200}");
+    let page_text = text_of(page(&author, PageFormat::Markdown));
+    assert!(page_text.starts_with("\\<img onerror=x> \\[x\\](javascript:y)"), "{page_text:.200}");
 }
 
 #[test]
 fn code_of_a_page_stays_code_to_its_end() {
     for (html, expected) in [
-        // Over two lines it is text.
+        // Code over two lines is written as text.
         ("<p><code>&lt;img src=x onerror=y&gt;<br>z</code>", "\\<img src=x onerror=y>\nz"),
         ("<p><code>x</code><code>y`&lt;img onerror=z&gt;</code>", "`x` ``y`<img onerror=z>``"),
         ("<p><b><pre>&lt;script&gt;</pre></b>", "```\n<script>\n```"),
@@ -219,8 +220,8 @@ fn pages_of_the_corpus_render_no_html() {
     assert!(pages >= 60, "{pages}");
 }
 
-/// Renders Markdown with all that GitHub's has: no HTML but the line breaks of cells, and no target that a page's text
-/// names, which says `javascript:` or `evil`. Returns the text.
+/// Renders Markdown with all of GitHub's extensions, and returns the text. The output must have no HTML except the
+/// line breaks of cells, and no link target that a page has smuggled in, which would contain `javascript:` or `evil`.
 #[track_caller]
 fn renders_no_more(markdown: &str) -> String {
     use pulldown_cmark::{Event, LinkType, Options, Parser, Tag};
@@ -260,12 +261,12 @@ fn an_encoding_hides_no_markup() {
         let source = PageSource { bytes, content_type: Some(content_type), url: "https://a.example/" };
         text_of(read_page(source, PageFormat::Html, PageEffort::Extract))
     };
-    // UTF-7 is no encoding of the web.
+    // UTF-7 is not an encoding of the web.
     assert_eq!(read(b"+ADw-p hidden+AD4-a", "text/html; charset=utf-7"), "+ADw-p hidden+AD4-a");
-    // Escape sequences of ISO-2022-JP are read before the markup, as browsers read them.
+    // Escape sequences of ISO-2022-JP are decoded before the markup is read, as in browsers.
     let escaped = b"<p>a\x1b(B<script>b</script>\x1b$B\x1b(Bc";
     assert_eq!(read(escaped, "text/html; charset=iso-2022-jp"), "<p>a\u{fffd}c</p>");
-    // Encodings that browsers refuse give one mark for the whole text.
+    // Encodings that browsers refuse become one U+FFFD for the whole text.
     assert_eq!(read(b"<p>a", "text/html; charset=hz-gb-2312"), "\u{fffd}");
     let wide: Vec<u8> = "<p>a<script>b</script>\u{202e}c".encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert_eq!(read(&wide, "text/html; charset=utf-16le"), "<p>ac</p>");
@@ -308,7 +309,7 @@ fn html_is_cleaned_and_whole() {
 }
 
 #[test]
-fn other_kinds_are_told_without_content() {
+fn other_kinds_are_named_without_content() {
     let read = |bytes: &[u8], content_type| {
         read_page(
             PageSource { bytes, content_type, url: "https://a.example/" },
@@ -321,7 +322,7 @@ fn other_kinds_are_told_without_content() {
     let image = read(b"\x89PNG\r\n\x1a\n", None);
     assert_eq!((image.content, image.media_type.as_str()), (PageContent::Image, "image/png"));
     let other = read(b"PK\x03\x04", Some("application/zip"));
-    assert_eq!((other.content, other.media_type.as_str()), (PageContent::Unshown, "application/zip"));
+    assert_eq!((other.content, other.media_type.as_str()), (PageContent::NotShown, "application/zip"));
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn a_script_only_page_shows_its_noscript() {
     );
 }
 
-/// Debug builds are some twenty times slower than the guest.
+/// The limit is generous, because debug builds are some twenty times slower than the guest.
 const HOSTILE_TIME: Duration = Duration::from_secs(60);
 
 #[track_caller]
@@ -389,13 +390,13 @@ const SOUP: &str = "<p>§</p>§<table>§<tr>§<td>§</td>§</table>§<a href='x'
     a stray \0 in a text that is otherwise none§<noscript>§<span class=author>x</span>§\
     </html>§<body>§<base href=//x>§<![CDATA[§\n";
 
-/// Pieces that meet the rules of the builder in every order.
+/// Pieces in any order, which trigger all rules of the builder.
 fn soup() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(SOUP.split('§').collect::<Vec<_>>());
     prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
 }
 
-/// Pieces of text that Markdown would take for marks, in markup that joins and encloses them.
+/// Pieces of text that Markdown would read as marks, in markup that joins and encloses them.
 const MARKS: &str = "[x]§(javascript:y)§[x]: javascript:y§&lt;§img src=evil onerror=y&gt;§&lt;https://evil.example&gt;§\
     !§`§``§```§~§~~~§\\§|§---§:-§--- | ---§a | b§*§_§#§&gt;§-§1.§3)§&amp;lt;img&amp;gt;§&amp;§lt;§[^1]§[^1]: evil§\n§ §    §\
     &lt;script&gt;§&lt;!--§--&gt;§]§[§(§)§\"§=§<br>§<b>§</b>§<i>§</i>§<s>§</s>§<code>§</code>§<pre>§</pre>§<p>§<span>§</span>§\
@@ -439,9 +440,9 @@ proptest! {
         let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
         let html = format!("<p>{escaped}</p>");
         let source = PageSource { bytes: html.as_bytes(), content_type: Some("text/html"), url: "https://a.example/" };
-        let shown = text_of(read_page(source, PageFormat::Markdown, PageEffort::Plain));
+        let page_text = text_of(read_page(source, PageFormat::Markdown, PageEffort::Plain));
         let expected = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        prop_assert_eq!(renders_no_more(&shown), expected, "{}", shown);
+        prop_assert_eq!(renders_no_more(&page_text), expected, "{}", page_text);
     }
 
     #[test]

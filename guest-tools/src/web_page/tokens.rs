@@ -1,25 +1,23 @@
-//! The tokens of an HTML text: tags and texts.
+//! Splits an HTML text into tokens: tags and texts.
 //!
-//! Each byte is examined a bounded number of times, and a tag has a bounded number of attributes. So the time
-//! is linear for every input. Comments, doctypes and processing instructions are skipped.
+//! Each byte is examined a bounded number of times, and a tag has a bounded number of attributes, so the time is linear
+//! for every input. Comments, doctypes and processing instructions are skipped.
 
 use super::{entities::decode, hidden};
 
-/// The most attributes of a tag; further ones are skipped. Other parsers compare each attribute with all
-/// before it.
+/// The most attributes of a tag. Further ones are skipped, because each attribute is compared with all earlier ones, in
+/// other parsers as well.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// The longest attribute value that is kept, in bytes. Longer values are embedded images and state of
-/// scripts.
+/// The longest attribute value that is kept: 8 KiB. Longer values are embedded images and the state of scripts.
 const MAX_VALUE_BYTES: usize = 8 << 10;
 
-/// The longest tag or attribute name, in bytes; longer names are cut.
+/// The longest name of a tag or an attribute, in bytes. Longer names are cut.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A name in lower case and a decoded value.
+/// A name in lower case, with a decoded value.
 pub(super) type Attribute = (String, String);
 
-/// A token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HtmlToken {
     /// A start tag: its name in lower case, its attributes, and whether it ends with `/>`.
@@ -44,12 +42,12 @@ struct Raw {
     name: &'static str,
     /// Whether references in the content are decoded.
     decodes: bool,
-    /// Whether the content is dropped, as that of scripts and styles.
+    /// Whether the content is dropped, like the content of scripts and styles.
     dropped: bool,
 }
 
 /// Elements whose content is not markup.
-const RAW: [Raw; 9] = [
+const RAW_TEXT_ELEMENTS: [Raw; 9] = [
     Raw { name: "script", decodes: false, dropped: true },
     Raw { name: "style", decodes: false, dropped: true },
     Raw { name: "iframe", decodes: false, dropped: true },
@@ -105,7 +103,7 @@ impl<'a> HtmlTokens<'a> {
                 self.position += 1;
                 let name = self.name();
                 let (attributes, closed) = self.attributes();
-                self.raw = RAW.iter().find(|raw| raw.name == name).copied();
+                self.raw = RAW_TEXT_ELEMENTS.iter().find(|raw| raw.name == name).copied();
                 Some(HtmlToken::Start { name, attributes, closed })
             }
             _ => {
@@ -124,7 +122,7 @@ impl<'a> HtmlTokens<'a> {
         rest[..rest.floor_char_boundary(end.min(MAX_NAME_BYTES))].to_ascii_lowercase()
     }
 
-    /// Reads the attributes up to and including the `>`. Returns whether a `/` stands before the `>`.
+    /// Reads the attributes up to and including the `>`. Also returns whether a `/` is before the `>`.
     fn attributes(&mut self) -> (Vec<Attribute>, bool) {
         let mut attributes: Vec<Attribute> = Vec::new();
         let mut closed = false;
@@ -141,11 +139,11 @@ impl<'a> HtmlTokens<'a> {
             }
             closed = false;
             let (name, value) = self.attribute();
-            // Attributes that hide an element always count. Otherwise a page could put one behind many
-            // others.
+            // Always keep attributes that hide an element. Otherwise a page could put such an attribute behind many
+            // others to show hidden text.
             let is_full = attributes.len() >= MAX_ATTRIBUTES && !hidden::HIDING.contains(&name.as_str());
-            let known = is_full || attributes.iter().any(|(other, _)| *other == name);
-            if !known && !is_unused(&name) {
+            let is_ignored = is_full || attributes.iter().any(|(existing, _)| *existing == name);
+            if !is_ignored && !is_unused(&name) {
                 attributes.push((name, value));
             }
         }
@@ -156,9 +154,9 @@ impl<'a> HtmlTokens<'a> {
     fn attribute(&mut self) -> Attribute {
         let rest = self.rest();
         let bytes = rest.as_bytes();
-        // A `=` at the beginning is a part of the name.
-        let ends = |byte: &u8| is_space(*byte) || matches!(byte, b'=' | b'>' | b'/');
-        let end = 1 + bytes[1..].iter().position(ends).unwrap_or(bytes.len() - 1);
+        // A `=` at the start is a part of the name.
+        let ends_name = |byte: &u8| is_space(*byte) || matches!(byte, b'=' | b'>' | b'/');
+        let end = 1 + bytes[1..].iter().position(ends_name).unwrap_or(bytes.len() - 1);
         let end = rest.ceil_char_boundary(end);
         let name = rest[..rest.floor_char_boundary(end.min(MAX_NAME_BYTES))].to_ascii_lowercase();
         let spaces = bytes[end..].iter().take_while(|byte| is_space(**byte)).count();
@@ -166,28 +164,30 @@ impl<'a> HtmlTokens<'a> {
             self.position += end;
             return (name, String::new());
         }
-        let after = end + spaces + 1;
-        let begin = after + bytes[after..].iter().take_while(|byte| is_space(**byte)).count();
-        let (from, to, next) = match bytes.get(begin) {
+        let value_area = end + spaces + 1;
+        let begin = value_area + bytes[value_area..].iter().take_while(|byte| is_space(**byte)).count();
+        let (value_start, value_end, next_position) = match bytes.get(begin) {
             Some(quote @ (b'"' | b'\'')) => {
                 let length = memchr::memchr(*quote, &bytes[begin + 1..]);
-                let to = length.map_or(bytes.len(), |length| begin + 1 + length);
-                (begin + 1, to, (to + 1).min(bytes.len()))
+                let quoted_end = length.map_or(bytes.len(), |length| begin + 1 + length);
+                (begin + 1, quoted_end, (quoted_end + 1).min(bytes.len()))
             }
             _ => {
                 let length = bytes[begin..].iter().position(|byte| is_space(*byte) || *byte == b'>');
-                let to = length.map_or(bytes.len(), |length| begin + length);
-                (begin, to, to)
+                let unquoted_end = length.map_or(bytes.len(), |length| begin + length);
+                (begin, unquoted_end, unquoted_end)
             }
         };
-        self.position += next;
-        let value = if to - from > MAX_VALUE_BYTES {
-            match name == "style" && hidden::style_hides(&decode(&rest[from..to], InAttribute::Yes)) {
+        self.position += next_position;
+        let value = if value_end - value_start > MAX_VALUE_BYTES {
+            match name == "style"
+                && hidden::style_hides(&decode(&rest[value_start..value_end], InAttribute::Yes))
+            {
                 true => "display:none".to_owned(),
                 false => String::new(),
             }
         } else {
-            decode(&rest[from..to], InAttribute::Yes)
+            decode(&rest[value_start..value_end], InAttribute::Yes)
         };
         (name, value)
     }
@@ -220,32 +220,34 @@ impl Iterator for HtmlTokens<'_> {
     }
 }
 
-/// Whether no step reads an attribute of this name. Such attributes would take most of a page's memory.
+/// Whether no code reads an attribute with this name. Such attributes would take most of a page's memory.
 fn is_unused(name: &str) -> bool {
-    let data = name.starts_with("data-") && !matches!(name, "data-lang" | "data-language" | "data-src");
+    let is_data = name.starts_with("data-") && !matches!(name, "data-lang" | "data-language" | "data-src");
     let labels = name.starts_with("aria-") && name != "aria-hidden";
-    data || labels || name.starts_with("on")
+    is_data || labels || name.starts_with("on")
 }
 
-/// Whether a text is an attribute's value. There, a reference without `;` before `=` is not a reference.
+/// Whether a text is the value of an attribute. A reference without `;` before `=` is not a reference there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InAttribute {
     No,
     Yes,
 }
 
-/// The end of a raw element's content. Without an end tag it is the end of the text.
+/// The end of a raw element's content. If the end tag is missing, the end of the text.
 fn end_of_raw(text: &str, name: &str) -> usize {
     if name == "plaintext" {
         return text.len();
     }
     let bytes = text.as_bytes();
     memchr::memmem::find_iter(bytes, b"</")
-        .find(|at| {
-            let after = &bytes[at + 2..];
-            after.len() >= name.len()
-                && after[..name.len()].eq_ignore_ascii_case(name.as_bytes())
-                && after.get(name.len()).is_none_or(|byte| is_space(*byte) || matches!(byte, b'>' | b'/'))
+        .find(|offset| {
+            let after_slash = &bytes[offset + 2..];
+            after_slash.len() >= name.len()
+                && after_slash[..name.len()].eq_ignore_ascii_case(name.as_bytes())
+                && after_slash
+                    .get(name.len())
+                    .is_none_or(|byte| is_space(*byte) || matches!(byte, b'>' | b'/'))
         })
         .unwrap_or(text.len())
 }
@@ -259,7 +261,7 @@ fn skipped(text: &str) -> usize {
     if let Some(comment) = bytes.strip_prefix(b"<!--") {
         return memchr::memmem::find(comment, b"-->").map_or(bytes.len(), |end| 4 + end + 3);
     }
-    // Also `<![CDATA[`, which HTML treats as a comment that is not shown.
+    // This includes `<![CDATA[`, which HTML treats as a comment that is not shown.
     memchr::memchr(b'>', bytes).map_or(bytes.len(), |end| end + 1)
 }
 

@@ -1,11 +1,11 @@
-//! The tree of a page: an arena of nodes, built from tokens with HTML's implied end tags.
+//! The tree of a page: an arena of nodes, built from tokens with the implied end tags of HTML.
 //!
-//! The builder is simpler than a browser's (no foster parents, no adoption agency). Depth and number of nodes
-//! are limited; beyond the limits, tags are skipped and texts stay. The time is linear.
+//! The builder is simpler than a browser's: it has no foster parents and no adoption agency. Depth and number of nodes
+//! are limited. Beyond the limits, tags are skipped and texts stay. The time is linear.
 
 use super::tokens::{Attribute, HtmlToken, HtmlTokens};
 
-/// The deepest nesting of elements. Deeper tags are skipped; their text is added to the deepest element.
+/// The deepest nesting of elements. Deeper tags are skipped, and their text is added to the deepest element.
 pub(super) const MAX_DEPTH: usize = 200;
 
 /// The most nodes of a tree. A node takes up to 300 bytes. Beyond the limit, tags are skipped and texts stay.
@@ -17,11 +17,10 @@ pub(crate) type NodeId = u32;
 /// The root, an element without a name.
 pub(crate) const ROOT: NodeId = 0;
 
-/// The tree of a page.
 #[derive(Debug)]
 pub(crate) struct HtmlTree {
     nodes: Vec<Node>,
-    /// Whether a limit was reached, so that tags of the page are missing.
+    /// Whether a limit was reached. Tags of the page are missing then.
     pub(super) cut: bool,
 }
 
@@ -74,7 +73,7 @@ impl HtmlTree {
         &self.nodes[id as usize].children
     }
 
-    /// The element's name; empty for a text.
+    /// The name of the element. Empty for a text.
     pub(crate) fn name(&self, id: NodeId) -> &str {
         match self.data(id) {
             NodeData::Element { name, .. } => name,
@@ -83,14 +82,14 @@ impl HtmlTree {
     }
 
     /// An attribute's value.
-    pub(crate) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
+    pub(crate) fn attribute(&self, id: NodeId, attribute_name: &str) -> Option<&str> {
         let NodeData::Element { attributes, .. } = self.data(id) else { return None };
-        attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+        attributes.iter().find(|(name, _)| name == attribute_name).map(|(_, value)| value.as_str())
     }
 
-    /// All nodes from this one down, in the order of the page, with the ends of elements. Never recurses.
-    pub(super) fn walk(&self, from: NodeId) -> Walk<'_> {
-        Walk { tree: self, steps: vec![WalkEvent::Open(from)] }
+    /// All nodes from this one down, in the order of the page, with the ends of elements. The walk does not recurse.
+    pub(super) fn walk(&self, root: NodeId) -> Walk<'_> {
+        Walk { tree: self, steps: vec![WalkEvent::Open(root)] }
     }
 
     /// The elements in the order of the page.
@@ -101,8 +100,8 @@ impl HtmlTree {
         })
     }
 
-    /// The text of a node and of all nodes below it, of about `max_bytes` at most. The number of events is
-    /// bounded as well, since elements may be empty.
+    /// The text of a node and of all nodes below it, with about `max_bytes` at most. The number of events is also
+    /// bounded, because elements can be empty.
     pub(crate) fn text(&self, id: NodeId, max_bytes: usize) -> String {
         let mut text = String::new();
         for step in self.walk(id).take(64 + max_bytes * 2) {
@@ -129,16 +128,16 @@ impl HtmlTree {
         self.nodes[id as usize].children = children;
     }
 
-    /// Adds a node below another, as its last child.
+    /// Adds a node as the last child of another node.
     pub(super) fn append(&mut self, parent: NodeId, data: NodeData) -> NodeId {
         let id = self.create(parent, data);
         self.nodes[parent as usize].children.push(id);
         id
     }
 
-    /// Makes a node that is not yet any element's child.
+    /// Creates a node that is not yet the child of any element.
     pub(super) fn create(&mut self, parent: NodeId, data: NodeData) -> NodeId {
-        // `MAX_NODES` bounds the number, apart from the few nodes that later steps add.
+        // `MAX_NODES` bounds the number, except for the few nodes that later steps add.
         let id = NodeId::try_from(self.nodes.len()).unwrap_or(NodeId::MAX);
         self.nodes.push(Node { data, parent, children: Vec::new() });
         id
@@ -181,7 +180,7 @@ impl Iterator for Walk<'_> {
 
 struct Builder {
     tree: HtmlTree,
-    /// The open elements, beginning with the root.
+    /// The open elements. The root comes first.
     open: Vec<NodeId>,
     /// The number of open tags beyond the depth limit.
     overflow: usize,
@@ -209,11 +208,11 @@ impl Builder {
     fn text(&mut self, text: &str) {
         let parent = self.current();
         let last = self.tree.children(parent).last().copied();
-        // Merges neighbouring texts into one node, since skipped tags and single `<` would make many.
-        if let Some(last) = last
-            && let NodeData::Text(before) = self.tree.data_mut(last)
+        // Merge neighbouring texts into one node, because skipped tags and single `<` would make many nodes.
+        if let Some(last_child) = last
+            && let NodeData::Text(previous_text) = self.tree.data_mut(last_child)
         {
-            before.push_str(text);
+            previous_text.push_str(text);
             return;
         }
         self.tree.append(parent, NodeData::Text(text.to_owned()));
@@ -221,30 +220,31 @@ impl Builder {
 
     fn start(&mut self, name: String, attributes: Vec<Attribute>, closed: bool) {
         if matches!(name.as_str(), "html" | "body" | "head") {
-            // Their attributes matter, except those that hide a body: scripts show it again.
+            // Drop these elements' attributes. In particular, an attribute that hides the body must not count,
+            // because scripts usually show the body again.
             return;
         }
         self.close_implied(&name);
-        let void = VOID.contains(&name.as_str()) || (closed && self.in_foreign());
+        let is_void = VOID_ELEMENTS.contains(&name.as_str()) || (closed && self.is_in_foreign_content());
         if self.tree.len() >= MAX_NODES || self.open.len() >= MAX_DEPTH {
             self.tree.cut = true;
-            self.overflow += usize::from(!void);
+            self.overflow += usize::from(!is_void);
             return;
         }
         let id = self.tree.append(self.current(), NodeData::Element { name, attributes });
-        if !void {
+        if !is_void {
             self.open.push(id);
         }
     }
 
-    /// Whether an SVG or MathML element is open. There, `/>` ends an element.
-    fn in_foreign(&self) -> bool {
+    /// Whether an SVG or MathML element is open, in which `/>` ends an element.
+    fn is_in_foreign_content(&self) -> bool {
         self.open.iter().rev().take(16).any(|id| matches!(self.tree.name(*id), "svg" | "math"))
     }
 
     /// Closes the elements that a start tag closes implicitly.
     fn close_implied(&mut self, name: &str) {
-        let (closed, barriers): (&[&str], &[&str]) = match name {
+        let (implied, barriers): (&[&str], &[&str]) = match name {
             "li" => (&["li"], &["ul", "ol", "menu", "table"]),
             "dt" | "dd" => (&["dt", "dd"], &["dl", "table"]),
             "td" | "th" => (&["td", "th"], &["table", "tr"]),
@@ -257,10 +257,10 @@ impl Builder {
             _ if ENDS_PARAGRAPH.contains(&name) => (&["p"], &["table", "td", "th", "button", "li", "div"]),
             _ => return,
         };
-        for (at, id) in self.open.iter().enumerate().rev() {
+        for (index, id) in self.open.iter().enumerate().rev() {
             let name = self.tree.name(*id);
-            if closed.contains(&name) {
-                self.open.truncate(at.max(1));
+            if implied.contains(&name) {
+                self.open.truncate(index.max(1));
                 return;
             }
             if barriers.contains(&name) {
@@ -279,14 +279,16 @@ impl Builder {
             "html" | "body" | "head" => {}
             _ => {
                 // The content of a cell cannot close elements around the table.
-                let found = self.open.iter().enumerate().skip(1).rev();
-                let found = found
-                    .map(|(at, id)| (at, self.tree.name(*id)))
-                    .take_while(|(_, open)| *open == name || !is_cell(open) || is_table_part(name))
-                    .find(|(_, open)| *open == name)
-                    .map(|(at, _)| at);
-                if let Some(at) = found {
-                    self.open.truncate(at);
+                let open_elements = self.open.iter().enumerate().skip(1).rev();
+                let matching_index = open_elements
+                    .map(|(index, id)| (index, self.tree.name(*id)))
+                    .take_while(|(_, open_name)| {
+                        *open_name == name || !is_cell(open_name) || is_table_part(name)
+                    })
+                    .find(|(_, open_name)| *open_name == name)
+                    .map(|(index, _)| index);
+                if let Some(index) = matching_index {
+                    self.open.truncate(index);
                 }
             }
         }
@@ -302,7 +304,7 @@ fn is_table_part(name: &str) -> bool {
 }
 
 /// Elements that cannot have content.
-pub(super) const VOID: [&str; 17] = [
+pub(super) const VOID_ELEMENTS: [&str; 17] = [
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
     "wbr", "frame", "keygen", "basefont",
 ];

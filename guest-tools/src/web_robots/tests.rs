@@ -1,4 +1,4 @@
-//! Tests of the reader of `robots.txt`, with hostile files.
+//! Tests of the reader of `robots.txt`, including hostile files.
 
 use proptest::prelude::*;
 
@@ -13,13 +13,13 @@ fn check(file: &str, expected: &[(&str, bool)]) {
 
 #[test]
 fn the_longest_rule_decides() {
-    // RFC 9309, sections 2.2.2 and 5.2.
+    // From RFC 9309, sections 2.2.2 and 5.2.
     check(
         "User-Agent: *\nAllow: /example/page/\nDisallow: /example/page/disallowed.gif\n",
         &[("/example/page/", true), ("/example/page/disallowed.gif", false), ("/other", true)],
     );
     check("user-agent: *\nallow: /p\ndisallow: /\n", &[("/page", true), ("/other", false)]);
-    // Of two equal ones, the one that allows.
+    // Of two equally long rules, the one that allows wins.
     check("user-agent: *\ndisallow: /folder\nallow: /folder\n", &[("/folder/page", true)]);
 }
 
@@ -28,7 +28,7 @@ fn the_group_of_this_program_goes_before_that_of_all() {
     let file =
         "User-Agent: *\nDisallow: /\n\nUser-Agent: Portcullis\nUser-Agent: other\nDisallow: /private\n";
     check(file, &[("/", true), ("/private/x", false)]);
-    // Several groups of one program are one.
+    // Several groups for one program count as one group.
     let file = "User-agent: portcullis\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\n\nUser-agent: portcullis\nDisallow: /c\n";
     check(file, &[("/a", false), ("/b", true), ("/c", false)]);
     check("User-agent: notportcullis\nDisallow: /\n", &[("/", true)]);
@@ -66,7 +66,7 @@ fn a_rule_that_is_cut_off_does_not_count() {
     assert!(allows(&file.as_bytes()[..=500 * 1024], "/"));
 }
 
-/// Patterns for which a matcher that backtracks takes exponential time, in a file of full size.
+/// Patterns that cost a matcher with backtracking exponential time, in a file of full size.
 #[test]
 fn hostile_patterns_are_matched_in_bounded_time() {
     let path = format!("/{}", "a".repeat(8_000));

@@ -1,14 +1,14 @@
-//! Reads the providers' answers, each in its own format, into one form.
+//! Reads the answers of the providers, each in its own format, into one common form.
 
 use serde_json::Value;
 
 use super::{duckduckgo, refusal};
 use crate::web_page::tree::{HtmlTree, ROOT};
 
-/// The most results of an answer that are examined. Providers send up to about 50.
+/// The most results of an answer that are read. Providers send up to about 50.
 pub(super) const MAX_CONSIDERED: usize = 1_000;
 
-/// The search provider, whose format is read.
+/// The search provider whose format is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchProvider {
     Searxng,
@@ -18,7 +18,7 @@ pub(super) enum SearchProvider {
     Duckduckgo,
 }
 
-/// A result as the provider wrote it. Nothing in it is checked.
+/// A result in the provider's own words. Nothing in it is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ProviderResult {
     pub(super) title: String,
@@ -30,8 +30,8 @@ pub(super) struct ProviderResult {
 /// A provider's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProviderAnswer {
-    pub(super) found: Vec<ProviderResult>,
-    /// The search engines behind the provider that did not answer, as the provider names them.
+    pub(super) results: Vec<ProviderResult>,
+    /// The search engines behind the provider that did not answer, named as the provider names them.
     pub(super) unresponsive: Vec<String>,
 }
 
@@ -49,13 +49,13 @@ struct ResultFields {
 #[derive(Clone, Copy)]
 enum TextFormat {
     Plain,
-    /// With tags and character references.
+    /// The text contains tags and character references.
     Html,
 }
 
 impl SearchProvider {
-    /// The provider of this name. The tool's schema has checked it.
-    pub(super) fn of(name: &str) -> Self {
+    /// The provider with this name. The tool's schema has already checked the name.
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "brave" => Self::Brave,
             "tavily" => Self::Tavily,
@@ -68,32 +68,33 @@ impl SearchProvider {
     /// Reads an answer.
     ///
     /// # Errors
-    /// The reason, as text, if the bytes are not an answer of this provider.
+    /// The reason as text, if the bytes are not an answer of this provider.
     pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, String> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
-        let unexpected = |what: &str| {
-            let said = refusal::message(bytes);
-            let said = if said.is_empty() { String::new() } else { format!("; it says: {said}") };
-            format!("the provider's answer is not what was asked for: {what}{said}")
+        let unexpected_answer = |problem: &str| {
+            let message = refusal::message(bytes);
+            let message = if message.is_empty() { String::new() } else { format!("; it says: {message}") };
+            format!("the provider's answer is not what was asked for: {problem}{message}")
         };
+        // The JSON parser does not accept a byte order mark.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let answer: Value =
             serde_json::from_slice(bytes).map_err(|error| match bytes.trim_ascii_start() {
-                [b'<', ..] => unexpected("it is a page, not JSON"),
-                [] => unexpected("it is empty"),
-                _ if error.is_eof() => unexpected("it is JSON that ends too early"),
-                _ => unexpected("it is no JSON"),
+                [b'<', ..] => unexpected_answer("it is a page, not JSON"),
+                [] => unexpected_answer("it is empty"),
+                _ if error.is_eof() => unexpected_answer("it is JSON that ends too early"),
+                _ => unexpected_answer("it is no JSON"),
             })?;
         let results = match self.results(&answer) {
             Some(Value::Array(results)) => results.as_slice(),
             None if self.is_without_results(&answer) => &[],
-            _ => return Err(unexpected("it has no list of results")),
+            _ => return Err(unexpected_answer("it has no list of results")),
         };
         let fields = self.fields();
-        let found = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
-        Ok(ProviderAnswer { found, unresponsive: self.unresponsive(&answer) })
+        let results = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
+        Ok(ProviderAnswer { results, unresponsive: self.unresponsive(&answer) })
     }
 
     /// The list of results.
@@ -105,7 +106,7 @@ impl SearchProvider {
         })
     }
 
-    /// Whether an answer without a list states that there are no results. Two providers omit an empty list.
+    /// Whether an answer without a list says that there are no results. Two providers omit an empty list.
     fn is_without_results(self, answer: &Value) -> bool {
         match self {
             Self::Brave => answer["type"] == "search" && answer["web"].is_null(),
@@ -130,17 +131,17 @@ impl SearchProvider {
         ResultFields { title, url, snippet, published, texts }
     }
 
-    /// The engines that did not answer. Each is a pair of a name and a reason.
+    /// The search engines that did not answer. Each entry is a pair of a name and a reason.
     fn unresponsive(self, answer: &Value) -> Vec<String> {
         let Some(engines) = answer["unresponsive_engines"].as_array().filter(|_| self == Self::Searxng)
         else {
             return Vec::new();
         };
-        let shown = |engine: &Value| match (engine[0].as_str(), engine[1].as_str()) {
+        let engine_text = |engine: &Value| match (engine[0].as_str(), engine[1].as_str()) {
             (Some(name), Some(reason)) => Some(format!("{name} ({reason})")),
             (name, _) => name.map(str::to_owned),
         };
-        engines.iter().take(MAX_CONSIDERED).filter_map(shown).collect()
+        engines.iter().take(MAX_CONSIDERED).filter_map(engine_text).collect()
     }
 }
 
@@ -168,5 +169,5 @@ impl TextFormat {
     }
 }
 
-/// The part of a marked-up text that is read, in bytes.
+/// How many bytes of a text with markup are read.
 const MAX_HTML_BYTES: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! DuckDuckGo's page of results for browsers without scripts. The page is not a documented interface. A page
-//! without results and without the statement that there are none is an error, not an empty answer.
+//! Reads DuckDuckGo's page of results for browsers without scripts. The page is not a documented interface. A page
+//! without results is therefore an error, unless the page says that there are none.
 
 use url::Url;
 
@@ -15,43 +15,44 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Reads a page.
 pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
     let tree = HtmlTree::parse(html);
-    let mut found: Vec<ProviderResult> = Vec::new();
+    let mut results: Vec<ProviderResult> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
     for id in tree.elements() {
-        let has = |class: &str| has_class(&tree, id, class);
+        let is_in_class = |class: &str| has_class(&tree, id, class);
         let text = || tree.text(id, MAX_TEXT_BYTES);
-        if has("no-results") || has("no-results__message") {
+        if is_in_class("no-results") || is_in_class("no-results__message") {
             says_none = true;
-        } else if has("result") {
-            in_advertisement = has("result--ad");
+        } else if is_in_class("result") {
+            in_advertisement = is_in_class("result--ad");
         } else if in_advertisement {
-            // Paid results are left out.
-        } else if has("result__a") {
-            if found.len() == MAX_CONSIDERED {
+            // Leave out paid results.
+        } else if is_in_class("result__a") {
+            if results.len() == MAX_CONSIDERED {
                 break;
             }
             let url = tree.attribute(id, "href").and_then(target).unwrap_or_default();
-            found.push(ProviderResult { title: text(), url, ..ProviderResult::default() });
-        } else if let Some(last) = found.last_mut() {
-            if has("result__snippet") {
-                last.snippet = text();
-            } else if has("result__extras__url") {
-                last.published =
+            results.push(ProviderResult { title: text(), url, ..ProviderResult::default() });
+        } else if let Some(last_result) = results.last_mut() {
+            if is_in_class("result__snippet") {
+                last_result.snippet = text();
+            } else if is_in_class("result__extras__url") {
+                last_result.published =
                     text().split_whitespace().find(|word| begins_with_date(word)).map(str::to_owned);
             }
         }
     }
-    if found.is_empty() && !says_none {
+    if results.is_empty() && !says_none {
         return Err(
             "the provider's answer is not what was asked for: it is no page of results; it may refuse \
                     requests of programs"
                 .to_owned(),
         );
     }
-    Ok(ProviderAnswer { found, unresponsive: Vec::new() })
+    Ok(ProviderAnswer { results, unresponsive: Vec::new() })
 }
 
-/// The address that a link of the page leads to. `None` for the page's own links.
+/// The URL that a link of the page leads to. `None` for an advertisement, a redirect without a target, or an invalid
+/// URL.
 fn target(href: &str) -> Option<String> {
     let url = Url::parse(BASE).and_then(|base| base.join(href)).ok()?;
     if !url.host_str().is_some_and(|host| host == "duckduckgo.com" || host.ends_with(".duckduckgo.com")) {
@@ -67,12 +68,12 @@ fn target(href: &str) -> Option<String> {
 
 fn has_class(tree: &HtmlTree, id: NodeId, class: &str) -> bool {
     tree.attribute(id, "class")
-        .is_some_and(|classes| classes.split_ascii_whitespace().any(|one| one == class))
+        .is_some_and(|classes| classes.split_ascii_whitespace().any(|class_name| class_name == class))
 }
 
-/// Whether a text begins with a date such as `2026-01-31`.
+/// Whether a text starts with a date such as `2026-01-31`.
 pub(super) fn begins_with_date(text: &str) -> bool {
-    let digit = |(at, byte): (usize, u8)| match at {
+    let digit = |(index, byte): (usize, u8)| match index {
         4 | 7 => byte == b'-',
         _ => byte.is_ascii_digit(),
     };

@@ -1,4 +1,4 @@
-//! Finds a provider's error message and shortens it to one line.
+//! Finds a provider's error message, and shortens it to one line.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use crate::web_page::{
 /// The longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 300;
 
-/// The part of a page that is searched for its title, in bytes.
+/// How many bytes of a page are searched for its title.
 const MAX_HTML_BYTES: usize = 64 << 10;
 
-/// The places of a message in the providers' answers, as JSON pointers (RFC 6901).
+/// Where the providers' answers can have a message, as JSON pointers (RFC 6901).
 const PLACES: [&str; 7] = [
     "/error/message",
     "/error/detail",
@@ -24,11 +24,11 @@ const PLACES: [&str; 7] = [
     "/errors/0/message",
 ];
 
-/// The message, or an empty text if there is none.
+/// The message. Empty if there is none.
 pub(super) fn message(bytes: &[u8]) -> String {
-    let said = match serde_json::from_slice::<Value>(bytes) {
+    let message = match serde_json::from_slice::<Value>(bytes) {
         Ok(answer) => {
-            let text = |place: &&str| answer.pointer(place).and_then(Value::as_str);
+            let text = |pointer: &&str| answer.pointer(pointer).and_then(Value::as_str);
             PLACES.iter().find_map(text).unwrap_or_default().to_owned()
         }
         Err(_) => {
@@ -37,18 +37,18 @@ pub(super) fn message(bytes: &[u8]) -> String {
             if text.trim_start().starts_with('<') { title(&text) } else { plain_text(&text) }
         }
     };
-    one_line(&said, MAX_MESSAGE_BYTES)
+    one_line(&message, MAX_MESSAGE_BYTES)
 }
 
 /// The title of a page, or its first heading.
 fn title(html: &str) -> String {
     let tree = HtmlTree::parse(html);
-    let named = |wanted: &str| tree.elements().find(|id| tree.name(*id) == wanted);
-    let id = named("title").or_else(|| named("h1")).unwrap_or(ROOT);
+    let first_element = |tag: &str| tree.elements().find(|id| tree.name(*id) == tag);
+    let id = first_element("title").or_else(|| first_element("h1")).unwrap_or(ROOT);
     tree.text(id, 2 * MAX_MESSAGE_BYTES)
 }
 
-/// A plain text. JSON that cannot be parsed is not repeated.
+/// The message in a plain text. JSON that cannot be parsed is not repeated.
 fn plain_text(text: &str) -> String {
     if text.trim_start().starts_with(['{', '[']) { String::new() } else { text.to_owned() }
 }

@@ -1,5 +1,5 @@
-//! The results for the model: the first matching ones, bounded, without duplicates, as a Markdown list and as
-//! data.
+//! Prepares the results for the model: the first matching ones, bounded and without duplicates, as a Markdown list and
+//! as data.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const MAX_TITLE_BYTES: usize = 200;
 /// The longest snippet, in bytes.
 const MAX_SNIPPET_BYTES: usize = 600;
 
-/// The longest address, in bytes. A longer one is left out, since a cut address would lead elsewhere.
+/// The longest URL, in bytes. A longer one is left out, because a cut URL would lead elsewhere.
 const MAX_URL_BYTES: usize = 2_048;
 
 /// The longest date, in bytes.
@@ -28,7 +28,7 @@ const MAX_DATE_BYTES: usize = 40;
 /// The longest list of engines that did not answer, in bytes.
 const MAX_UNRESPONSIVE_BYTES: usize = 300;
 
-/// The part of a text that is cleaned, in bytes.
+/// How many bytes of a text are cleaned.
 const MAX_CLEANED_BYTES: usize = 16 << 10;
 
 /// The conditions that a result must meet.
@@ -39,10 +39,9 @@ pub(super) struct ResultFilter<'a> {
     pub(super) since: Option<&'a str>,
 }
 
-/// The chosen results, and the number of results left out: without a usable address, of another site, or too
-/// old.
+/// The chosen results, and the number of results left out: results without a usable URL, of another site, or too old.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Chosen {
+pub(super) struct ChosenResults {
     pub(super) results: Vec<CleanResult>,
     pub(super) left_out: usize,
 }
@@ -57,19 +56,19 @@ pub(super) struct CleanResult {
 }
 
 /// Chooses the first results that meet the conditions.
-pub(super) fn choose(found: &[ProviderResult], filter: ResultFilter<'_>) -> Chosen {
-    let mut chosen = Chosen::default();
-    let mut seen = HashSet::new();
-    for found in found {
+pub(super) fn choose_results(provider_results: &[ProviderResult], filter: ResultFilter<'_>) -> ChosenResults {
+    let mut chosen = ChosenResults::default();
+    let mut seen_pages = HashSet::new();
+    for provider_result in provider_results {
         if chosen.results.len() == filter.max_results {
             break;
         }
-        match clean(found).filter(|result| filter.accepts(result)) {
+        match clean(provider_result).filter(|result| filter.accepts(result)) {
             Some(result) => {
-                // Two results that differ only in the fragment are one page.
+                // Two results whose URLs differ only in the fragment are one page.
                 let mut page = result.url.clone();
                 page.set_fragment(None);
-                if seen.insert(page) {
+                if seen_pages.insert(page) {
                     chosen.results.push(result);
                 }
             }
@@ -85,37 +84,37 @@ impl ResultFilter<'_> {
             let host = result.url.host_str().unwrap_or_default();
             host.strip_suffix(site).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        let recent = |since: &str| {
+        let is_recent = |since: &str| {
             let date = result.published.as_deref().filter(|date| begins_with_date(date));
-            // Dates of this form sort as texts. A result without one is kept as the provider chose it.
+            // Dates of this form sort as texts. Keep a result without such a date, because the provider chose it.
             date.is_none_or(|date| date >= since)
         };
-        self.site.is_none_or(on_site) && self.since.is_none_or(recent)
+        self.site.is_none_or(on_site) && self.since.is_none_or(is_recent)
     }
 }
 
-/// Cleans a result. `None` if its address is not an address of the web.
-fn clean(found: &ProviderResult) -> Option<CleanResult> {
-    // A relative address would be relative to the provider, and does not parse.
-    let url = Url::parse(found.url.trim()).ok()?;
+/// Cleans a result. `None` if its URL is not a plain web URL.
+fn clean(provider_result: &ProviderResult) -> Option<CleanResult> {
+    // A relative URL, which would refer to the provider's site, does not parse here.
+    let url = Url::parse(provider_result.url.trim()).ok()?;
     let is_of_the_web = matches!(url.scheme(), "http" | "https") && url.has_host();
     // A user name before the host disguises the host.
     let is_plain = url.username().is_empty() && url.password().is_none();
     if !is_of_the_web || !is_plain || url.as_str().len() > MAX_URL_BYTES {
         return None;
     }
-    let title = bounded_line(&found.title, MAX_TITLE_BYTES);
+    let title = bounded_line(&provider_result.title, MAX_TITLE_BYTES);
     let title = if title.is_empty() { url.host_str().unwrap_or_default().to_owned() } else { title };
-    let published = found.published.as_deref().map(|date| bounded_line(date, MAX_DATE_BYTES));
+    let published = provider_result.published.as_deref().map(|date| bounded_line(date, MAX_DATE_BYTES));
     Some(CleanResult {
         title,
-        snippet: bounded_line(&found.snippet, MAX_SNIPPET_BYTES),
+        snippet: bounded_line(&provider_result.snippet, MAX_SNIPPET_BYTES),
         published: published.filter(|date| !date.is_empty()),
         url,
     })
 }
 
-/// Makes a text one bounded line. `…` marks a cut.
+/// Makes a text one line of bounded length. `…` marks a cut.
 fn bounded_line(text: &str, max_bytes: usize) -> String {
     let mut line = one_line(&text[..text.floor_char_boundary(MAX_CLEANED_BYTES)], MAX_CLEANED_BYTES);
     if line.len() > max_bytes {
@@ -126,8 +125,8 @@ fn bounded_line(text: &str, max_bytes: usize) -> String {
     line
 }
 
-/// Writes the results for the model, and as data in the details.
-pub(super) fn list(chosen: &Chosen, unresponsive: &[String]) -> ToolOutput {
+/// Writes the results as text for the model, and as data in the details.
+pub(super) fn list(chosen: &ChosenResults, unresponsive: &[String]) -> ToolOutput {
     let mut text = String::new();
     for (index, result) in chosen.results.iter().enumerate() {
         let (title, target) = (escape_line(&result.title), escape_target(result.url.as_str()));

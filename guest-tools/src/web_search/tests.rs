@@ -1,4 +1,4 @@
-//! Answers in the providers' formats, and the worst that a provider could send.
+//! Tests with answers in the providers' formats, including the worst that a provider could send.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{
     answer::{MAX_CONSIDERED, ProviderAnswer, SearchProvider},
     refusal,
-    results::{ResultFilter, choose, list},
+    results::{ResultFilter, choose_results, list},
 };
 
 const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since: None };
 
 fn text_and_data(provider: &str, body: &[u8], filter: ResultFilter<'_>) -> Result<(String, Value), String> {
-    let ProviderAnswer { found, unresponsive } = SearchProvider::of(provider).read(body)?;
-    let output = list(&choose(&found, filter), &unresponsive);
+    let ProviderAnswer { results: found, unresponsive } = SearchProvider::from_name(provider).read(body)?;
+    let output = list(&choose_results(&found, filter), &unresponsive);
     Ok((output.joined_text(), output.details))
 }
 
@@ -54,7 +54,7 @@ fn answers_of_each_provider_are_read() {
     check("google", &json!({ "kind": "customsearch#search", "items": [result] }), ALL, expected);
 }
 
-/// A page of DuckDuckGo with an advertisement, a result behind a redirect, and one with a direct link.
+/// A page of DuckDuckGo with an advertisement, a result behind a redirect, and a result with a direct link.
 const PAGE: &str = r#"<!DOCTYPE html><html><body><div id="links" class="results">
 <div class="result results_links results_links_deep result--ad "><h2 class="result__title">
 <a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=ad.example">Buy</a></h2>
@@ -199,10 +199,10 @@ fn long_texts_and_many_results_are_bounded() {
         .map(|n| json!({ "url": format!("https://a.example/{n}"), "title": "t", "content": "s" }))
         .collect();
     let body = searxng(&json!(many)).to_string();
-    let found = SearchProvider::of("searxng").read(body.as_bytes()).expect("an answer").found;
+    let found = SearchProvider::from_name("searxng").read(body.as_bytes()).expect("an answer").results;
     assert_eq!(found.len(), MAX_CONSIDERED);
     let few = ResultFilter { max_results: 3, ..ALL };
-    assert_eq!(choose(&found, few).results.len(), 3);
+    assert_eq!(choose_results(&found, few).results.len(), 3);
 }
 
 #[test]
@@ -253,7 +253,10 @@ fn messages_of_errors_are_found_and_bounded() {
         assert_eq!(refusal::message(body.as_bytes()), expected, "{body}");
     }
     assert_eq!(refusal::message("x".repeat(1 << 20).as_bytes()).len(), 300);
-    assert_eq!(refusal::message(&[0xff; 1000]).chars().filter(|it| *it == '\u{fffd}').count(), 100);
+    assert_eq!(
+        refusal::message(&[0xff; 1000]).chars().filter(|character| *character == '\u{fffd}').count(),
+        100
+    );
 }
 
 proptest! {

@@ -1,5 +1,4 @@
-//! Checks each request before it is processed: Host, Origin, token, path, and a body of limited size that
-//! arrives in time.
+//! Checks each request before it is processed: Host, Origin, token, path, and the size and time of the body.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -42,7 +41,7 @@ use crate::{
 /// The type of every HTTP answer.
 pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// `Retry-After` of a refusal for lack of room, in seconds.
+/// `Retry-After` of a refusal that the client may retry, in seconds.
 const RETRY_SECONDS: &str = "10";
 
 /// The header with the id of a request's session.
@@ -57,8 +56,8 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Admits requests with the token that address this server as `localhost`, `127.0.0.1` or `[::1]`, and no
-    /// web page.
+    /// Admits requests that carry the token and address this server as `localhost`, `127.0.0.1` or `[::1]`. It
+    /// admits no web page.
     #[must_use]
     pub fn new(token: BearerToken) -> Self {
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
@@ -79,8 +78,9 @@ impl HttpAccess {
         self
     }
 
-    /// Returns why a request with these headers is refused, if it is. Host and Origin defeat DNS rebinding: a
-    /// page rebound to our address names its own host, and a foreign page names its own origin.
+    /// Returns why a request with these headers is refused, if it is refused. Host and Origin defeat DNS
+    /// rebinding: a page whose name was rebound to this server's address sends its own host, and a foreign page
+    /// sends its own origin.
     fn refusal(
         &self,
         headers: &HeaderMap,
@@ -93,21 +93,21 @@ impl HttpAccess {
         let is_known = |origin: &HeaderValue| {
             origin.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase()))
         };
-        // Also true without an Origin: such a request comes from no web page.
+        // `all` is also true without an Origin: such a request comes from no web page.
         if !origins.all(is_known) {
             return Some((StatusCode::FORBIDDEN, "the Origin may not call this server"));
         }
-        let mut shown = headers.get_all(AUTHORIZATION).iter();
-        // Exactly one: of two values a proxy and this server could pick different ones.
-        match (shown.next(), shown.next()) {
-            (Some(value), None) if self.token.is_shown_by(value.as_bytes()) => None,
+        let mut authorizations = headers.get_all(AUTHORIZATION).iter();
+        // There must be exactly one value: of two, a proxy and this server could pick different ones.
+        match (authorizations.next(), authorizations.next()) {
+            (Some(value), None) if self.token.matches_authorization(value.as_bytes()) => None,
             _ => Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong")),
         }
     }
 
     fn knows_host(&self, headers: &HeaderMap, authority: Option<&Authority>) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
-        // Exactly one, for the same reason as with the token.
+        // There must be exactly one value: of two, a proxy and this server could pick different ones.
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
             return false;
@@ -116,7 +116,7 @@ impl HttpAccess {
             // `user@host` is not a valid Host.
             !host.as_str().contains('@') && self.hosts.contains(&host.host().to_ascii_lowercase())
         };
-        // The request line may name a host as well.
+        // The request line may name a host as well, which must then be known too.
         is_known(&host) && authority.is_none_or(is_known)
     }
 }
@@ -126,10 +126,10 @@ pub(super) struct Gate {
     access: HttpAccess,
     limits: McpLimits,
     sessions: Arc<LocalSessionManager>,
-    /// Held while a session is created, so that two requests cannot both take the last place.
-    making: Mutex<()>,
+    /// Held while a session is created, so that two requests cannot both create the last allowed one.
+    session_creation: Mutex<()>,
     open_requests: OpenRequests,
-    /// Fires when the server shall stop.
+    /// Fires when the server must stop.
     stop: CancellationToken,
     service: StreamableHttpService<ClientSession, LocalSessionManager>,
 }
@@ -161,29 +161,29 @@ impl Gate {
             Arc::clone(&sessions),
             config,
         );
-        let (making, open_requests) = (Mutex::new(()), OpenRequests::default());
-        Self { access, limits, sessions, making, open_requests, stop, service }
+        let (session_creation, open_requests) = (Mutex::new(()), OpenRequests::default());
+        Self { access, limits, sessions, session_creation, open_requests, stop, service }
     }
 
     /// Waits until all requests of sessions are answered.
     ///
     /// # Cancellation
-    /// Safe.
-    pub(super) async fn answered(&self) {
-        self.open_requests.until_empty().await;
+    /// Dropping the future has no effect.
+    pub(super) async fn wait_until_answered(&self) {
+        self.open_requests.wait_until_empty().await;
     }
 
     /// Answers one request.
     ///
     /// # Cancellation
-    /// Safe; a call that the request started goes on until its session ends.
+    /// Safe. A call that the request started goes on until its session ends.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
-        // Before a byte of the body is read.
-        if let Some(refusal) = self.refused_by_head(&request) {
+        // Refuse before a byte of the body is read.
+        if let Some(refusal) = self.refuse_by_head(&request) {
             return refusal;
         }
         let (head, body) = request.into_parts();
-        let mut body = match self.collected(body).await {
+        let mut body = match self.read_body(body).await {
             Ok(body) => body,
             Err((status, reason)) => return refuse(status, reason),
         };
@@ -191,7 +191,7 @@ impl Gate {
         let mut open_request = None;
         // Other content types are left to the protocol's service, which refuses them.
         if request.method() == Method::POST && is_json(request.headers()) {
-            (body, open_request) = match self.admitted(&mut request, body) {
+            (body, open_request) = match self.admit(&mut request, body) {
                 Ok(admitted) => admitted,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
@@ -201,9 +201,9 @@ impl Gate {
         if makes_session { self.make_session(request).await } else { self.serve(request, open_request).await }
     }
 
-    /// The refusal of a request for its headers or path, or because the server ends.
-    fn refused_by_head(&self, request: &Request<Incoming>) -> Option<HttpResponse> {
-        // First: a request without the token learns neither the paths nor whether the server ends.
+    /// The refusal of a request because of its headers or path, or because the server ends.
+    fn refuse_by_head(&self, request: &Request<Incoming>) -> Option<HttpResponse> {
+        // The token is checked first: without it, a client learns neither the paths nor whether the server ends.
         if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
             tracing::info!("a request was refused: {reason}");
             return Some(refuse(status, reason));
@@ -214,8 +214,8 @@ impl Gate {
         self.stop.is_cancelled().then(|| busy("the server ends"))
     }
 
-    /// A whole body, of limited size and in time.
-    async fn collected(&self, body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
+    /// Reads a whole body, within the limits of size and time.
+    async fn read_body(&self, body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
         let body = Limited::new(body, self.limits.message_bytes).collect();
         match tokio::time::timeout(self.limits.request, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -227,19 +227,19 @@ impl Gate {
         }
     }
 
-    /// Decodes a message and takes its id. Returns its text for the protocol, and the hold on the id; none if
-    /// the message is no request.
-    fn admitted(
+    /// Decodes a message and registers its id. Returns the message's text for the protocol, and the guard that
+    /// reserves the id. There is no guard if the message is no request or has no session.
+    fn admit(
         &self,
         request: &mut Request<()>,
         body: Bytes,
     ) -> Result<(Bytes, Option<Arc<OpenRequest>>), Unreadable> {
         let wire::DecodedMessage { message, text } = wire::decode(&body)?;
         let session = request.headers().get(SESSION);
-        // Before the id is taken: a request outside a session takes none.
-        in_session(session, &message)?;
+        // Check this before the id is registered: a request outside a session registers none.
+        require_session(session, &message)?;
         let open_request = self.open_requests.begin(session, &message)?;
-        // The call keeps its id taken even if the connection breaks.
+        // The call holds the id too, so the id stays taken even if the connection breaks.
         request.extensions_mut().insert(open_request.clone());
         request.extensions_mut().insert(wire::raw_arguments(&message));
         Ok((text.map_or(body, Bytes::from), open_request))
@@ -253,26 +253,25 @@ impl Gate {
     ) -> HttpResponse {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
-        // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
-        // session.
+        // The protocol names no status for the end of a session. Some clients accept only 200 and 204.
         if ends_session && answer.status() == StatusCode::ACCEPTED {
             answer = Response::new(Full::default().boxed());
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
-        // The id is free again when the answer was sent, or its body was dropped.
+        // The closure holds the id until the answer's body was sent or dropped.
         answer.map(|body| {
-            let kept = move |frame| {
+            let hold_until_answered = move |frame| {
                 let _until_answered = &open_request;
                 frame
             };
-            body.map_frame(kept).boxed()
+            body.map_frame(hold_until_answered).boxed()
         })
     }
 
     /// Serves a request that begins a session, if there is room for one.
     async fn make_session(&self, request: Request<Full<Bytes>>) -> HttpResponse {
-        // Held over the answer too: only then the new session counts.
-        let _making = self.making.lock().await;
+        // Hold the lock until the answer is there: only then does `sessions` contain the new session.
+        let _creating = self.session_creation.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {
             let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
             let idle = humantime::format_duration(*idle);
@@ -292,7 +291,7 @@ fn busy(reason: &str) -> HttpResponse {
     answer
 }
 
-/// An answer that refuses a request. It closes the connection, so the rest of the request is not read.
+/// An answer that refuses a request. The answer closes the connection, so the rest of the request is not read.
 pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut answer = Response::new(body);
@@ -306,22 +305,22 @@ pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
 }
 
 /// Refuses a request outside a session: approvals, stored outputs and the limit of calls belong to sessions.
-/// A future revision has requests without sessions; its clients begin a session when they hear that
+/// A future revision has requests without sessions. Its clients begin a session when they learn that
 /// `server/discover` does not exist.
-fn in_session(
+fn require_session(
     session: Option<&HeaderValue>,
     message: &RxJsonRpcMessage<RoleServer>,
 ) -> Result<(), Unreadable> {
     let JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) = message else { return Ok(()) };
     let meta = request.get_meta();
-    let stands_alone = meta.protocol_version().is_some()
+    let is_standalone = meta.protocol_version().is_some()
         || meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
     let error = match request {
         ClientRequest::InitializeRequest(_) => return Ok(()),
         ClientRequest::DiscoverRequest(_) => {
             ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None)
         }
-        _ if session.is_some() && !stands_alone => return Ok(()),
+        _ if session.is_some() && !is_standalone => return Ok(()),
         _ => ErrorData::invalid_request(NO_SESSION, None),
     };
     Err(Unreadable { id: Some(id.clone()), error })

@@ -23,7 +23,7 @@ const MAX_HEADERS: usize = 64;
 /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 
-/// Pause after a failed `accept`, which usually means that file descriptors ran out.
+/// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer to a connection beyond the limit.
@@ -36,7 +36,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nr
 /// [`McpError::Remote`], [`McpError::Listen`].
 ///
 /// # Cancellation
-/// Safe.
+/// Dropping the future has no effect.
 pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, McpError> {
     if !address.ip().is_loopback() && !allow_remote {
         return Err(McpError::Remote { address });
@@ -44,8 +44,8 @@ pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener
     TcpListener::bind(address).await.map_err(|source| McpError::Listen { address, source })
 }
 
-/// Serves clients until `stop` fires. Then it cancels their calls and waits until these have ended and are
-/// answered, at most [`McpLimits::stop`].
+/// Serves clients until `stop` fires. Then it cancels their calls, and waits at most [`McpLimits::stop`] until
+/// the calls have ended and are answered.
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
@@ -55,14 +55,14 @@ pub async fn serve_http(
     access: HttpAccess,
     stop: CancellationToken,
 ) {
-    // Sessions outlive their connections, and `stop`, until all requests are answered; dropping this guard
-    // ends them.
+    // Sessions outlive their connections and `stop`, until all requests are answered. Dropping this guard ends
+    // the sessions.
     let sessions = CancellationToken::new();
     let _sessions_end = sessions.clone().drop_guard();
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
     let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
     let limits = server.limits();
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let free_slots = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     let closing = CancellationToken::new();
     loop {
@@ -80,26 +80,27 @@ pub async fn serve_http(
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            // Only as much as can be written without waiting.
+        let Ok(slot) = Arc::clone(&free_slots).try_acquire_owned() else {
+            // Write only as much as fits without waiting, so that a slow client cannot block the loop.
             let _ = stream.try_write(FULL);
             continue;
         };
         let connection = serve_connection(stream, Arc::clone(&gate), limits, closing.clone());
         connections.spawn(async move {
             connection.await;
-            drop(place);
+            drop(slot);
         });
     }
-    // From here on the system refuses connections.
+    // From here on the kernel refuses connections.
     drop(listener);
     // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
-    let _ = timeout(limits.stop, gate.answered()).await;
+    let _ = timeout(limits.stop, gate.wait_until_answered()).await;
     sessions.cancel();
     closing.cancel();
+    // Connections that do not end in time are aborted with the `JoinSet`.
     let closed = async { while connections.join_next().await.is_some() {} };
     let _ = timeout(limits.leave, closed).await;
-    server.idle_unless_late(server.running(), &stop).await;
+    server.wait_until_idle_or_late(server.running(), &stop).await;
 }
 
 /// Serves one connection until it ends.
@@ -129,7 +130,7 @@ fn serve_connection(
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = closing.cancelled() => {
-                // Answers that are ready are still sent.
+                // The shutdown still sends the answers that are ready.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -140,10 +141,11 @@ fn serve_connection(
     }
 }
 
+/// Sets the options of a connection: no delay of small packets, and the limit of unacknowledged data.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // Cannot fail: 60,000 ms.
-    let unread = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-    set_tcp_user_timeout(stream.as_fd(), unread)?;
+    // The conversion cannot fail: 60,000 ms.
+    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(stream.as_fd(), unacknowledged)?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! [`OpenRequests`]: the requests being answered over HTTP, since a session must not use one id for two of them at
-//! once. For the one client on standard streams `unanswered_ids.rs` does the same.
+//! [`OpenRequests`]: the requests being answered over HTTP. A session must not use one id for two open requests.
+//! For the single client on standard streams, `unanswered_ids.rs` does the same.
 
 use std::{
     collections::HashSet,
@@ -26,15 +26,16 @@ pub(super) struct OpenRequests {
     ended: Arc<Notify>,
 }
 
-/// A request being answered. Its id is free when the last holder, the call or the answer's body, drops this.
+/// A request being answered. The call and the answer's body each hold a reference. The id is free after
+/// the last one is dropped.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
-    among: OpenRequests,
+    open_requests: OpenRequests,
     key: RequestKey,
 }
 
 impl OpenRequests {
-    /// Registers a message of a session. Returns none for a message that is not a request or that has no
+    /// Registers a message of a session. Returns `None` for a message that is not a request or that has no
     /// session.
     pub(super) fn begin(
         &self,
@@ -44,7 +45,7 @@ impl OpenRequests {
         let (Some(session), JsonRpcMessage::Request(request)) = (session, message) else { return Ok(None) };
         let key = (session.clone(), request.id.clone());
         if self.lock().insert(key.clone()) {
-            return Ok(Some(Arc::new(OpenRequest { among: self.clone(), key })));
+            return Ok(Some(Arc::new(OpenRequest { open_requests: self.clone(), key })));
         }
         let error = ErrorData::invalid_request("a request with this id is not answered yet", None);
         Err(Unreadable { id: Some(key.1), error })
@@ -53,10 +54,10 @@ impl OpenRequests {
     /// Waits until the set is empty.
     ///
     /// # Cancellation
-    /// Safe.
-    pub(super) async fn until_empty(&self) {
+    /// Dropping the future has no effect.
+    pub(super) async fn wait_until_empty(&self) {
         loop {
-            // Register before the check, so that an end in between is not missed.
+            // Register as a waiter before the check, so that an end in between is not missed.
             let ended = self.ended.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();
@@ -74,8 +75,8 @@ impl OpenRequests {
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.among.lock().remove(&self.key);
-        // After the removal, so that a woken waiter sees it.
-        self.among.ended.notify_waiters();
+        self.open_requests.lock().remove(&self.key);
+        // Notify after the removal, so that a woken waiter sees it.
+        self.open_requests.ended.notify_waiters();
     }
 }

@@ -3,22 +3,22 @@
 use std::{
     fmt, fs,
     io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::OFlags;
+use portcullis_tools::open_private_file;
 use subtle::ConstantTimeEq as _;
 
 use crate::McpError;
 
-/// File in the state folder with the token that the server made.
+/// The file in the state folder with the token that the server made.
 const FILE: &str = "mcp-token";
 
 /// Minimum length of a token: 128 bits in hexadecimal digits.
 const MIN_BYTES: usize = 32;
 
-/// Maximum length of a token.
+/// Maximum length of a token, in bytes.
 const MAX_BYTES: usize = 4096;
 
 /// A secret that clients present. It is never printed.
@@ -28,31 +28,33 @@ impl BearerToken {
     /// Reads the token from a file that only its owner may access.
     ///
     /// # Errors
-    /// [`McpError::Token`]: no such file, others can read it, or it holds no token.
+    /// [`McpError::Token`] if there is no such file, if others can read it, or if it holds no token.
     pub fn read(path: &Path) -> Result<Self, McpError> {
         read(path).map(Self).map_err(|source| McpError::Token { path: path.to_owned(), source })
     }
 
-    /// Returns the token of a state folder, creating it on first use, and its file.
+    /// Returns the token of a state folder and the token's file. The first use creates both.
     ///
     /// # Errors
     /// [`McpError::Token`], or [`McpError::Random`].
-    pub fn of_state(folder: &Path) -> Result<(Self, PathBuf), McpError> {
+    pub fn from_state_folder(folder: &Path) -> Result<(Self, PathBuf), McpError> {
         let path = folder.join(FILE);
         let failed = |source| McpError::Token { path: path.clone(), source };
-        let (token, attempt) = (random::<32>()?, random::<8>()?);
-        make(folder, &path, &token, &attempt).map_err(failed)?;
+        let (token, attempt) = (random_hex::<32>()?, random_hex::<8>()?);
+        create_token_file(folder, &path, &token, &attempt).map_err(failed)?;
         Ok((Self::read(&path)?, path))
     }
 
-    /// Whether a header's value presents this token. The comparison takes constant time for values of one
-    /// length.
-    pub(super) fn is_shown_by(&self, value: &[u8]) -> bool {
-        let Some((scheme, shown)) = value.iter().position(|byte| *byte == b' ').map(|at| value.split_at(at))
+    /// Whether a header's value presents this token. The comparison takes constant time, unless the lengths
+    /// differ.
+    pub(super) fn matches_authorization(&self, value: &[u8]) -> bool {
+        let Some((scheme, presented_token)) =
+            value.iter().position(|byte| *byte == b' ').map(|separator| value.split_at(separator))
         else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(b"bearer") && bool::from(shown.trim_ascii().ct_eq(self.0.as_bytes()))
+        scheme.eq_ignore_ascii_case(b"bearer")
+            && bool::from(presented_token.trim_ascii().ct_eq(self.0.as_bytes()))
     }
 }
 
@@ -63,45 +65,35 @@ impl fmt::Debug for BearerToken {
 }
 
 /// Random bytes, in hexadecimal digits.
-fn random<const BYTES: usize>() -> Result<String, McpError> {
+fn random_hex<const BYTES: usize>() -> Result<String, McpError> {
     let mut bytes = [0_u8; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
     Ok(hex::encode(bytes))
 }
 
-/// Creates the file unless it exists. A hard link makes it appear complete or not at all. `attempt` is part of the
-/// name of a temporary file: two servers may start at once. It is no part of the token, since names can be listed.
-fn make(folder: &Path, path: &Path, token: &str, attempt: &str) -> io::Result<()> {
+/// Creates the file unless it exists. A hard link makes the file appear complete or not at all. `attempt` is part of
+/// the name of a temporary file, because two servers may start at once. It is not part of the token, because names
+/// can be listed.
+fn create_token_file(folder: &Path, path: &Path, token: &str, attempt: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let new = folder.join(format!("{FILE}.{attempt}"));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let temporary = folder.join(format!("{FILE}.{attempt}"));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
-    // The link fails if another server was first: then that server's token counts.
-    let linked = match made.and_then(|()| fs::hard_link(&new, path)) {
+    // The link fails if another server was first. That server's token then counts.
+    let linked = match made.and_then(|()| fs::hard_link(&temporary, path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     };
-    fs::remove_file(&new)?;
+    fs::remove_file(&temporary)?;
     linked
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
-    // The conversion cannot fail: both flags are low bits.
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // Of the open file: the path may lead elsewhere by now.
-    let found = file.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    if found.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others can read it: its permissions must be 0600"));
-    }
+    let file = open_private_file(path)?;
     let mut text = String::new();
-    // Room for `\r\n` after the longest token; a longer one is refused below.
+    // The limit has room for `\r\n` after the longest token. A longer token is refused below.
     file.take(MAX_BYTES as u64 + 2).read_to_string(&mut text)?;
     let token = text.trim_end_matches(['\n', '\r']);
     if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -119,11 +111,11 @@ mod tests {
     #[test]
     fn a_state_folder_has_one_private_token() {
         let state = tempfile::tempdir().expect("a folder");
-        let (token, path) = BearerToken::of_state(state.path()).expect("made");
+        let (token, path) = BearerToken::from_state_folder(state.path()).expect("made");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(token.0.len(), 64);
-        let (again, _) = BearerToken::of_state(state.path()).expect("kept");
-        assert_eq!(again.0, token.0);
+        let (reread, _) = BearerToken::from_state_folder(state.path()).expect("kept");
+        assert_eq!(reread.0, token.0);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1);
         assert!(!format!("{token:?}").contains(&token.0));
     }
@@ -133,7 +125,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let secret = "s".repeat(MIN_BYTES);
-        for (content, mode, is_taken) in [
+        for (content, mode, is_accepted) in [
             (format!("{secret}\n"), 0o600, true),
             (format!("{secret}\n"), 0o640, false),
             ("short\n".to_owned(), 0o600, false),
@@ -143,7 +135,7 @@ mod tests {
         ] {
             fs::write(&path, &content).expect("written");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
-            assert_eq!(BearerToken::read(&path).is_ok(), is_taken, "{mode:o} {content}");
+            assert_eq!(BearerToken::read(&path).is_ok(), is_accepted, "{mode:o} {content}");
         }
         BearerToken::read(folder.path()).expect_err("a folder");
         BearerToken::read(&folder.path().join("none")).expect_err("nothing");
@@ -156,9 +148,9 @@ mod tests {
     #[test]
     fn only_the_whole_token_under_its_scheme_is_taken() {
         let token = BearerToken("s".repeat(MIN_BYTES));
-        let shown = |text: String| token.is_shown_by(text.as_bytes());
+        let is_accepted = |text: String| token.matches_authorization(text.as_bytes());
         let secret = &token.0;
-        assert!(shown(format!("Bearer {secret}")) && shown(format!("bearer {secret}")));
+        assert!(is_accepted(format!("Bearer {secret}")) && is_accepted(format!("bearer {secret}")));
         for wrong in [
             String::new(),
             secret.clone(),
@@ -168,7 +160,7 @@ mod tests {
             format!("Bearer {}", &secret[1..]),
             format!("Bearer{secret}"),
         ] {
-            assert!(!shown(wrong.clone()), "{wrong}");
+            assert!(!is_accepted(wrong.clone()), "{wrong}");
         }
     }
 }

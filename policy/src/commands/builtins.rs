@@ -1,4 +1,4 @@
-//! Bash's own commands and variables with hidden code: texts that run later, or in unexpected places.
+//! Bash's own commands and variables that hide code: text that bash runs later, or in an unexpected place.
 
 use super::{runs, words::CommandWord};
 
@@ -6,7 +6,7 @@ use super::{runs, words::CommandWord};
 const READ_BY_BASH: &[&str] =
     &["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4"];
 
-/// Commands whose arguments may be arithmetic: `x[$(command)]` runs the command even if it was quoted.
+/// Commands whose arguments may be arithmetic: bash runs the command in `x[$(command)]` even if the word was quoted.
 const COUNTING: &[&str] = &[
     "let",
     "test",
@@ -28,10 +28,10 @@ const COUNTING: &[&str] = &[
     "exit",
 ];
 
-/// Checks that a call can be judged by its words.
+/// Checks that the words of a call show everything that the call runs.
 ///
 /// # Errors
-/// The reason why it cannot.
+/// The reason why they do not.
 pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
     let Some(name) = words.first().and_then(CommandWord::program) else { return Ok(()) };
     let arguments = &words[1..];
@@ -50,14 +50,14 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
             arguments.iter().try_for_each(ensure_no_hidden_command)?;
         }
     }
-    let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_others(name));
+    let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_its_arguments(name));
     for variable in READ_BY_BASH {
         let sets = |word: &CommandWord| {
             // `NAME`, `NAME=`, `NAME+=` and `NAME[` all set the variable.
             let rest = word.literal().and_then(|text| text.strip_prefix(variable));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '+', '[']))
         };
-        // To `env` and the like a bare name is no assignment: only `NAME=VALUE` sets.
+        // `env` and similar programs set a variable only by `NAME=VALUE`; there, a bare name is not an assignment.
         if arguments.iter().any(|word| sets(word) && (sets_by_name || runs_others && word.contains("="))) {
             ensure_harmless(variable)?;
         }
@@ -65,7 +65,7 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a variable may be set: bash itself reads or runs some.
+/// Checks that a variable may be set. Bash itself reads or runs the values of some variables.
 ///
 /// # Errors
 /// A message if it may not be set.
@@ -78,17 +78,17 @@ pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
 
 /// Whether a call may change the search path of programs.
 pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
-    // `hash -p FILE NAME` too: it gives a name another program.
+    // `hash -p FILE NAME` counts too, because it makes a name run another program.
     words.iter().any(|word| {
         word.literal()
             .is_some_and(|text| text == "PATH" || text.starts_with("PATH=") || text.starts_with("PATH+="))
     }) || words.first().and_then(CommandWord::program) == Some("hash")
 }
 
-/// Checks that a word has no command that would run if the word were evaluated as arithmetic.
+/// Checks that a word contains no command that would run if bash evaluated the word as arithmetic.
 ///
 /// # Errors
-/// A message if it has one.
+/// A message if the word contains a command.
 pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String> {
     if word.contains("$(") || word.contains("`") {
         return Err("an arithmetic expression contains a command".to_owned());
@@ -96,10 +96,10 @@ pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String>
     Ok(())
 }
 
-/// Like [`ensure_no_hidden_command`], where bash would evaluate only the index of a list.
+/// Like [`ensure_no_hidden_command`], for words of which bash evaluates only the index of a list.
 ///
 /// # Errors
-/// A message if it has one.
+/// A message if an index may contain a command.
 pub(super) fn ensure_no_hidden_index(word: &CommandWord) -> Result<(), String> {
     if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
 }

@@ -1,15 +1,15 @@
-//! Bounds the nesting of a command: the parser backtracks at each level of some constructs. Where the inner
-//! text is not a command, each level doubles the time.
+//! Bounds the nesting of a command. The parser backtracks at each level of some constructs: if the inner text is not a
+//! command, each level doubles the parsing time.
 
 use brush_parser::Token;
 
 /// The most brackets and `case` clauses within one another.
 const MAX_DEPTH: usize = 6;
 
-/// The most substitutions of a text. The tokenizer's recursion is as deep as their number, closed or not.
+/// The most substitutions of a text. The tokenizer recurses once for each `$(`, closed or not.
 const MAX_SUBSTITUTIONS: usize = 256;
 
-/// The most `[` of a word: the parser searches for the end of each.
+/// The most `[` in a word. The parser searches for the end of each.
 const MAX_INDEXES: usize = 512;
 
 /// An open construct.
@@ -30,39 +30,43 @@ pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the tokens of a text are nested shallowly enough to be parsed.
+/// Checks that the tokens of a text are nested shallowly enough for the parser.
 ///
-/// A closing token counts only where the parser would take it as one: to go deeper the parser must have
-/// passed it, so look-alike words do not lower the count.
+/// A closing token lowers the count only where the parser accepts it as one. Words that merely look like closing
+/// tokens, such as an argument `esac`, must not hide the real depth.
 ///
 /// # Errors
-/// A message if they are nested too deeply.
+/// A message if the tokens are nested too deeply.
 pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
-    let mut open = Vec::new();
-    let mut before: Option<&Token> = None;
+    let mut open_constructs = Vec::new();
+    let mut previous_token: Option<&Token> = None;
     for token in tokens {
-        let starts_command = match before {
+        let starts_command = match previous_token {
             None => true,
-            // After `<` or `>` stands the name of a file.
+            // The word after `<` or `>` is the name of a file.
             Some(Token::Operator(sign, _)) => !sign.starts_with(['<', '>']),
             Some(Token::Word(word, _)) => RESERVED.contains(&word.as_str()),
         };
         match token {
             Token::Operator(sign, _) if sign.starts_with('(') => {
-                open.extend(sign.matches('(').map(|_| OpenConstruct::Bracket));
+                open_constructs.extend(sign.matches('(').map(|_| OpenConstruct::Bracket));
             }
             Token::Operator(sign, _) if sign.starts_with(')') => {
                 for _ in sign.matches(')') {
                     // A `)` that closes no bracket ends a pattern of `case`.
-                    if open.last() == Some(&OpenConstruct::Bracket) {
-                        open.pop();
+                    if open_constructs.last() == Some(&OpenConstruct::Bracket) {
+                        open_constructs.pop();
                     }
                 }
             }
-            Token::Word(word, _) if word == "case" && starts_command => open.push(OpenConstruct::Case),
+            Token::Word(word, _) if word == "case" && starts_command => {
+                open_constructs.push(OpenConstruct::Case);
+            }
             Token::Word(word, _) if word == "esac" && starts_command => {
-                if let Some(at) = open.iter().rposition(|it| *it == OpenConstruct::Case) {
-                    open.truncate(at);
+                if let Some(case_index) =
+                    open_constructs.iter().rposition(|construct| *construct == OpenConstruct::Case)
+                {
+                    open_constructs.truncate(case_index);
                 }
             }
             Token::Word(word, _) if word.matches('[').count() > MAX_INDEXES => {
@@ -70,33 +74,33 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
             }
             Token::Operator(..) | Token::Word(..) => {}
         }
-        if open.len() > MAX_DEPTH {
+        if open_constructs.len() > MAX_DEPTH {
             return Err(format!("brackets or `case` within one another, more than {MAX_DEPTH} deep"));
         }
-        before = Some(token);
+        previous_token = Some(token);
     }
     Ok(())
 }
 
-/// Checks that the indexes of a word are names or numbers: the parser parses the index of `${x[…]}` again at
-/// every level.
+/// Checks that the indexes of a word are plain names or numbers, because the parser parses the index of `${x[…]}` again
+/// at every level.
 ///
 /// # Errors
-/// A message if one is not.
+/// A message if an index is anything else.
 pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
-    for (at, _) in word.match_indices("${") {
+    for (offset, _) in word.match_indices("${") {
         // `${!x[…]}` and `${#x[…]}` have an index too.
-        let name = word[at + 2..].trim_start_matches(['!', '#']);
-        let after = name.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
-        let Some(index) = after.strip_prefix('[') else { continue };
-        let plain = |char: char| char.is_alphanumeric() || "_@*$+-".contains(char);
-        if !index.trim_start_matches(plain).starts_with(']') {
+        let name = word[offset + 2..].trim_start_matches(['!', '#']);
+        let after_name = name.trim_start_matches(|char: char| char.is_alphanumeric() || char == '_');
+        let Some(index) = after_name.strip_prefix('[') else { continue };
+        let is_plain = |char: char| char.is_alphanumeric() || "_@*$+-".contains(char);
+        if !index.trim_start_matches(is_plain).starts_with(']') {
             return Err("the index of a list is more than a name or a number".to_owned());
         }
     }
     Ok(())
 }
 
-/// Reserved words after which a command begins.
+/// Reserved words after which a command starts.
 const RESERVED: &[&str] =
     &["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "coproc", "in"];

@@ -21,7 +21,7 @@ pub enum Operator {
     Pipe,
     /// `<`, `<<`, `<<<`: a program's input.
     Input,
-    /// `>`, `>>`, `>|`, `&>`, `<>`: a file that is written. `2>&1` does not count.
+    /// `>`, `>>`, `>|`, `&>`, `<>`: a file that may be written. `2>&1` does not count.
     Output,
     /// `$(…)`, or the same in backquotes.
     Substitution,
@@ -71,8 +71,8 @@ impl FromStr for Operator {
     type Err = InvalidCommandRule;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|operator| operator.as_str() == text);
-        found.ok_or_else(|| InvalidCommandRule::Operator(text.to_owned()))
+        let operator = Self::ALL.into_iter().find(|operator| operator.as_str() == text);
+        operator.ok_or_else(|| InvalidCommandRule::Operator(text.to_owned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A rule about commands: a program's name, and words that follow it.
+//! A rule about commands: a program's name and the words that follow it.
 
 use std::{fmt, str::FromStr};
 
@@ -8,56 +8,73 @@ use portcullis_types::is_deceptive;
 
 use super::{InvalidCommandRule, words::CommandWord};
 
-/// A program's name and words that follow it. In each word `*` matches any text.
+/// A program's name and the words that follow it. In each word `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommandPattern {
-    /// Never empty.
+    /// Never empty; the first word is the program's name.
     words: Vec<String>,
 }
 
 impl CommandPattern {
-    /// Whether a call certainly matches: it begins with these words, and the program is the system's. For
-    /// `allow`.
+    /// Whether a call certainly matches: its first words are these words, and the program is the system's. For `allow`.
     pub(super) fn covers(&self, words: &[CommandWord]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
-        let Some((first, arguments)) = words.split_first() else { return false };
-        first.is_of_the_system()
-            && first.program().is_some_and(|program| glob(name, program))
+        let Some((program_word, arguments)) = words.split_first() else { return false };
+        program_word.is_of_the_system()
+            && program_word.program().is_some_and(|program| glob(name, program))
             && rest.len() <= arguments.len()
             && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
                 Some(text) => glob(word, text),
-                // An unknown word fits `*` alone. One that may be several words, or none, could shift the
-                // others.
+                // An unknown word matches only `*`. A word that may expand to several words, or to none, could shift
+                // the words after it.
                 None => word == "*" && !argument.may_be_several,
             })
     }
 
-    /// Whether this rule covers every call that the other rule covers: its words are a beginning of the
-    /// other's.
+    /// Whether a call has exactly these words. A last word `*` stands for any further words, or none. Every word of the
+    /// call must be in the text, because a variable might hold anything. For `unasked`.
+    pub(super) fn covers_whole(&self, words: &[CommandWord]) -> bool {
+        let Some((first, arguments)) = words.split_first() else { return false };
+        let (expected, may_have_more) = match self.words[1..].split_last() {
+            Some((last, before)) if last == "*" => (before, true),
+            _ => (&self.words[1..], false),
+        };
+        first.is_of_the_system()
+            && first.program().is_some_and(|program| glob(&self.words[0], program))
+            && arguments.len() >= expected.len()
+            && (may_have_more || arguments.len() == expected.len())
+            && expected
+                .iter()
+                .zip(arguments)
+                .all(|(word, argument)| argument.literal().is_some_and(|text| glob(word, text)))
+            && arguments[expected.len()..].iter().all(CommandWord::is_known)
+    }
+
+    /// Whether this rule covers every call that the other rule covers: the other rule starts with this rule's words.
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(word, other_word)| {
-                // Of two words with `*` only equal ones count, besides `*` itself: the result serves a warning,
-                // which may be missing but must not be wrong.
+                // Two words that both contain `*` count only if they are equal, unless this one is `*` itself. The
+                // result serves a warning, which may be missing but must not be wrong.
                 word == "*" || word == other_word || (!other_word.contains('*') && glob(word, other_word))
             })
     }
 
-    /// Whether a call may match: it has these words in this order, with any others between them. An argument
-    /// that is not in the text may be any word. For `deny`.
+    /// Whether a call may match: it has these words in this order, possibly with others between them. An argument whose
+    /// value is not in the text may be any word. For `deny`.
     pub(super) fn may_cover(&self, program: &str, arguments: &[CommandWord]) -> bool {
         let (name, mut rest) = (&self.words[0], &self.words[1..]);
         if !glob(name, program) {
             return false;
         }
         for argument in arguments {
-            let Some((word, left)) = rest.split_first() else { return true };
+            let Some((word, later_words)) = rest.split_first() else { return true };
             match argument.literal() {
-                Some(text) if glob(word, text) => rest = left,
+                Some(text) if glob(word, text) => rest = later_words,
                 Some(_) => {}
-                // It may expand to all words that are still missing.
+                // The argument may expand to all words that are still missing.
                 None if argument.may_be_several => return true,
-                None => rest = left,
+                None => rest = later_words,
             }
         }
         rest.is_empty()
@@ -106,20 +123,20 @@ impl<'de> Deserialize<'de> for CommandPattern {
 
 /// Whether a word matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, word: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == word };
-    let Some(mut left) = word.strip_prefix(first) else { return false };
+    let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == word };
+    let Some(mut remaining) = word.strip_prefix(prefix) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
-    // Never the default: `split` yields at least one part.
-    let last = parts.pop().unwrap_or_default();
-    for part in parts {
-        // The first match leaves the most text for the parts after it, so no other has to be tried.
-        match left.find(part) {
-            Some(at) => left = &left[at + part.len()..],
+    // `split` yields at least one part, so the default is never used.
+    let suffix = parts.pop().unwrap_or_default();
+    for middle in parts {
+        // The first match leaves the most text for the later parts, so other matches need not be tried.
+        match remaining.find(middle) {
+            Some(offset) => remaining = &remaining[offset + middle.len()..],
             None => return false,
         }
     }
-    left.ends_with(last)
+    remaining.ends_with(suffix)
 }
 
-/// The longest rule: every program of every command is compared with every rule.
+/// The longest rule, in bytes. Every program of every command is compared with every rule.
 const MAX_PATTERN_BYTES: usize = 1024;

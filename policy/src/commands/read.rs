@@ -6,27 +6,29 @@ use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
 use super::{Operator, nesting, walk::Walker, words::CommandWord};
 
-/// The longest command that is judged, in bytes. A longer one belongs in a file.
+/// The longest command that is judged, in bytes. Longer commands belong in a file.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The stack of the parser, whose recursion is as deep as the command's nesting: `MAX_BYTES` of opening
-/// brackets use about half of it.
+/// The size of the parser's stack. The parser recurses as deeply as the command is nested; a command of `MAX_BYTES`
+/// opening brackets uses about half of this stack.
 const STACK_BYTES: usize = 128 << 20;
 
 /// The programs and operators of a command.
 #[derive(Debug, Default)]
 pub(super) struct FoundPrograms {
-    /// The words of each program's call, including calls that a program makes for another.
+    /// The words of each program's call, including calls that one program makes of another.
     pub(super) invocations: Vec<Vec<CommandWord>>,
     pub(super) operators: BTreeSet<Operator>,
-    /// Whether it may change the search path of programs.
+    /// Whether the command may change the search path of programs.
     pub(super) sets_path: bool,
+    /// The first part of the command that is more than calls joined by `&&`, `||`, `;`, `|` or the end of a line.
+    pub(super) beyond_calls: Option<&'static str>,
 }
 
 /// Reads a command.
 ///
 /// # Errors
-/// The reason why its programs are unknown.
+/// The reason why the programs of the command cannot be known.
 pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
     if command.len() > MAX_BYTES {
         return Err(format!(
@@ -34,21 +36,20 @@ pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
             command.len()
         ));
     }
-    // A separate thread for its larger stack: on the caller's stack, deep nesting would overflow and end the
-    // process.
+    // On the caller's stack, deep nesting would overflow and end the process, so a separate thread has a larger one.
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
             let mut walker = Walker::default();
             parse(command, &mut walker)?;
-            Ok(walker.found)
+            Ok(walker.programs)
         });
         let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
-        // Fail closed: a panic of the parser refuses the command.
+        // Fail closed: if the parser panics, refuse the command.
         reader.join().unwrap_or_else(|_panic| Err("its syntax".to_owned()))
     })
 }
 
-/// Reads one text into a walker.
+/// Reads one text and adds its programs and operators to the walker.
 pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
     if command.contains('\0') {
         return Err("it has a NUL character".to_owned());
@@ -61,5 +62,5 @@ pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
     // Before the parser, which backtracks at each level.
     nesting::ensure_shallow(&tokens)?;
     let program = parse_tokens(&tokens, &options).map_err(|error| format!("its syntax: {error}"))?;
-    walker.program(&program, command)
+    walker.walk_program(&program, command)
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::{NoTrace, TraceSink, TracedRule};
+
 use super::{
     Operator,
     operator::OPERATORS,
@@ -13,38 +15,42 @@ use super::{
     words::CommandWord,
 };
 
-/// A policy's rules about shell commands. Without any rule everything is allowed, and no command is parsed.
+/// A policy's rules about shell commands. Without rules, every command may run and none is parsed.
 ///
-/// Equal rules are equal values, in whatever order they were written.
+/// The order in which rules were written does not matter: equal sets of rules are equal values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRules {
-    /// Lists of allowed commands, the operator's and those of reductions: every list must cover a command.
+    /// The lists of allowed commands: the operator's and those of reductions. A command needs a covering rule in every
+    /// list.
     allow: BTreeSet<BTreeSet<CommandPattern>>,
     deny: BTreeSet<CommandPattern>,
-    /// The allowed operators; none means all.
+    /// The allowed operators; `None` means all.
     operators: Option<BTreeSet<Operator>>,
+    /// The commands that need no approval.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unasked: BTreeSet<CommandPattern>,
 }
 
-/// A text that is not a valid rule.
+/// The reason why a text is not a valid rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidCommandRule {
-    /// It has no words.
+    /// The text has no words.
     #[error("a rule names a program: write `git`, or `git push` for some of its calls")]
     Empty,
-    /// It is too long.
+    /// The text is too long.
     #[error("a rule has at most 1024 bytes")]
     TooLong,
-    /// The program is named by a path.
+    /// The rule names a program by a path.
     #[error("`{0}` is a path: a rule names a program, wherever it lies; write its name alone")]
     Path(String),
-    /// It contains shell syntax.
+    /// The rule contains shell syntax.
     #[error("`{0}` is shell syntax: a rule is a list of plain words, in which `*` stands for anything")]
     Syntax(char),
-    /// It contains an invisible character.
+    /// The rule contains an invisible character.
     #[error("`{}` is not seen: a rule is a list of plain words", .0.escape_unicode())]
     Invisible(char),
-    /// It is no operator.
+    /// The text is not an operator.
     #[error("`{}` is not an operator: write one of {OPERATORS}", .0.escape_default())]
     Operator(String),
 }
@@ -52,24 +58,24 @@ pub enum InvalidCommandRule {
 /// The reason why a command may not run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandRefusal {
-    /// A rule of `deny` covers a program that it runs.
+    /// A rule of `deny` covers a program that the command runs.
     #[error("`{program}` is denied by the rule `{rule}`")]
     Denied {
         /// The denied program's name.
         program: String,
-        /// The entry of `deny` that covers it.
+        /// The entry of `deny` that covers the program.
         rule: String,
     },
-    /// No rule of `allow` covers a program that it runs.
+    /// No rule of `allow` covers a program that the command runs.
     #[error("`{program}` is not among the commands that are allowed")]
     NotAllowed {
         /// The program with its first arguments.
         program: String,
     },
-    /// It has an operator that is not allowed.
+    /// The command has an operator that is not allowed.
     #[error("the operator `{0}` is not allowed")]
     Operator(&'static str),
-    /// Its text does not tell what it would run.
+    /// The command's text does not show what it would run.
     #[error("the programs that this command runs are unknown: {0}")]
     Unreadable(String),
 }
@@ -88,7 +94,7 @@ impl CommandRules {
         let mut rules = Self {
             deny: deny.into_iter().map(str::parse).collect::<Result<_, _>>()?,
             operators: operators
-                .map(|listed| listed.iter().map(|text| text.parse()).collect::<Result<_, _>>())
+                .map(|texts| texts.iter().map(|text| text.parse()).collect::<Result<_, _>>())
                 .transpose()?,
             ..Self::default()
         };
@@ -99,13 +105,13 @@ impl CommandRules {
         Ok(rules)
     }
 
-    /// Whether there are no rules.
+    /// Whether every command may run. [`Self::unasked_rules`] only decides about approvals.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty() && self.operators.is_none()
     }
 
-    /// The lists of allowed commands, each sorted; every list must cover a command. No list means that
+    /// The lists of allowed commands, each sorted. A command needs a covering rule in every list; without lists,
     /// everything is allowed.
     pub fn allowed(&self) -> impl Iterator<Item = Vec<String>> {
         self.allow.iter().map(|list| list.iter().map(ToString::to_string).collect())
@@ -122,29 +128,94 @@ impl CommandRules {
         self.operators.as_ref()
     }
 
+    /// The commands that need no approval, sorted.
+    pub fn unasked(&self) -> impl Iterator<Item = String> {
+        self.unasked.iter().map(ToString::to_string)
+    }
+
+    /// The rules of `unasked` that cover a command: one for each of its calls, without repetitions. A rule must cover
+    /// every program of the command, even a program that another one runs. Calls joined by `&&`, `||`, `;`, `|` or line
+    /// ends are covered one by one. The command may contain nothing else, except redirections to `/dev/null` or another
+    /// stream: no substitution, variable, assignment, function, subshell or background job.
+    ///
+    /// # Errors
+    /// The part of the command that no rule covers, as a phrase for people.
+    pub fn unasked_rules(&self, command: &str) -> Result<Vec<String>, String> {
+        if self.unasked.is_empty() {
+            return Err("there are no rules".to_owned());
+        }
+        let mut rules = Vec::new();
+        for words in &plain_calls(command)? {
+            let Some(rule) = self.unasked.iter().find(|rule| rule.covers_whole(words)) else {
+                let name = words.first().and_then(CommandWord::program).unwrap_or("a program");
+                return Err(format!("no rule covers this call of `{name}`"));
+            };
+            let rule = rule.to_string();
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The rules for `unasked` that cover exactly this command: one for each of its calls, with the call's words.
+    /// `None` if rules cannot express it, for example because it has a variable, a pattern, or a word with spaces.
+    #[must_use]
+    pub fn exact_rules(command: &str) -> Option<Vec<String>> {
+        let mut rules = Vec::new();
+        for words in &plain_calls(command).ok()? {
+            let name = words.first()?.program()?;
+            let arguments = words[1..].iter().map(CommandWord::literal);
+            let texts: Vec<&str> = [Some(name)].into_iter().chain(arguments).collect::<Option<_>>()?;
+            if texts.iter().any(|text| text.is_empty() || text.contains(['*', ' ', '\t', '\n'])) {
+                return None;
+            }
+            let rule = texts.join(" ");
+            if !rule.parse::<CommandPattern>().ok()?.covers_whole(words) {
+                return None;
+            }
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        Some(rules)
+    }
+
     /// Judges a command. `deny` beats `allow`.
     ///
     /// # Errors
     /// [`CommandRefusal`] for the first program or operator that is refused.
     pub fn judge(&self, command: &str) -> Result<(), CommandRefusal> {
+        self.judge_traced(command, &mut NoTrace)
+    }
+
+    /// Like [`Self::judge`], which is this function without a trace.
+    pub(crate) fn judge_traced<T: TraceSink>(
+        &self,
+        command: &str,
+        trace: &mut T,
+    ) -> Result<(), CommandRefusal> {
         if self.is_empty() {
             return Ok(());
         }
-        let FoundPrograms { invocations, operators, sets_path } =
+        let FoundPrograms { invocations, operators, sets_path, beyond_calls: _ } =
             read::read(command).map_err(CommandRefusal::Unreadable)?;
         if sets_path && !self.allow.is_empty() {
             let reason = "with another `PATH` an allowed name may be any program";
             return Err(CommandRefusal::Unreadable(reason.to_owned()));
         }
-        if let Some(listed) = &self.operators
-            && let Some(operator) = operators.iter().find(|operator| !listed.contains(operator))
+        if let Some(allowed_operators) = &self.operators
+            && let Some(operator) = operators.iter().find(|operator| !allowed_operators.contains(operator))
         {
             return Err(CommandRefusal::Operator(operator.as_str()));
         }
-        invocations.iter().try_for_each(|words| self.judge_one(words))
+        if self.operators.is_some() {
+            trace.record(|| TracedRule::new("shell.operators", "has all operators of the command"));
+        }
+        invocations.iter().try_for_each(|words| self.judge_one(words, trace))
     }
 
-    /// Adds a list of allowed commands, which must cover a command in addition to the others.
+    /// Adds a list of allowed commands, which must then cover a command in addition to the other lists.
     pub(crate) fn allow_only(&mut self, patterns: BTreeSet<CommandPattern>) {
         self.allow.insert(patterns);
     }
@@ -154,12 +225,22 @@ impl CommandRules {
         self.deny.extend(patterns);
     }
 
+    /// Replaces the commands that need no approval.
+    pub(crate) fn set_unasked(&mut self, patterns: BTreeSet<CommandPattern>) {
+        self.unasked = patterns;
+    }
+
+    /// The commands that need no approval.
+    pub(crate) fn unasked_patterns(&self) -> &BTreeSet<CommandPattern> {
+        &self.unasked
+    }
+
     /// Replaces the allowed operators.
     pub(crate) fn set_operators(&mut self, operators: BTreeSet<Operator>) {
         self.operators = Some(operators);
     }
 
-    fn judge_one(&self, words: &[CommandWord]) -> Result<(), CommandRefusal> {
+    fn judge_one<T: TraceSink>(&self, words: &[CommandWord], trace: &mut T) -> Result<(), CommandRefusal> {
         let Some(program) = words.first().and_then(CommandWord::program) else {
             return Err(CommandRefusal::Unreadable("the name of a program is not in the text".to_owned()));
         };
@@ -167,13 +248,40 @@ impl CommandRules {
         if let Some(rule) = self.deny.iter().find(|rule| rule.may_cover(program, arguments)) {
             return Err(CommandRefusal::Denied { program: program.to_owned(), rule: rule.to_string() });
         }
-        // Without any list `all` is true: everything is allowed.
-        if self.allow.iter().all(|list| list.iter().any(|rule| rule.covers(words))) {
+        if !self.deny.is_empty() {
+            trace.record(|| TracedRule::new("shell.deny", format!("has no rule for `{program}`")));
+        }
+        // Without lists, `all` returns true: everything is allowed.
+        let is_allowed = self.allow.iter().all(|list| {
+            let covering = list.iter().find(|rule| rule.covers(words));
+            if let Some(rule) = covering {
+                trace.record(|| {
+                    TracedRule::new(format!("shell.allow[\"{rule}\"]"), format!("covers `{program}`"))
+                });
+            }
+            covering.is_some()
+        });
+        if is_allowed {
             return Ok(());
         }
-        let first = words[0].literal().unwrap_or(program);
+        let program_text = words[0].literal().unwrap_or(program);
         let arguments = arguments.iter().take(2).filter_map(CommandWord::literal);
-        let program = std::iter::once(first).chain(arguments).collect::<Vec<_>>().join(" ");
+        let program = std::iter::once(program_text).chain(arguments).collect::<Vec<_>>().join(" ");
         Err(CommandRefusal::NotAllowed { program })
     }
+}
+
+/// The calls of a command that consists only of calls, at least one.
+///
+/// # Errors
+/// A phrase for people: the part of the command that is more than a call, or why the command cannot be read.
+fn plain_calls(command: &str) -> Result<Vec<Vec<CommandWord>>, String> {
+    let programs = read::read(command)?;
+    if let Some(part) = programs.beyond_calls {
+        return Err(format!("it has {part}"));
+    }
+    if programs.invocations.is_empty() {
+        return Err("it calls nothing".to_owned());
+    }
+    Ok(programs.invocations)
 }

@@ -1,9 +1,9 @@
-//! Finds the programs that a program runs in turn: those of shells, `eval`, `find -exec`, and, with
-//! [`wrappers`](super::wrappers), those that stand behind options.
+//! Finds the programs that a program runs in turn: those of shells, `eval` and `find -exec`, and, with
+//! [`wrappers`](super::wrappers), those named after a wrapper's options.
 
 use super::{
     words::CommandWord,
-    wrappers::{WRAPPERS, wrapped},
+    wrappers::{WRAPPERS, wrapped_targets},
 };
 
 /// Something that a program runs in turn.
@@ -15,7 +15,7 @@ pub(super) enum RunTarget {
     Program(Vec<CommandWord>),
 }
 
-/// Shells, which read a text as a command.
+/// Shells. A shell runs a text as a command.
 const SHELLS: &[&str] = &[
     "sh",
     "bash",
@@ -40,54 +40,57 @@ const SHELLS: &[&str] = &[
     "zsh-static",
 ];
 
-/// Programs that start another user's shell, or a recorded one.
+/// Programs that start another user's shell, or a shell whose session is recorded.
 const SHELL_STARTERS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
 
-/// Programs that run lines of their input.
+/// Programs that run the lines of their input.
 const INPUT_RUNNERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
 
 /// Files from which a shell would read its command as input.
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
 
-/// The refusal of a program that runs its input, which is not in the text.
+/// Refuses a program that runs its input, because the command's text does not contain the input.
 pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, String> {
     Err(format!("`{name}` runs its standard input, which is not part of the command's text"))
 }
 
-/// The programs and texts that a call runs in turn, as far as its words tell.
+/// The programs and texts that a call runs in turn, as far as the call's words show them.
 ///
 /// # Errors
-/// The reason why they are unknown.
-pub(super) fn runs(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+/// The reason why the programs cannot be known.
+pub(super) fn run_targets(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
     if SHELLS.contains(&name) {
-        return shell(name, arguments);
+        return shell_targets(name, arguments);
     }
     match name {
-        "eval" => Ok(vec![joined(name, after_end_of_options(arguments))?]),
+        "eval" => Ok(vec![join_words(name, skip_end_of_options(arguments))?]),
         "trap" => {
-            let first = after_end_of_options(arguments).first();
-            first.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]))
+            let first_argument = skip_end_of_options(arguments).first();
+            first_argument.map_or(Ok(Vec::new()), |word| Ok(vec![text_target(name, word)?]))
         }
-        "alias" => {
-            arguments.iter().map(|word| literal_text(name, word)).map(|text| Ok(aliased(&text?))).collect()
-        }
-        "source" | "." => file(name, after_end_of_options(arguments)),
+        "alias" => arguments
+            .iter()
+            .map(|word| literal_text(name, word))
+            .map(|text| Ok(alias_target(&text?)))
+            .collect(),
+        "source" | "." => file_targets(name, skip_end_of_options(arguments)),
+        // `hash -p FILE NAME` makes NAME run FILE, so FILE is judged as a program.
         "hash" => Ok(arguments
             .windows(2)
             .filter(|pair| is_cluster_with(&pair[0], 'p'))
             .map(|pair| RunTarget::Program(vec![pair[1].clone()]))
             .collect()),
-        "find" | "gfind" | "fd" | "fdfind" => find(arguments),
-        _ if SHELL_STARTERS.contains(&name) => login(name, arguments),
+        "find" | "gfind" | "fd" | "fdfind" => find_targets(arguments),
+        _ if SHELL_STARTERS.contains(&name) => login_targets(name, arguments),
         _ if INPUT_RUNNERS.contains(&name) => refuse_input_reader(name),
-        // `command -v` looks a program up and does not run it.
+        // `command -v` only looks up a program.
         "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
             Ok(Vec::new())
         }
         _ => match WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
-            Some(wrapper) => wrapped(name, wrapper, arguments),
+            Some(wrapper) => wrapped_targets(name, wrapper, arguments),
             None => Ok(Vec::new()),
         },
     }
@@ -99,33 +102,33 @@ pub(super) fn literal_text(program: &str, word: &CommandWord) -> Result<String, 
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
 }
 
-/// A word that is read as a command.
-pub(super) fn text(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
+/// A word that the program runs as a command.
+pub(super) fn text_target(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
     literal_text(program, word).map(RunTarget::Text)
 }
 
-/// Words that are joined and read as a command.
-pub(super) fn joined(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
+/// Words that the program joins and runs as a command.
+pub(super) fn join_words(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
     let texts = words.iter().map(|word| literal_text(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(RunTarget::Text(texts.join(" ")))
 }
 
 /// The words after a leading `--`, which ends options.
-fn after_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
+fn skip_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
     match words.split_first() {
         Some((first, rest)) if first.literal() == Some("--") => rest,
         Some(_) | None => words,
     }
 }
 
-/// Whether a word is a cluster of one-letter options that includes this letter.
+/// Whether a word is a cluster of one-letter options that contains this letter.
 fn is_cluster_with(word: &CommandWord, letter: char) -> bool {
     word.literal()
         .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
 }
 
 /// `alias NAME=VALUE`: the text that the name will run, followed by arguments that are not known yet.
-fn aliased(text: &str) -> RunTarget {
+fn alias_target(text: &str) -> RunTarget {
     RunTarget::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
         // `alias NAME` only prints.
@@ -133,8 +136,8 @@ fn aliased(text: &str) -> RunTarget {
     })
 }
 
-/// A file that is read as a command: a program like any other, unless it is the input of the shell.
-fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+/// A file that is run as a command is judged like any other program, unless it is the shell's input.
+fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = literal_text(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
@@ -143,33 +146,33 @@ fn file(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     Ok(vec![RunTarget::Program(words.to_vec())])
 }
 
-/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and other words may
-/// be a user, a file or an argument of the shell.
-fn login(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
-    let mut found = Vec::new();
+/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`. Options may stand anywhere, and each other word may be
+/// a user, a file or an argument of the shell.
+fn login_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+    let mut targets = Vec::new();
     let mut rest = arguments.iter().enumerate();
-    while let Some((at, word)) = rest.next() {
+    while let Some((index, word)) = rest.next() {
         let option = literal_text(name, word)?;
         let value = match option.split_once('=') {
             Some((option, value)) if is_long_command(option) => Some(value.to_owned()),
             Some(_) | None => None,
         };
         if let Some(value) = value {
-            found.push(RunTarget::Text(value));
+            targets.push(RunTarget::Text(value));
         } else if option == "--" {
-            found.push(RunTarget::Program(arguments[at + 1..].to_vec()));
+            targets.push(RunTarget::Program(arguments[index + 1..].to_vec()));
         } else if is_long_command(&option) {
-            found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?);
+            targets.extend(rest.next().map(|(_, word)| text_target(name, word)).transpose()?);
         } else if let Some((_, value)) = option.split_once('c').filter(|_| is_cluster_with(word, 'c')) {
             match value {
-                "" => found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?),
-                value => found.push(RunTarget::Text(value.to_owned())),
+                "" => targets.extend(rest.next().map(|(_, word)| text_target(name, word)).transpose()?),
+                value => targets.push(RunTarget::Text(value.to_owned())),
             }
         }
     }
-    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
-    // Without a command these start a shell, which runs its input.
-    if found.is_empty() { refuse_input_reader(name) } else { Ok(found) }
+    targets.retain(|target| !matches!(target, RunTarget::Program(words) if words.is_empty()));
+    // Without a command these programs start a shell that runs its input.
+    if targets.is_empty() { refuse_input_reader(name) } else { Ok(targets) }
 }
 
 /// Whether an option is `--command`, `--session-command` or an abbreviation of one.
@@ -177,8 +180,8 @@ fn is_long_command(option: &str) -> bool {
     option.len() > 2 && ["--command", "--session-command"].iter().any(|long| long.starts_with(option))
 }
 
-/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused: it runs text that no rule has seen.
-fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused, because the rules cannot see that text.
+fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let option = literal_text(name, word)?;
@@ -189,7 +192,7 @@ fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
             "--rcfile" | "--init-file" => drop(rest.next()),
             "-" => return refuse_input_reader(name),
             long if long.starts_with("--") => {}
-            // Before `-c`, so that a cluster of both is refused.
+            // Before `-c`, so that a cluster with both letters is refused.
             cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => {
                 return refuse_input_reader(name);
             }
@@ -197,40 +200,40 @@ fn shell(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String
                 // More options may stand between `-c` and the text.
                 let command =
                     rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
-                return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
+                return command.map_or(Ok(Vec::new()), |word| Ok(vec![text_target(name, word)?]));
             }
             // Options whose value is the next word, such as `-eo pipefail`.
             cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
-            // One back: the iterator has passed this word.
-            _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
+            // One word back, because the iterator has already passed this word.
+            _ => return file_targets(name, &arguments[arguments.len() - rest.len() - 1..]),
         }
     }
-    if rest.len() == 0 { refuse_input_reader(name) } else { file(name, rest.as_slice()) }
+    if rest.len() == 0 { refuse_input_reader(name) } else { file_targets(name, rest.as_slice()) }
 }
 
 /// The options of `find` and `fd` that run a program.
 const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 
-/// The source of a placeholder's value.
+/// Where the text comes from that a program puts in the place of a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaceholderSource {
-    /// The path of a file, which never looks like an option.
-    ByPaths,
-    /// Any input.
-    ByInput,
+    /// The path of a file that the program found. Such a path never looks like an option.
+    FoundPath,
+    /// The program's input, which may be any text.
+    AnyInput,
 }
 
-/// A program's words with the placeholder replaced by an unknown text. A path in an argument is harmless,
-/// unless it is part of a program's name or a shell reads it.
+/// A program's words, with an unknown text in place of the placeholder. A path in an argument is harmless unless it is
+/// part of the program's name or the program runs its arguments.
 pub(super) fn with_placeholders(
     words: &[CommandWord],
     placeholder: &str,
-    filled: PlaceholderSource,
+    source: PlaceholderSource,
 ) -> Vec<CommandWord> {
     let name = words.first().and_then(CommandWord::program);
-    let harmless = filled == PlaceholderSource::ByPaths
-        && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
+    let harmless = source == PlaceholderSource::FoundPath
+        && name.is_some_and(|name| !name.contains(placeholder) && !runs_its_arguments(name));
     match harmless || placeholder.is_empty() {
         true => words.to_vec(),
         false => words.iter().map(|word| word.with_unknown(placeholder)).collect(),
@@ -238,7 +241,7 @@ pub(super) fn with_placeholders(
 }
 
 /// Whether a program runs its arguments.
-pub(super) fn runs_others(name: &str) -> bool {
+pub(super) fn runs_its_arguments(name: &str) -> bool {
     [
         SHELLS,
         SHELL_STARTERS,
@@ -251,11 +254,11 @@ pub(super) fn runs_others(name: &str) -> bool {
 }
 
 /// `find … -exec PROGRAM … ;`
-fn find(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
-    let mut found = Vec::new();
+fn find_targets(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+    let mut targets = Vec::new();
     let mut rest = arguments;
-    while let Some((word, after)) = rest.split_first() {
-        rest = after;
+    while let Some((word, remaining_words)) = rest.split_first() {
+        rest = remaining_words;
         let Some(text) = word.literal() else {
             if word.may_be_several {
                 return Err("the arguments of `find` are not part of the text".to_owned());
@@ -264,12 +267,12 @@ fn find(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
         };
         if FIND_RUNS.contains(&text) {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
-            // `fd -x` needs no end mark: its program has all the rest.
-            let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
-            found.push(RunTarget::Program(with_placeholders(program, "{}", PlaceholderSource::ByPaths)));
-            rest = after;
+            // `fd -x` needs no end mark: without one, all remaining words belong to the program that it runs.
+            let (program, remaining_words) = rest.split_at(end.unwrap_or(rest.len()));
+            targets.push(RunTarget::Program(with_placeholders(program, "{}", PlaceholderSource::FoundPath)));
+            rest = remaining_words;
         }
     }
-    found.retain(|runs| !matches!(runs, RunTarget::Program(words) if words.is_empty()));
-    Ok(found)
+    targets.retain(|target| !matches!(target, RunTarget::Program(words) if words.is_empty()));
+    Ok(targets)
 }

@@ -2,6 +2,7 @@
 
 mod evasions;
 mod hostile;
+mod unasked;
 
 use proptest::prelude::*;
 
@@ -18,9 +19,9 @@ fn allow(rules: &[&str]) -> CommandRules {
 /// The programs found in a command.
 #[track_caller]
 fn programs(command: &str) -> Vec<String> {
-    let found = read(command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    let found_programs = read(command).unwrap_or_else(|error| panic!("{command}: {error}"));
     let name = |words: &Vec<super::words::CommandWord>| words[0].program().unwrap_or("?").to_owned();
-    found.invocations.iter().map(name).collect()
+    found_programs.invocations.iter().map(name).collect()
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn operators_are_those_that_are_listed() {
         let none = CommandRules::parse([], [], Some(&[])).expect("rules");
         assert_eq!(none.judge(command), Err(CommandRefusal::Operator(operator.as_str())), "{command}");
         let others: Vec<&str> =
-            Operator::ALL.iter().filter(|it| **it != operator).map(|it| it.as_str()).collect();
+            Operator::ALL.iter().filter(|other| **other != operator).map(|other| other.as_str()).collect();
         let without = CommandRules::parse([], [], Some(&others)).expect("rules");
         assert!(without.judge(command).is_err(), "{command}");
         let with = CommandRules::parse([], [], Some(&[operator.as_str()])).expect("rules");
@@ -330,7 +331,7 @@ fn deep_nesting_is_refused_and_does_not_crash() {
     {
         for depth in [20, 1000, 5000] {
             let command = format!("{}a{}", open.repeat(depth), close.repeat(depth));
-            // The check is that the process survives; the verdict does not matter.
+            // The process must survive; the verdict does not matter.
             let _ = rules.judge(&command);
         }
         let within = format!("{}curl x{}", open.repeat(10), close.repeat(10));
@@ -357,7 +358,7 @@ proptest! {
         before in "[a-z ]{0,6}(&&|\\|\\||;|\\||&|\n)?",
         after in "( [a-z$'\"]{0,4}){0,3}",
     ) {
-        // If the whole text is a command, `curl` is one of its programs.
+        // `curl` is one of the programs only if the whole text is read as a command.
         let command = format!("{before} curl{after}");
         let rules = deny(&["curl"]);
         let is_argument = !before.trim_end().is_empty() && !before.ends_with(['&', '|', ';', '\n']);

@@ -15,212 +15,230 @@ use super::{
     words::{self, CommandWord},
 };
 
-/// The deepest nesting of texts as commands: `sh -c "sh -c …"`.
+/// The deepest nesting of commands within commands, as in `sh -c "sh -c …"`.
 const MAX_DEPTH: usize = 16;
 
-/// The most words and bytes collected from one command. Programs that run another, behind options that may or
-/// may not have a value, multiply the readings.
-const MAX_GATHERED: usize = 256 << 10;
+/// The most words and bytes collected from one command. If options may or may not have a value, a call is read in
+/// several ways, and these readings multiply.
+const MAX_COST: usize = 256 << 10;
+
+/// A redirection to or from this device reads and writes nothing.
+const NO_FILE: &str = "/dev/null";
 
 /// Collects the programs of a command.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
-    pub(super) found: FoundPrograms,
+    pub(super) programs: FoundPrograms,
     depth: usize,
-    /// The number of words and bytes collected, of programs and of texts.
-    gathered: usize,
-    /// The text being read.
+    /// The words and bytes collected so far, of programs and of texts.
+    cost: usize,
+    /// The text being read, as characters, because the parser's positions count characters.
     source: Vec<char>,
 }
 
-/// Success if all of it could be read.
+/// Success, or the reason why the programs are unknown.
 type WalkResult = Result<(), String>;
 
 impl Walker {
     /// Walks the parsed form of a text.
-    pub(super) fn program(&mut self, program: &Program, source: &str) -> WalkResult {
+    pub(super) fn walk_program(&mut self, program: &Program, source: &str) -> WalkResult {
+        // Positions refer to the innermost text, so set the outer text aside and put it back afterwards.
         let outer = std::mem::replace(&mut self.source, source.chars().collect());
         if program.complete_commands.len() > 1 {
-            self.operator(Operator::Sequence);
+            self.record_operator(Operator::Sequence);
         }
-        program.complete_commands.iter().try_for_each(|list| self.list(list))?;
+        program.complete_commands.iter().try_for_each(|list| self.walk_list(list))?;
         self.source = outer;
         Ok(())
     }
 
-    /// Reads a text that is itself a command.
-    fn text(&mut self, command: &str) -> WalkResult {
+    /// Reads a text that is itself a command, such as the argument of `sh -c`.
+    fn walk_text(&mut self, command: &str) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
-        self.gather(command.len())?;
+        self.charge(command.len())?;
         self.depth += 1;
         read::parse(command, self)?;
         self.depth -= 1;
         Ok(())
     }
 
-    fn gather(&mut self, amount: usize) -> WalkResult {
-        // At least one each: an empty text costs time too.
-        self.gathered += amount + 1;
-        if self.gathered > MAX_GATHERED { Err("it runs too many commands".to_owned()) } else { Ok(()) }
+    fn charge(&mut self, amount: usize) -> WalkResult {
+        // An empty text costs time too, so each text counts one more than its size.
+        self.cost += amount + 1;
+        if self.cost > MAX_COST { Err("it runs too many commands".to_owned()) } else { Ok(()) }
     }
 
-    fn operator(&mut self, operator: Operator) {
-        self.found.operators.insert(operator);
+    fn record_operator(&mut self, operator: Operator) {
+        self.programs.operators.insert(operator);
+        match operator {
+            Operator::And | Operator::Or | Operator::Sequence | Operator::Pipe => {}
+            Operator::Background => self.record_beyond_calls("a background job"),
+            Operator::Input | Operator::Output => self.record_beyond_calls("a redirection"),
+            Operator::Substitution | Operator::Process => self.record_beyond_calls("a substitution"),
+            Operator::Subshell => self.record_beyond_calls("a subshell"),
+        }
     }
 
-    fn list(&mut self, list: &CompoundList) -> WalkResult {
+    fn record_beyond_calls(&mut self, part: &'static str) {
+        self.programs.beyond_calls.get_or_insert(part);
+    }
+
+    fn walk_list(&mut self, list: &CompoundList) -> WalkResult {
         if list.0.len() > 1 {
-            self.operator(Operator::Sequence);
+            self.record_operator(Operator::Sequence);
         }
         for item in &list.0 {
             if matches!(item.1, SeparatorOperator::Async) {
-                self.operator(Operator::Background);
+                self.record_operator(Operator::Background);
             }
-            self.and_or(&item.0)?;
+            self.walk_and_or(&item.0)?;
         }
         Ok(())
     }
 
-    fn and_or(&mut self, list: &AndOrList) -> WalkResult {
-        self.pipeline(&list.first)?;
+    fn walk_and_or(&mut self, list: &AndOrList) -> WalkResult {
+        self.walk_pipeline(&list.first)?;
         for next in &list.additional {
             match next {
                 AndOr::And(pipeline) => {
-                    self.operator(Operator::And);
-                    self.pipeline(pipeline)?;
+                    self.record_operator(Operator::And);
+                    self.walk_pipeline(pipeline)?;
                 }
                 AndOr::Or(pipeline) => {
-                    self.operator(Operator::Or);
-                    self.pipeline(pipeline)?;
+                    self.record_operator(Operator::Or);
+                    self.walk_pipeline(pipeline)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn pipeline(&mut self, pipeline: &Pipeline) -> WalkResult {
+    fn walk_pipeline(&mut self, pipeline: &Pipeline) -> WalkResult {
         if pipeline.seq.len() > 1 {
-            self.operator(Operator::Pipe);
+            self.record_operator(Operator::Pipe);
         }
-        pipeline.seq.iter().try_for_each(|command| self.command(command))
+        pipeline.seq.iter().try_for_each(|command| self.walk_command(command))
     }
 
-    fn command(&mut self, command: &Command) -> WalkResult {
+    fn walk_command(&mut self, command: &Command) -> WalkResult {
         match command {
-            Command::Simple(simple) => self.simple(simple),
+            Command::Simple(simple) => self.walk_simple_command(simple),
             Command::Compound(compound, redirects) => {
-                self.redirects(redirects.as_ref())?;
-                self.compound(compound)
+                self.record_beyond_calls("a compound command");
+                self.walk_redirects(redirects.as_ref())?;
+                self.walk_compound(compound)
             }
             Command::Function(function) => {
-                self.redirects(function.body.1.as_ref())?;
-                self.compound(&function.body.0)
+                self.record_beyond_calls("a function");
+                self.walk_redirects(function.body.1.as_ref())?;
+                self.walk_compound(&function.body.0)
             }
             Command::ExtendedTest(test, redirects) => {
-                self.redirects(redirects.as_ref())?;
-                self.test(&test.expr)
+                self.record_beyond_calls("a test");
+                self.walk_redirects(redirects.as_ref())?;
+                self.walk_test(&test.expr)
             }
         }
     }
 
-    fn compound(&mut self, compound: &CompoundCommand) -> WalkResult {
+    fn walk_compound(&mut self, compound: &CompoundCommand) -> WalkResult {
         match compound {
             CompoundCommand::Arithmetic(arithmetic) => {
                 let span = arithmetic.loc.start.index..arithmetic.loc.end.index;
-                // Fail closed: an empty text has no brackets, so it is refused below.
+                // Fail closed: an empty text has no brackets, so the code below refuses it.
                 let source: String = self.source.get(span).unwrap_or_default().iter().collect();
                 if text::is_arithmetic(source.trim()) {
-                    return self.arithmetic(Some(&arithmetic.expr));
+                    return self.walk_arithmetic(Some(&arithmetic.expr));
                 }
-                // To bash these are subshells, but the parser does not parse the text between the brackets.
-                self.operator(Operator::Subshell);
+                // Bash reads this text as subshells, but the parser leaves it unparsed.
+                self.record_operator(Operator::Subshell);
                 let inner = source.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-                self.text(inner.ok_or("brackets within brackets")?)
+                self.walk_text(inner.ok_or("brackets within brackets")?)
             }
             CompoundCommand::ArithmeticForClause(clause) => {
-                self.arithmetic(clause.initializer.as_ref())?;
-                self.arithmetic(clause.condition.as_ref())?;
-                self.arithmetic(clause.updater.as_ref())?;
-                self.list(&clause.body.list)
+                self.walk_arithmetic(clause.initializer.as_ref())?;
+                self.walk_arithmetic(clause.condition.as_ref())?;
+                self.walk_arithmetic(clause.updater.as_ref())?;
+                self.walk_list(&clause.body.list)
             }
-            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::BraceGroup(group) => self.walk_list(&group.list),
             CompoundCommand::Subshell(subshell) => self.subshell(subshell, Operator::Subshell),
             CompoundCommand::ForClause(clause) => {
-                clause.values.iter().flatten().try_for_each(|word| self.word(&word.value).map(drop))?;
-                self.list(&clause.body.list)
+                clause.values.iter().flatten().try_for_each(|word| self.walk_word(&word.value).map(drop))?;
+                self.walk_list(&clause.body.list)
             }
             CompoundCommand::CaseClause(clause) => {
-                self.word(&clause.value.value)?;
+                self.walk_word(&clause.value.value)?;
                 for case in &clause.cases {
-                    case.patterns.iter().try_for_each(|word| self.word(&word.value).map(drop))?;
-                    case.cmd.iter().try_for_each(|list| self.list(list))?;
+                    case.patterns.iter().try_for_each(|word| self.walk_word(&word.value).map(drop))?;
+                    case.cmd.iter().try_for_each(|list| self.walk_list(list))?;
                 }
                 Ok(())
             }
             CompoundCommand::IfClause(clause) => {
-                self.list(&clause.condition)?;
-                self.list(&clause.then)?;
+                self.walk_list(&clause.condition)?;
+                self.walk_list(&clause.then)?;
                 for branch in clause.elses.iter().flatten() {
-                    branch.condition.iter().try_for_each(|list| self.list(list))?;
-                    self.list(&branch.body)?;
+                    branch.condition.iter().try_for_each(|list| self.walk_list(list))?;
+                    self.walk_list(&branch.body)?;
                 }
                 Ok(())
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.list(&clause.0)?;
-                self.list(&clause.1.list)
+                self.walk_list(&clause.0)?;
+                self.walk_list(&clause.1.list)
             }
             CompoundCommand::Coprocess(coprocess) => {
-                self.operator(Operator::Background);
-                self.command(&coprocess.body)
+                self.record_operator(Operator::Background);
+                self.walk_command(&coprocess.body)
             }
         }
     }
 
     fn subshell(&mut self, subshell: &SubshellCommand, operator: Operator) -> WalkResult {
-        self.operator(operator);
-        self.list(&subshell.list)
+        self.record_operator(operator);
+        self.walk_list(&subshell.list)
     }
 
-    fn test(&mut self, expression: &ExtendedTestExpr) -> WalkResult {
+    fn walk_test(&mut self, expression: &ExtendedTestExpr) -> WalkResult {
         match expression {
-            ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
-                self.test(one)?;
-                self.test(other)
+            ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
+                self.walk_test(left)?;
+                self.walk_test(right)
             }
-            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.walk_test(inner),
             ExtendedTestExpr::UnaryTest(_, word) => {
-                builtins::ensure_no_hidden_index(&self.word(&word.value)?)
+                builtins::ensure_no_hidden_index(&self.walk_word(&word.value)?)
             }
-            ExtendedTestExpr::BinaryTest(_, one, other) => {
-                builtins::ensure_no_hidden_index(&self.word(&one.value)?)?;
-                builtins::ensure_no_hidden_index(&self.word(&other.value)?)
+            ExtendedTestExpr::BinaryTest(_, left, right) => {
+                builtins::ensure_no_hidden_index(&self.walk_word(&left.value)?)?;
+                builtins::ensure_no_hidden_index(&self.walk_word(&right.value)?)
             }
         }
     }
 
-    fn arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> WalkResult {
-        // In quotes it is one word, of which only the expansions matter.
-        expression.map_or(Ok(()), |expression| self.word(&format!("\"{}\"", expression.value)).map(drop))
+    fn walk_arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> WalkResult {
+        // As in double quotes: the expression is one word, and only its expansions matter.
+        expression.map_or(Ok(()), |expression| self.walk_word(&format!("\"{}\"", expression.value)).map(drop))
     }
 
-    /// A word's text; commands within it are collected.
-    fn word(&mut self, raw: &str) -> Result<CommandWord, String> {
+    /// Reads a word, and collects the commands within it.
+    fn walk_word(&mut self, raw: &str) -> Result<CommandWord, String> {
         let word = words::read(raw)?;
         for command in &word.substitutions {
-            self.operator(Operator::Substitution);
-            self.text(command)?;
+            self.record_operator(Operator::Substitution);
+            self.walk_text(command)?;
         }
         Ok(word.argument)
     }
 
-    fn redirects(&mut self, list: Option<&RedirectList>) -> WalkResult {
-        list.map_or(Ok(()), |list| list.0.iter().try_for_each(|redirect| self.redirect(redirect)))
+    fn walk_redirects(&mut self, list: Option<&RedirectList>) -> WalkResult {
+        list.map_or(Ok(()), |list| list.0.iter().try_for_each(|redirect| self.walk_redirect(redirect)))
     }
 
-    fn redirect(&mut self, redirect: &IoRedirect) -> WalkResult {
+    fn walk_redirect(&mut self, redirect: &IoRedirect) -> WalkResult {
         match redirect {
             IoRedirect::File(_, kind, target) => {
                 let operator = match kind {
@@ -233,122 +251,129 @@ impl Walker {
                 };
                 match target {
                     IoFileRedirectTarget::Filename(word) => {
-                        self.operator(operator);
-                        self.word(&word.value).map(drop)
+                        let beyond_calls = self.programs.beyond_calls;
+                        self.record_operator(operator);
+                        if word.value == NO_FILE {
+                            self.programs.beyond_calls = beyond_calls;
+                        }
+                        self.walk_word(&word.value).map(drop)
                     }
-                    // A duplicated stream writes no file.
+                    // Duplicating a stream writes no file.
                     IoFileRedirectTarget::Fd(_) => Ok(()),
                     IoFileRedirectTarget::Duplicate(word) => {
-                        let target = self.word(&word.value)?;
+                        let target = self.walk_word(&word.value)?;
                         // `2>&1` and `2>&-` write no file; `>&FILE` does.
                         let is_stream =
                             |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
                         if !target.literal().is_some_and(is_stream) {
-                            self.operator(operator);
+                            self.record_operator(operator);
                         }
                         Ok(())
                     }
                     IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
-                        self.operator(operator);
+                        self.record_operator(operator);
                         self.subshell(subshell, Operator::Process)
                     }
                 }
             }
             IoRedirect::HereDocument(_, document) => {
-                self.operator(Operator::Input);
-                // In a document after a quoted mark (`<<'EOF'`) the shell expands nothing.
+                self.record_operator(Operator::Input);
+                // After a quoted mark (`<<'EOF'`), the shell expands nothing in the document.
                 if !document.requires_expansion {
                     return Ok(());
                 }
                 for command in words::read_document(&document.doc.value)? {
-                    self.operator(Operator::Substitution);
-                    self.text(&command)?;
+                    self.record_operator(Operator::Substitution);
+                    self.walk_text(&command)?;
                 }
                 Ok(())
             }
             IoRedirect::HereString(_, word) => {
-                self.operator(Operator::Input);
-                self.word(&word.value).map(drop)
+                self.record_operator(Operator::Input);
+                self.walk_word(&word.value).map(drop)
             }
             IoRedirect::OutputAndError(word, _) => {
-                self.operator(Operator::Output);
-                self.word(&word.value).map(drop)
+                self.record_operator(Operator::Output);
+                self.walk_word(&word.value).map(drop)
             }
         }
     }
 
-    fn simple(&mut self, command: &SimpleCommand) -> WalkResult {
+    fn walk_simple_command(&mut self, command: &SimpleCommand) -> WalkResult {
         let mut words = Vec::new();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
-            // Assignments before the name are no arguments of the program.
-            self.item(item, &mut Vec::new())?;
+            if matches!(item, CommandPrefixOrSuffixItem::AssignmentWord(..)) {
+                self.record_beyond_calls("an assignment");
+            }
+            // Assignments before the name are not arguments of the program, so drop their words.
+            self.walk_item(item, &mut Vec::new())?;
         }
         if let Some(name) = &command.word_or_name {
-            words.push(self.word(&name.value)?);
+            words.push(self.walk_word(&name.value)?);
         }
         for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
-            self.item(item, &mut words)?;
+            self.walk_item(item, &mut words)?;
         }
-        if words.is_empty() { Ok(()) } else { self.invocation(words) }
+        if words.is_empty() { Ok(()) } else { self.collect_invocation(words) }
     }
 
-    /// A word or redirection before or after a program's name.
-    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<CommandWord>) -> WalkResult {
+    /// Walks a word or redirection before or after a program's name.
+    fn walk_item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<CommandWord>) -> WalkResult {
         match item {
-            CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
+            CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.walk_redirect(redirect),
             CommandPrefixOrSuffixItem::Word(word) => {
-                words.push(self.word(&word.value)?);
+                words.push(self.walk_word(&word.value)?);
                 Ok(())
             }
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
-                self.assignment(assignment)?;
+                self.walk_assignment(assignment)?;
                 words.push(
-                    words::read(&word.value).map_or_else(|_| CommandWord::plain("="), |it| it.argument),
+                    words::read(&word.value).map_or_else(|_| CommandWord::plain("="), |parts| parts.argument),
                 );
                 Ok(())
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
-                // Bash passes such a path. A shell that would read its command from there is refused.
+                // Bash passes such a path. A shell that would read its command from this path is refused.
                 words.push(CommandWord::plain("/dev/fd/"));
                 self.subshell(subshell, Operator::Process)
             }
         }
     }
 
-    fn assignment(&mut self, assignment: &Assignment) -> WalkResult {
+    fn walk_assignment(&mut self, assignment: &Assignment) -> WalkResult {
         let name = match &assignment.name {
             AssignmentName::VariableName(name) => name,
             AssignmentName::ArrayElementName(name, index) => {
-                builtins::ensure_no_hidden_command(&self.word(index)?)?;
+                builtins::ensure_no_hidden_command(&self.walk_word(index)?)?;
                 name
             }
         };
         builtins::ensure_harmless(name)?;
-        self.found.sets_path |= name == "PATH";
+        self.programs.sets_path |= name == "PATH";
         match &assignment.value {
-            AssignmentValue::Scalar(word) => builtins::ensure_no_hidden_index(&self.word(&word.value)?),
+            AssignmentValue::Scalar(word) => builtins::ensure_no_hidden_index(&self.walk_word(&word.value)?),
             AssignmentValue::Array(elements) => elements.iter().try_for_each(|(key, value)| {
-                key.iter().try_for_each(|key| self.word(&key.value).map(drop))?;
-                self.word(&value.value).map(drop)
+                key.iter().try_for_each(|key| self.walk_word(&key.value).map(drop))?;
+                self.walk_word(&value.value).map(drop)
             }),
         }
     }
 
-    /// Collects a program's call, and the programs that it runs in turn.
-    fn invocation(&mut self, words: Vec<CommandWord>) -> WalkResult {
+    /// Collects a program's call and the programs that the call runs in turn.
+    fn collect_invocation(&mut self, words: Vec<CommandWord>) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
-        self.gather(8 * words.len())?;
+        self.charge(8 * words.len())?;
         builtins::ensure_readable(&words)?;
-        self.found.sets_path |= builtins::may_set_path(&words);
-        let runs = runs::runs(&words)?;
-        self.found.invocations.push(words);
+        self.programs.sets_path |= builtins::may_set_path(&words);
+        let targets = runs::run_targets(&words)?;
+        self.programs.invocations.push(words);
         self.depth += 1;
-        for inner in runs {
-            match inner {
-                RunTarget::Text(command) => self.text(&command)?,
-                RunTarget::Program(words) => self.invocation(words)?,
+        for target in targets {
+            match target {
+                RunTarget::Text(command) => self.walk_text(&command)?,
+                RunTarget::Program(words) => self.collect_invocation(words)?,
             }
         }
         self.depth -= 1;

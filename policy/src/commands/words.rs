@@ -7,18 +7,18 @@ use brush_parser::{
 
 use super::{nesting, text};
 
-/// Placeholder for a part of a word that is not in the text, such as the value of a variable.
+/// Stands for a part of a word whose value is not in the text, such as the value of a variable.
 const UNKNOWN: char = '\u{fffc}';
 
 /// The system's folders of programs.
 const PROGRAM_FOLDERS: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// A word of a program's call; the first is the program's name.
+/// A word of a program's call. The first word is the program's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandWord {
     text: String,
-    /// Whether the shell may expand it to several words or to none.
+    /// Whether the shell may expand the word to several words or to none.
     pub(super) may_be_several: bool,
 }
 
@@ -36,12 +36,17 @@ impl CommandWord {
         Self { text: text.to_owned(), may_be_several: false }
     }
 
-    /// The word, if all of it is in the text.
+    /// The word, if the text contains its whole value.
     pub(super) fn literal(&self) -> Option<&str> {
         (!self.may_be_several && !self.text.contains(UNKNOWN)).then_some(&self.text)
     }
 
-    /// An unknown word, or several, or none.
+    /// Whether the text contains the whole value, except the names of files that match a pattern.
+    pub(super) fn is_known(&self) -> bool {
+        !self.text.contains(UNKNOWN)
+    }
+
+    /// A word that may expand to any word, to several words, or to none.
     pub(super) fn unknown() -> Self {
         Self { text: UNKNOWN.to_string(), may_be_several: true }
     }
@@ -52,8 +57,8 @@ impl CommandWord {
         (!self.may_be_several && !name.is_empty() && !name.contains(UNKNOWN)).then_some(name)
     }
 
-    /// Whether the program is looked up by its name or lies in a system folder. Elsewhere a program can have
-    /// any name.
+    /// Whether the program is looked up by its name or lies in a system folder. In any other folder, a file can have
+    /// the name of a system program.
     pub(super) fn is_of_the_system(&self) -> bool {
         match self.text.rsplit_once('/') {
             None => true,
@@ -61,7 +66,7 @@ impl CommandWord {
         }
     }
 
-    /// The same word with a part of it replaced by an unknown text.
+    /// This word with an unknown text in place of every occurrence of a part.
     pub(super) fn with_unknown(&self, part: &str) -> Self {
         Self { text: self.text.replace(part, &UNKNOWN.to_string()), ..self.clone() }
     }
@@ -80,21 +85,22 @@ impl CommandWord {
 /// Reads a word from the parser, with its quotes.
 ///
 /// # Errors
-/// The reason why it cannot be judged.
+/// The reason why the word cannot be judged.
 pub(super) fn read(raw: &str) -> Result<Word, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
     let mut reader = WordReader::new(raw);
-    reader.pieces(&pieces, false)?;
-    let WordReader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
-    // `{a,b}` and `{1..3}` expand; a brace alone is text.
-    may_be_several |= brace && list;
-    // The word `[` names the program `test`; it is not a pattern.
+    reader.read_pieces(&pieces, false)?;
+    let WordReader { text, mut may_be_several, substitutions, has_open_brace, has_brace_separator, .. } =
+        reader;
+    // `{a,b}` and `{1..3}` expand to several words; a brace alone is plain text.
+    may_be_several |= has_open_brace && has_brace_separator;
+    // The word `[` is the program `test`, not a pattern.
     may_be_several &= raw != "[";
     Ok(Word { argument: CommandWord { text, may_be_several }, substitutions })
 }
 
-/// The commands in a here-document, in which quotes have no meaning.
+/// The commands in a here-document, where quotes have no meaning.
 ///
 /// # Errors
 /// As [`read`].
@@ -102,7 +108,7 @@ pub(super) fn read_document(raw: &str) -> Result<Vec<String>, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse_heredoc(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
     let mut reader = WordReader::new(raw);
-    reader.pieces(&pieces, true)?;
+    reader.read_pieces(&pieces, true)?;
     Ok(reader.substitutions)
 }
 
@@ -111,36 +117,43 @@ struct WordReader<'a> {
     text: String,
     may_be_several: bool,
     substitutions: Vec<String>,
-    /// Whether a brace opens outside of quotes.
-    brace: bool,
-    /// Whether text outside of quotes makes the braces expand to several words.
-    list: bool,
+    /// Whether there is an opening brace outside of quotes.
+    has_open_brace: bool,
+    /// Whether text outside of quotes would make braces expand to several words.
+    has_brace_separator: bool,
 }
 
 impl<'a> WordReader<'a> {
     fn new(raw: &'a str) -> Self {
         let (text, substitutions) = (String::new(), Vec::new());
-        Self { raw, text, may_be_several: false, substitutions, brace: false, list: false }
+        Self {
+            raw,
+            text,
+            may_be_several: false,
+            substitutions,
+            has_open_brace: false,
+            has_brace_separator: false,
+        }
     }
-    fn pieces(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), String> {
-        pieces.iter().try_for_each(|piece| self.piece(piece, quoted))
+    fn read_pieces(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), String> {
+        pieces.iter().try_for_each(|piece| self.read_piece(piece, quoted))
     }
 
-    fn piece(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), String> {
+    fn read_piece(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), String> {
         match &piece.piece {
             WordPiece::Text(text) => {
-                // These may expand to file names or to several words.
+                // These characters may make the word expand to file names or to several words.
                 self.may_be_several |= !quoted && text.contains(['*', '?', '[', '(']);
-                self.brace |= !quoted && text.contains('{');
-                self.list |= !quoted && (text.contains(',') || text.contains(".."));
+                self.has_open_brace |= !quoted && text.contains('{');
+                self.has_brace_separator |= !quoted && (text.contains(',') || text.contains(".."));
                 self.text.push_str(text);
             }
             WordPiece::SingleQuotedText(text) => self.text.push_str(text),
-            // The escapes (`$'\x72m'`) are not decoded, so the text counts as unknown.
+            // Escapes such as `$'\x72m'` are not decoded, so the text counts as unknown.
             WordPiece::AnsiCQuotedText(text) if text.contains('\\') => self.text.push(UNKNOWN),
             WordPiece::AnsiCQuotedText(text) => self.text.push_str(text),
             WordPiece::EscapeSequence(escaped) => {
-                // A backslash before a line's end joins the lines.
+                // A backslash before a line end joins the lines.
                 self.text.push_str(escaped.trim_start_matches('\\').trim_start_matches('\n'));
                 // Both backslashes of `\\` were trimmed above.
                 if escaped == "\\\\" {
@@ -148,46 +161,46 @@ impl<'a> WordReader<'a> {
                 }
             }
             WordPiece::DoubleQuotedSequence(pieces) | WordPiece::GettextDoubleQuotedSequence(pieces) => {
-                self.pieces(pieces, true)?;
+                self.read_pieces(pieces, true)?;
             }
             WordPiece::TildeExpansion(_) => self.text.push(UNKNOWN),
             WordPiece::ParameterExpansion(_) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);
                 ensure_no_command(source)?;
                 // `"$@"` and `"${x[@]}"` may expand to several words even in quotes.
-                self.unknown(quoted && !source.contains('@'));
+                self.push_unknown(quoted && !source.contains('@'));
             }
             WordPiece::ArithmeticExpression(expression) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);
                 match source.strip_prefix("$(").and_then(|text| text.strip_suffix(')')) {
-                    // To bash this is a command substitution that begins with a subshell.
+                    // Bash reads this as a command substitution that starts with a subshell.
                     Some(command) if source.starts_with("$((") && !text::is_arithmetic(&source[1..]) => {
                         self.substitutions.push(command.to_owned());
                     }
                     _ => ensure_no_command(&expression.value)?,
                 }
-                self.unknown(quoted);
+                self.push_unknown(quoted);
             }
             WordPiece::CommandSubstitution(command) => {
                 self.substitutions.push(command.clone());
-                self.unknown(quoted);
+                self.push_unknown(quoted);
             }
             WordPiece::BackquotedCommandSubstitution(command) => {
                 self.substitutions.push(text::without_backslashes(command));
-                self.unknown(quoted);
+                self.push_unknown(quoted);
             }
         }
         Ok(())
     }
 
-    fn unknown(&mut self, quoted: bool) {
+    fn push_unknown(&mut self, quoted: bool) {
         self.text.push(UNKNOWN);
         self.may_be_several |= !quoted;
     }
 }
 
-/// Checks for commands within `${…}` and `$((…))`, where they can stand too; `${x@P}` runs a variable's
-/// value.
+/// Checks that `${…}` or `$((…))` contains no command. `${x@P}` counts as a command, because it runs the value of the
+/// variable.
 fn ensure_no_command(source: &str) -> Result<(), String> {
     if source.contains("$(") || source.contains('`') || source.contains("<(") || source.contains("@P}") {
         return Err("a command within `${…}` or `$((…))`; give it to a variable first".to_owned());

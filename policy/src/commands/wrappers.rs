@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     runs::{
-        PlaceholderSource, RunTarget, joined, literal_text, refuse_input_reader, text, with_placeholders,
+        PlaceholderSource, RunTarget, join_words, literal_text, refuse_input_reader, text_target,
+        with_placeholders,
     },
     words::CommandWord,
 };
@@ -12,26 +13,26 @@ use super::{
 /// The call syntax of a wrapper.
 pub(super) struct Wrapper {
     pub(super) names: &'static [&'static str],
-    /// Options whose value is the word after them.
+    /// Options whose value is the next word.
     with_value: &'static [&'static str],
-    /// Options whose value is the text of a command.
+    /// Options whose value is the text of a command, in the next word or attached to the option.
     with_command: &'static [&'static str],
     /// The number of words between the options and the other program.
     operands: usize,
     /// Whether `NAME=VALUE` may stand before the other program.
-    assignments: bool,
+    takes_assignments: bool,
 }
 
-const PLAIN: Wrapper =
-    Wrapper { names: &[], with_value: &[], with_command: &[], operands: 0, assignments: false };
+const NO_OPTIONS: Wrapper =
+    Wrapper { names: &[], with_value: &[], with_command: &[], operands: 0, takes_assignments: false };
 
 pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         names: &["env"],
         with_value: &["-u", "--unset", "-C", "--chdir"],
         with_command: &["-S", "--split-string"],
-        assignments: true,
-        ..PLAIN
+        takes_assignments: true,
+        ..NO_OPTIONS
     },
     Wrapper {
         names: &["sudo", "doas"],
@@ -39,11 +40,11 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-C", "-r", "--role", "-t",
             "--type", "-T", "-U", "-D", "--chdir", "-R", "--chroot", "-a",
         ],
-        assignments: true,
-        ..PLAIN
+        takes_assignments: true,
+        ..NO_OPTIONS
     },
-    Wrapper { names: &["nice"], with_value: &["-n", "--adjustment"], ..PLAIN },
-    Wrapper { names: &["ionice"], with_value: &["-c", "--class", "-n", "--classdata"], ..PLAIN },
+    Wrapper { names: &["nice"], with_value: &["-n", "--adjustment"], ..NO_OPTIONS },
+    Wrapper { names: &["ionice"], with_value: &["-c", "--class", "-n", "--classdata"], ..NO_OPTIONS },
     Wrapper {
         names: &[
             "nohup",
@@ -81,35 +82,35 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "entr",
             "ld.so",
         ],
-        ..PLAIN
+        ..NO_OPTIONS
     },
     Wrapper {
         names: &["gosu", "su-exec", "setuidgid", "chpst", "envdir", "setarch", "softlimit", "cgexec"],
         operands: 1,
-        ..PLAIN
+        ..NO_OPTIONS
     },
-    Wrapper { names: &["command"], ..PLAIN },
-    Wrapper { names: &["exec"], with_value: &["-a"], ..PLAIN },
-    Wrapper { names: &["time"], with_value: &["-f", "--format", "-o", "--output"], ..PLAIN },
+    Wrapper { names: &["command"], ..NO_OPTIONS },
+    Wrapper { names: &["exec"], with_value: &["-a"], ..NO_OPTIONS },
+    Wrapper { names: &["time"], with_value: &["-f", "--format", "-o", "--output"], ..NO_OPTIONS },
     Wrapper {
         names: &["stdbuf"],
         with_value: &["-i", "--input", "-o", "--output", "-e", "--error"],
-        ..PLAIN
+        ..NO_OPTIONS
     },
     Wrapper {
         names: &["timeout"],
         with_value: &["-k", "--kill-after", "-s", "--signal"],
         operands: 1,
-        ..PLAIN
+        ..NO_OPTIONS
     },
-    Wrapper { names: &["chroot"], operands: 1, ..PLAIN },
-    Wrapper { names: &["taskset", "chrt"], operands: 1, ..PLAIN },
+    Wrapper { names: &["chroot"], operands: 1, ..NO_OPTIONS },
+    Wrapper { names: &["taskset", "chrt"], operands: 1, ..NO_OPTIONS },
     Wrapper {
         names: &["flock"],
         with_value: &["-w", "--timeout", "-E", "--conflict-exit-code"],
         with_command: &["-c", "--command"],
         operands: 1,
-        ..PLAIN
+        ..NO_OPTIONS
     },
     Wrapper {
         names: &["xargs", "gxargs"],
@@ -129,89 +130,89 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "-s",
             "--max-chars",
         ],
-        ..PLAIN
+        ..NO_OPTIONS
     },
-    Wrapper { names: &["watch"], with_value: &["-n", "--interval"], ..PLAIN },
-    Wrapper { names: &["unshare", "setpriv", "strace", "ltrace", "nsenter", "prlimit"], ..PLAIN },
+    Wrapper { names: &["watch"], with_value: &["-n", "--interval"], ..NO_OPTIONS },
+    Wrapper { names: &["unshare", "setpriv", "strace", "ltrace", "nsenter", "prlimit"], ..NO_OPTIONS },
 ];
 
-/// Programs that start a shell if no program is named; the shell runs its input.
+/// Programs that start a shell if the call names no program. That shell runs its input.
 const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
 
-/// The most programs that one call may be found to run, one for each reading of its options.
+/// The most readings of one call that are followed. Each reading of its options may find a program or a text.
 const MAX_READINGS: usize = 16;
 
-/// The program behind a wrapper's options. An unknown option may take a value or not, so both readings are
-/// followed.
-pub(super) fn wrapped(
+/// The programs and texts behind a wrapper's options. An unknown option may or may not have a value, so both readings
+/// are followed.
+pub(super) fn wrapped_targets(
     name: &str,
     wrapper: &Wrapper,
     arguments: &[CommandWord],
 ) -> Result<Vec<RunTarget>, String> {
-    let mut found = Vec::new();
-    let mut starts = vec![0];
-    let mut seen = BTreeSet::new();
-    while let Some(start) = starts.pop() {
-        let mut at = start;
-        while let Some(word) = arguments.get(at)
-            // Each place is read once: otherwise the readings would double at every unknown option.
-            && seen.insert(at)
+    let mut targets = Vec::new();
+    let mut pending_starts = vec![0];
+    let mut visited = BTreeSet::new();
+    while let Some(start) = pending_starts.pop() {
+        let mut index = start;
+        while let Some(word) = arguments.get(index)
+            // Read each position once: otherwise the readings would double at every unknown option.
+            && visited.insert(index)
         {
-            match option(name, wrapper, word)? {
-                WordRole::Flag => at += 1,
-                WordRole::Value => at += 2,
+            match word_role(name, wrapper, word)? {
+                WordRole::Flag => index += 1,
+                WordRole::Value => index += 2,
                 WordRole::Command => {
-                    if let Some(word) = arguments.get(at + 1) {
-                        let rest = arguments.get(at + 2..).unwrap_or_default();
-                        found.push(given(name, literal_text(name, word)?, rest));
+                    if let Some(word) = arguments.get(index + 1) {
+                        let rest = arguments.get(index + 2..).unwrap_or_default();
+                        targets.push(command_of_option(name, literal_text(name, word)?, rest));
                     }
-                    at += 2;
+                    index += 2;
                 }
                 WordRole::AttachedCommand(command) => {
-                    found.push(given(name, command, &arguments[at + 1..]));
-                    at += 1;
+                    targets.push(command_of_option(name, command, &arguments[index + 1..]));
+                    index += 1;
                 }
                 WordRole::Unknown => {
-                    found.extend(clustered_command(name, wrapper, &arguments[at..])?);
+                    targets.extend(clustered_command(name, wrapper, &arguments[index..])?);
                     // One reading with a value, one without.
-                    starts.push(at + 2);
-                    at += 1;
+                    pending_starts.push(index + 2);
+                    index += 1;
                 }
                 WordRole::Undetermined => {
-                    // Read as no option here, and from there as an option without and with a value.
-                    starts.extend([at + 2, at + 1]);
-                    found.extend(program(name, wrapper, &arguments[at..])?);
-                    ensure_bounded(name, &found)?;
+                    // The word may be the program, an option without a value, or an option with one. Follow all three.
+                    pending_starts.extend([index + 2, index + 1]);
+                    targets.extend(program_targets(name, wrapper, &arguments[index..])?);
+                    ensure_bounded(name, &targets)?;
                     break;
                 }
-                WordRole::None { ends } => {
-                    // The `--` itself is no operand.
-                    let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
-                    found.extend(program(name, wrapper, operands)?);
-                    ensure_bounded(name, &found)?;
+                WordRole::Operand { ends_options } => {
+                    // The `--` itself is not an operand.
+                    let operands = arguments.get(index + usize::from(ends_options)..).unwrap_or_default();
+                    targets.extend(program_targets(name, wrapper, operands)?);
+                    ensure_bounded(name, &targets)?;
                     break;
                 }
             }
         }
     }
-    if found.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_asks(name, arguments) {
+    if targets.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_queries(name, arguments) {
         return refuse_input_reader(name);
     }
     if name == "xargs" || name == "gxargs" {
-        return Ok(found.into_iter().map(|runs| filled_by_input(runs, arguments)).collect());
+        return Ok(targets.into_iter().map(|target| mark_words_from_input(target, arguments)).collect());
     }
-    Ok(found)
+    Ok(targets)
 }
 
-fn ensure_bounded(name: &str, found: &[RunTarget]) -> Result<(), String> {
-    if found.len() > MAX_READINGS {
+fn ensure_bounded(name: &str, targets: &[RunTarget]) -> Result<(), String> {
+    if targets.len() > MAX_READINGS {
         return Err(format!("too many options of `{name}` that are not known"));
     }
     Ok(())
 }
 
-/// Whether a call without a program runs none, such as `sudo -l`.
-fn only_asks(name: &str, arguments: &[CommandWord]) -> bool {
+/// Whether a call runs no program because it only asks for information, as `sudo -l` does.
+fn only_queries(name: &str, arguments: &[CommandWord]) -> bool {
     let asks: &[&str] = match name {
         "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
         _ => &["--version", "--help", "-V", "-h"],
@@ -220,9 +221,9 @@ fn only_asks(name: &str, arguments: &[CommandWord]) -> bool {
         && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
 }
 
-/// The command text of an option. With `env`, the words that follow are arguments of the text's last program;
+/// The command text of an option. With `env`, the words after the option are arguments of the last program in the text;
 /// with other wrappers they are not.
-fn given(name: &str, command: String, rest: &[CommandWord]) -> RunTarget {
+fn command_of_option(name: &str, command: String, rest: &[CommandWord]) -> RunTarget {
     if name != "env" {
         return RunTarget::Text(command);
     }
@@ -248,23 +249,24 @@ fn clustered_command(
         match cluster.split_once(letter) {
             Some((_, "")) => {
                 let Some(word) = words.get(1) else { return Ok(None) };
-                return Ok(Some(given(name, literal_text(name, word)?, &words[2..])));
+                return Ok(Some(command_of_option(name, literal_text(name, word)?, &words[2..])));
             }
-            Some((_, command)) => return Ok(Some(given(name, command.to_owned(), &words[1..]))),
+            Some((_, command)) => return Ok(Some(command_of_option(name, command.to_owned(), &words[1..]))),
             None => {}
         }
     }
     Ok(None)
 }
 
-/// The call that `xargs` makes: its input stands at the end, or at the placeholder.
-fn filled_by_input(runs: RunTarget, arguments: &[CommandWord]) -> RunTarget {
-    let RunTarget::Program(mut words) = runs else { return runs };
+/// The call that `xargs` makes: its input replaces each placeholder, and stands at the end.
+fn mark_words_from_input(target: RunTarget, arguments: &[CommandWord]) -> RunTarget {
+    let RunTarget::Program(mut words) = target else { return target };
     let mut placeholders = Vec::new();
-    for (at, word) in arguments.iter().enumerate() {
+    for (index, word) in arguments.iter().enumerate() {
         match word.literal() {
             Some("-I" | "--replace" | "-i") => {
-                placeholders.extend(arguments.get(at + 1).and_then(CommandWord::literal).map(str::to_owned));
+                placeholders
+                    .extend(arguments.get(index + 1).and_then(CommandWord::literal).map(str::to_owned));
                 placeholders.push("{}".to_owned());
             }
             Some(text) => {
@@ -275,57 +277,57 @@ fn filled_by_input(runs: RunTarget, arguments: &[CommandWord]) -> RunTarget {
         }
     }
     for placeholder in &placeholders {
-        words = with_placeholders(&words, placeholder, PlaceholderSource::ByInput);
+        words = with_placeholders(&words, placeholder, PlaceholderSource::AnyInput);
     }
+    // Without a placeholder `xargs` appends its input. Always appending it errs on the safe side.
     words.push(CommandWord::unknown());
     RunTarget::Program(words)
 }
 
 /// The role of a word among a wrapper's options.
 enum WordRole {
-    /// It stands alone.
+    /// The word is an option without a value.
     Flag,
-    /// The next word is its value.
+    /// The word is an option, and the next word is its value.
     Value,
-    /// The next word is a command's text.
+    /// The word is an option, and the next word is the text of a command.
     Command,
-    /// A command's text stands in the same word.
+    /// The word is an option that contains the text of a command.
     AttachedCommand(String),
-    /// An unknown option.
+    /// The word is an unknown option.
     Unknown,
-    /// The shell fills it in when the command runs: it may become an option or not.
+    /// The shell fills in the word when the command runs. It may become an option.
     Undetermined,
-    /// Not an option; `ends` marks the `--` that ends them.
-    None { ends: bool },
+    /// The word is not an option; `ends_options` marks the `--` that ends the options.
+    Operand { ends_options: bool },
 }
 
-fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
+fn word_role(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
             true => Err(format!("the program that `{name}` runs is not part of the text")),
             false if word.may_be_option() => Ok(WordRole::Undetermined),
-            false => Ok(WordRole::None { ends: false }),
+            false => Ok(WordRole::Operand { ends_options: false }),
         };
     };
     let (option, value) = text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
     let is_option = text.starts_with('-') && text != "-";
-    // The order matters: options with a command come before flags, so that the command in `--split-string=…` is
-    // read.
+    // Options with a command before flags: otherwise the command in `--split-string=…` would be skipped as a flag.
     Ok(match value {
-        _ if text == "--" => WordRole::None { ends: true },
-        // `env -` is `env -i`.
+        _ if text == "--" => WordRole::Operand { ends_options: true },
+        // `env -` means `env -i`.
         _ if text == "-" && name == "env" => WordRole::Flag,
-        Some(_) if wrapper.assignments && !is_option => WordRole::Flag,
+        Some(_) if wrapper.takes_assignments && !is_option => WordRole::Flag,
         Some(command) if begins_one_of(wrapper.with_command, option) => {
             WordRole::AttachedCommand(command.to_owned())
         }
         None if begins_one_of(wrapper.with_command, option) => WordRole::Command,
         None if wrapper.with_value.contains(&option) => WordRole::Value,
-        _ if !is_option => WordRole::None { ends: false },
-        // A long option with `=` has its value with it.
+        _ if !is_option => WordRole::Operand { ends_options: false },
+        // A long option with `=` contains its own value.
         Some(_) => WordRole::Flag,
-        None if is_flag(name, text) || attached(wrapper.with_value, text).is_some() => WordRole::Flag,
-        None => match attached(wrapper.with_command, text) {
+        None if is_flag(name, text) || attached_value(wrapper.with_value, text).is_some() => WordRole::Flag,
+        None => match attached_value(wrapper.with_command, text) {
             Some(command) => WordRole::AttachedCommand(command.to_owned()),
             None => WordRole::Unknown,
         },
@@ -333,24 +335,28 @@ fn option(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole,
 }
 
 /// The program that a wrapper runs, after its options.
-fn program(name: &str, wrapper: &Wrapper, operands: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+fn program_targets(
+    name: &str,
+    wrapper: &Wrapper,
+    operands: &[CommandWord],
+) -> Result<Vec<RunTarget>, String> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
     if matches!(name, "hyperfine" | "entr") {
-        // These pass a text of several words to a shell.
+        // These programs pass a text of several words to a shell.
         let texts: Option<Vec<_>> = program.iter().map(CommandWord::literal).collect();
         let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
         let text = text.map(|texts| RunTarget::Text(texts.join(" ")));
         return Ok(text.into_iter().chain([RunTarget::Program(program.to_vec())]).collect());
     }
-    // `flock FILE -c COMMAND`: the option may stand after the operand too.
+    // In `flock FILE -c COMMAND`, the option follows the operand.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
-        return program.get(1).map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
+        return program.get(1).map_or(Ok(Vec::new()), |word| Ok(vec![text_target(name, word)?]));
     }
     if name == "watch" {
         // `watch` passes its words to a shell as one text.
-        return Ok(vec![joined(name, program)?]);
+        return Ok(vec![join_words(name, program)?]);
     }
     Ok(vec![RunTarget::Program(program.to_vec())])
 }
@@ -362,14 +368,14 @@ fn begins_one_of(options: &[&str], option: &str) -> bool {
 }
 
 /// The value attached to a one-letter option, as in `-n5`.
-fn attached<'t>(options: &[&str], text: &'t str) -> Option<&'t str> {
-    let short = options.iter().filter(|option| option.len() == 2);
-    short.filter_map(|option| text.strip_prefix(*option)).find(|value| !value.is_empty())
+fn attached_value<'t>(options: &[&str], text: &'t str) -> Option<&'t str> {
+    let short_options = options.iter().filter(|option| option.len() == 2);
+    short_options.filter_map(|option| text.strip_prefix(*option)).find(|value| !value.is_empty())
 }
 
-/// Options without a value, of the most used programs.
+/// Whether an option is known to have no value. Lists only the most used programs.
 fn is_flag(name: &str, option: &str) -> bool {
-    let known: &[&str] = match name {
+    let flags: &[&str] = match name {
         "env" => &["-i", "--ignore-environment", "-0", "--null", "-v", "--debug"],
         "sudo" => &["-n", "-E", "-H", "-S", "-k", "-K", "-b", "-i", "-s", "-A", "-P", "-l"],
         "xargs" => &["-0", "--null", "-r", "--no-run-if-empty", "-t", "--verbose", "-p", "-x", "-o"],
@@ -382,5 +388,5 @@ fn is_flag(name: &str, option: &str) -> bool {
         "watch" => &["-d", "-t", "-b", "-e", "-g", "-c", "-x"],
         _ => &[],
     };
-    known.contains(&option)
+    flags.contains(&option)
 }

@@ -1,15 +1,15 @@
-//! Reads `[[flow]]`, of a policy and of a reduction: a flow rule only takes away.
+//! Reads `[[flow]]`, in a policy and in a reduction. Both may have flow rules, because such rules only take away.
 
 use crate::Approval;
 
 use super::{
     Faults, keys,
-    model::{FlowEntry, LabelWord, PlacedValue, SinkWord},
+    model::{FlowEntry, LabelWord, Located, SinkWord},
     section::{Section, SectionEntry},
     value::approval_of,
 };
 
-/// The most flow rules of one text: each call is compared with all of them.
+/// The most flow rules of one text. Every call is compared with all of them.
 const MAX_RULES: usize = 64;
 
 /// Reads all rules; empty if there are none.
@@ -26,7 +26,7 @@ pub(super) fn flow(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<FlowEntry
 fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowEntry> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::FLOW, faults);
-    // All before any `?`, so that each missing key is a fault.
+    // Read all keys before the first `?`, because each missing key is a fault of its own.
     let after = words(&section, "after", label, faults);
     let then = words(&section, "then", sink, faults);
     let approval = match section.entry("approval") {
@@ -37,7 +37,7 @@ fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowE
             None
         }
     };
-    Some(FlowEntry { after: after?, then: then?, approval: approval?, place: entry.placed(()) })
+    Some(FlowEntry { after: after?, then: then?, approval: approval?, location: entry.located(()) })
 }
 
 /// Reads a list that must not be empty.
@@ -46,7 +46,7 @@ fn words<T>(
     key: &str,
     parse: impl Fn(&str) -> Result<T, String>,
     faults: &mut Faults<'_>,
-) -> Option<Vec<PlacedValue<T>>> {
+) -> Option<Vec<Located<T>>> {
     let Some(entry) = section.entry(key) else {
         faults.add(section.at, &section.path_of(key), "missing key; write a list of words");
         return None;
@@ -55,7 +55,12 @@ fn words<T>(
     if elements.is_empty() {
         entry.refuse(faults, "an empty list: the rule would do nothing");
     }
-    Some(elements.iter().filter_map(|one| Some(one.placed(one.parsed(faults, &parse)?))).collect())
+    Some(
+        elements
+            .iter()
+            .filter_map(|element| Some(element.located(element.parsed(faults, &parse)?)))
+            .collect(),
+    )
 }
 
 fn label(word: &str) -> Result<LabelWord, String> {

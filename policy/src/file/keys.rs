@@ -1,26 +1,31 @@
-//! The allowed keys of each section of a policy text. A test checks that `render` shows every key listed
-//! here.
+//! The allowed keys of each section of a policy text. A test checks that `render` shows each of them.
 
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
-    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "egress", "secrets", "search", "limits", "flow",
+    "version", "require", "home", "project", "mounts", "profiles", "tiers", "tools", "protect", "hide",
+    "sandbox", "audit", "modules", "shell", "egress", "secrets", "search", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
 pub(crate) const SANDBOX: &[&str] = &[
-    "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "search", "limits",
-    "flow",
+    "require", "profiles", "tiers", "tools", "protect", "hide", "shell", "egress", "secrets", "search",
+    "limits", "flow",
 ];
 
 /// An overlay.
 pub(crate) const OVERLAY: &[&str] = &[
-    "version", "require", "profiles", "tiers", "tools", "protect", "shell", "egress", "secrets", "search",
-    "limits", "flow",
+    "version", "require", "profiles", "tiers", "tools", "protect", "hide", "shell", "egress", "secrets",
+    "search", "limits", "flow",
 ];
 
-/// The keys that an operator's policy may have and an overlay may not.
-pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
+/// The keys that only an operator's policy may have.
+pub(crate) const OPERATORS_ALONE: &[&str] = &["home", "project", "mounts", "sandbox", "audit", "modules"];
+
+/// `[project]`.
+pub(crate) const PROJECT: &[&str] = &["path"];
+
+/// A table of `[mounts]`.
+pub(crate) const MOUNT: &[&str] = &["path", "undo"];
 
 /// `[profiles.NAME]`.
 pub(crate) const PROFILE: &[&str] = &["mounts", "hosts", "methods"];
@@ -28,19 +33,22 @@ pub(crate) const PROFILE: &[&str] = &["mounts", "hosts", "methods"];
 /// A line of `[tiers]`.
 pub(crate) const TIER: &[&str] = &["profile", "approval"];
 
-/// A line of `[tiers]` of a reduction.
+/// A line of `[tiers]` in a reduction.
 pub(crate) const REDUCED_TIER: &[&str] = &["approval"];
 
 /// `[tools.NAME]`.
 pub(crate) const TOOL: &[&str] =
-    &["profile", "approval", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
+    &["profile", "approval", "unasked", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
 
-/// `[tools.NAME]` of a reduction.
+/// `[tools.NAME]` in a reduction.
 pub(crate) const REDUCED_TOOL: &[&str] =
     &["approval", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
 
 /// `[protect]`.
 pub(crate) const PROTECT: &[&str] = &["paths", "kinds", "except"];
+
+/// `[hide]`, in a policy and in a reduction.
+pub(crate) const HIDE: &[&str] = &["paths"];
 
 /// `[audit]`.
 pub(crate) const AUDIT: &[&str] = &["sync"];
@@ -48,7 +56,7 @@ pub(crate) const AUDIT: &[&str] = &["sync"];
 /// `[modules]`.
 pub(crate) const MODULES: &[&str] = &["dir"];
 
-/// `[shell]`, of a policy and of a reduction.
+/// `[shell]`, in a policy and in a reduction.
 pub(crate) const SHELL: &[&str] = &[
     "enabled",
     "posture",
@@ -59,17 +67,22 @@ pub(crate) const SHELL: &[&str] = &[
     "file_size",
     "output",
     "environment",
+    "read",
+    "caches",
+    "path",
+    "variables",
     "hosts",
     "allow",
     "deny",
     "operators",
+    "unasked",
 ];
 
 /// `[egress]`.
 pub(crate) const EGRESS: &[&str] =
     &["allow_private", "ca", "proxy", "max_response", "max_redirects", "robots"];
 
-/// The keys of `[egress]` that a reduction may not have: they add, or lead elsewhere.
+/// The keys of `[egress]` that a reduction may not have, because they add access or redirect requests.
 pub(crate) const EGRESS_OPERATORS_ALONE: &[&str] = &["allow_private", "ca", "proxy"];
 
 /// `[secrets.NAME]`.
@@ -81,12 +94,12 @@ pub(crate) const SECRET_OPERATORS_ALONE: &[&str] = &["from", "header"];
 /// `[search]`.
 pub(crate) const SEARCH: &[&str] = &["provider", "url", "engine"];
 
-/// The keys of `[search]` that a reduction may not have: they only set.
+/// The keys of `[search]` that a reduction may not have, because they cannot take anything away.
 pub(crate) const SEARCH_OPERATORS_ALONE: &[&str] = &["url", "engine"];
 
-/// `[limits]`, of a policy and of a reduction.
+/// `[limits]`, in a policy and in a reduction.
 pub(crate) const LIMITS: &[&str] =
     &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];
 
-/// `[[flow]]`, of a policy and of a reduction.
+/// `[[flow]]`, in a policy and in a reduction.
 pub(crate) const FLOW: &[&str] = &["after", "then", "approval"];

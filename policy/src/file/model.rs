@@ -1,19 +1,23 @@
-//! The values of a policy text, each with its place. Names and defaults are not resolved here.
+//! The values of a policy text, each with its place. Other modules resolve names and fill in defaults.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSync, FileBytes, HostRule, HttpMethod, MemoryBytes, MountName, Operator, OutputBytes,
-    PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, Robots, SearchSettings,
-    SecretHeader, SecretName, SecretSource, TunnelRule, VariableName, commands::CommandPattern,
-    kinds::KindPattern, protect::Pattern,
+    Approval, AuditSync, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName, Operator,
+    OutputBytes, PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, Robots,
+    SearchSettings, SecretHeader, SecretName, SecretSource, TunnelRule, VariableName,
+    commands::CommandPattern, hidden::HiddenPattern, kinds::KindPattern, path_rules::PathRules,
+    protect::Pattern,
 };
 
 /// A value and its place in the text.
 #[derive(Debug, Clone)]
-pub(crate) struct PlacedValue<T> {
+pub(crate) struct Located<T> {
     pub(crate) value: T,
     /// The byte offset in the policy's text.
     pub(crate) at: usize,
@@ -21,46 +25,52 @@ pub(crate) struct PlacedValue<T> {
     pub(crate) key: String,
 }
 
-impl<T> PlacedValue<T> {
+impl<T> Located<T> {
     /// Another value in the same place.
-    pub(crate) fn with<U>(&self, value: U) -> PlacedValue<U> {
-        PlacedValue { value, at: self.at, key: self.key.clone() }
+    pub(crate) fn with_value<U>(&self, value: U) -> Located<U> {
+        Located { value, at: self.at, key: self.key.clone() }
     }
 }
 
 /// An operator's policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyFile {
-    pub(crate) require: Option<Vec<PlacedValue<RequiredLayer>>>,
-    pub(crate) mounts: Vec<PlacedValue<MountEntry>>,
-    pub(crate) profiles: Vec<PlacedValue<ProfileEntry>>,
+    pub(crate) require: Option<Vec<Located<RequiredLayer>>>,
+    /// The mount where relative paths start.
+    pub(crate) home: Option<Located<String>>,
+    /// The folder of `[project]`.
+    pub(crate) project: Option<String>,
+    pub(crate) mounts: Vec<Located<MountEntry>>,
+    pub(crate) profiles: Vec<Located<ProfileEntry>>,
     pub(crate) tiers: Vec<TierEntry>,
     pub(crate) tools: Vec<ToolEntry>,
     pub(crate) protect: ProtectEntries,
+    /// The patterns of `[hide]`.
+    pub(crate) hide: Vec<Located<HiddenPattern>>,
     pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
     pub(crate) audit_sync: Option<AuditSync>,
     pub(crate) modules_dir: Option<String>,
     pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<SecretEntry>,
-    /// At the place of `provider`.
-    pub(crate) search: Option<PlacedValue<SearchSettings>>,
+    /// Placed at the key `provider`.
+    pub(crate) search: Option<Located<SearchSettings>>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
 
-/// One `[[flow]]`, of a policy or of a reduction.
+/// One `[[flow]]` section, of a policy or of a reduction.
 #[derive(Debug)]
 pub(crate) struct FlowEntry {
-    pub(crate) after: Vec<PlacedValue<LabelWord>>,
-    pub(crate) then: Vec<PlacedValue<SinkWord>>,
+    pub(crate) after: Vec<Located<LabelWord>>,
+    pub(crate) then: Vec<Located<SinkWord>>,
     /// `ask` or `deny`.
     pub(crate) approval: Approval,
     /// The place of the rule.
-    pub(crate) place: PlacedValue<()>,
+    pub(crate) location: Located<()>,
 }
 
-/// A label as it is written.
+/// A label as the text writes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum LabelWord {
     Vault,
@@ -69,7 +79,7 @@ pub(crate) enum LabelWord {
     Mount(String),
 }
 
-/// A sink as it is written.
+/// A sink as the text writes it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SinkWord {
     Network,
@@ -83,47 +93,50 @@ pub(crate) enum SinkWord {
 pub(crate) struct MountEntry {
     pub(crate) name: MountName,
     pub(crate) folder: String,
+    /// Whether changes are kept so that they can be taken back.
+    pub(crate) has_undo: bool,
 }
 
 /// `[profiles.NAME]`.
 #[derive(Debug)]
 pub(crate) struct ProfileEntry {
     pub(crate) name: ProfileName,
-    pub(crate) mounts: Vec<(PlacedValue<String>, Access)>,
+    pub(crate) mounts: Vec<(Located<String>, Access)>,
     pub(crate) network: NetworkEntries,
 }
 
-/// `hosts` and `methods` of a profile, of a policy and of a reduction.
+/// `hosts` and `methods` of a profile, in a policy or in a reduction.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkEntries {
-    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<HostRule>>>>,
-    pub(crate) methods: Option<PlacedValue<Vec<PlacedValue<HttpMethod>>>>,
+    pub(crate) hosts: Option<Located<Vec<Located<HostRule>>>>,
+    pub(crate) methods: Option<Located<Vec<Located<HttpMethod>>>>,
 }
 
-/// One line of `[tiers]`. Both keys must be there.
+/// One line of `[tiers]`. Both keys are required.
 #[derive(Debug)]
 pub(crate) struct TierEntry {
     pub(crate) tier: SafetyTier,
-    pub(crate) profile: PlacedValue<String>,
+    pub(crate) profile: Located<String>,
     pub(crate) approval: Approval,
 }
 
 /// `[protect]`.
 #[derive(Debug, Default)]
 pub(crate) struct ProtectEntries {
-    pub(crate) paths: Vec<PlacedValue<Pattern>>,
-    pub(crate) kinds: Vec<PlacedValue<KindPattern>>,
-    /// Shipped names and kinds that do not hold; only an operator's policy may list them.
-    pub(crate) except: Vec<PlacedValue<KindPattern>>,
+    pub(crate) paths: Vec<Located<Pattern>>,
+    pub(crate) kinds: Vec<Located<KindPattern>>,
+    /// Shipped names and kinds that the operator excepts; only an operator's policy may list them.
+    pub(crate) except: Vec<Located<KindPattern>>,
 }
 
 /// `[tools.NAME]`.
 #[derive(Debug)]
 pub(crate) struct ToolEntry {
-    pub(crate) name: PlacedValue<ToolName>,
+    pub(crate) name: Located<ToolName>,
     pub(crate) optional: bool,
-    pub(crate) profile: Option<PlacedValue<String>>,
+    pub(crate) profile: Option<Located<String>>,
     pub(crate) approval: Option<Approval>,
+    pub(crate) unasked: PathRules,
     pub(crate) timeout: Option<Duration>,
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: Option<OutputBytes>,
@@ -133,69 +146,76 @@ pub(crate) struct ToolEntry {
 /// `[limits]`.
 #[derive(Debug, Default)]
 pub(crate) struct LimitEntries {
-    pub(crate) concurrency: Option<PlacedValue<usize>>,
-    pub(crate) calls_per_minute: Option<PlacedValue<u32>>,
-    pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
-    pub(crate) wasm_memory: Option<PlacedValue<MemoryBytes>>,
-    pub(crate) max_timeout: Option<PlacedValue<Duration>>,
+    pub(crate) concurrency: Option<Located<usize>>,
+    pub(crate) calls_per_minute: Option<Located<u32>>,
+    pub(crate) max_output_bytes: Option<Located<OutputBytes>>,
+    pub(crate) wasm_memory: Option<Located<MemoryBytes>>,
+    pub(crate) max_timeout: Option<Located<Duration>>,
 }
 
-/// `[shell]` of a policy or of a reduction; the two have different accesses to a mount.
+/// `[shell]` of a policy or of a reduction. Only the accesses that a mount can have differ.
 #[derive(Debug)]
 pub(crate) struct ShellEntries<A> {
-    pub(crate) enabled: Option<PlacedValue<bool>>,
-    pub(crate) posture: Option<PlacedValue<ShellPosture>>,
-    pub(crate) mounts: Vec<(PlacedValue<String>, PlacedValue<A>)>,
-    pub(crate) timeout: Option<PlacedValue<Duration>>,
-    pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
-    pub(crate) processes: Option<PlacedValue<u32>>,
-    pub(crate) file_size: Option<PlacedValue<FileBytes>>,
-    pub(crate) output: Option<PlacedValue<OutputBytes>>,
-    pub(crate) environment: Option<Vec<PlacedValue<VariableName>>>,
-    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<TunnelRule>>>>,
+    pub(crate) enabled: Option<Located<bool>>,
+    pub(crate) posture: Option<Located<ShellPosture>>,
+    pub(crate) mounts: Vec<(Located<String>, Located<A>)>,
+    pub(crate) timeout: Option<Located<Duration>>,
+    pub(crate) memory: Option<Located<MemoryBytes>>,
+    pub(crate) processes: Option<Located<u32>>,
+    pub(crate) file_size: Option<Located<FileBytes>>,
+    pub(crate) output: Option<Located<OutputBytes>>,
+    pub(crate) environment: Option<Vec<Located<VariableName>>>,
+    pub(crate) read: Option<Located<Vec<Located<HostPath>>>>,
+    pub(crate) caches: Option<Located<Vec<Located<HostPath>>>>,
+    pub(crate) path: Option<Located<Vec<Located<HostPath>>>>,
+    /// Placed at the key `variables`.
+    pub(crate) variables: Option<Located<BTreeMap<VariableName, String>>>,
+    pub(crate) hosts: Option<Located<Vec<Located<TunnelRule>>>>,
     pub(crate) allow: Option<BTreeSet<CommandPattern>>,
     pub(crate) deny: BTreeSet<CommandPattern>,
-    pub(crate) operators: Option<Vec<PlacedValue<Operator>>>,
+    pub(crate) operators: Option<Vec<Located<Operator>>>,
+    pub(crate) unasked: Option<Located<Vec<Located<CommandPattern>>>>,
     /// The place of the section.
-    pub(crate) place: PlacedValue<()>,
+    pub(crate) location: Located<()>,
 }
 
-/// `[egress]`. In a reduction the first three are empty.
+/// `[egress]`. The first three fields are empty in a reduction.
 #[derive(Debug, Default)]
 pub(crate) struct EgressEntries {
-    pub(crate) allow_private: Vec<PlacedValue<PrivateEndpoint>>,
+    pub(crate) allow_private: Vec<Located<PrivateEndpoint>>,
     pub(crate) ca: Option<String>,
-    pub(crate) proxy: Option<PlacedValue<ProxyAddress>>,
-    pub(crate) max_response: Option<PlacedValue<ResponseBytes>>,
-    pub(crate) max_redirects: Option<PlacedValue<u32>>,
-    pub(crate) robots: Option<PlacedValue<Robots>>,
+    pub(crate) proxy: Option<Located<ProxyAddress>>,
+    pub(crate) max_response: Option<Located<ResponseBytes>>,
+    pub(crate) max_redirects: Option<Located<u32>>,
+    pub(crate) robots: Option<Located<Robots>>,
 }
 
-/// `[secrets.NAME]`. Every key but `enabled` must be there.
+/// `[secrets.NAME]`. Every key except `enabled` is required.
 #[derive(Debug)]
 pub(crate) struct SecretEntry {
-    pub(crate) name: PlacedValue<SecretName>,
+    pub(crate) name: Located<SecretName>,
     pub(crate) source: SecretSource,
-    pub(crate) hosts: Vec<PlacedValue<HostRule>>,
-    pub(crate) header: PlacedValue<SecretHeader>,
-    pub(crate) tools: Vec<PlacedValue<ToolName>>,
+    pub(crate) hosts: Vec<Located<HostRule>>,
+    pub(crate) header: Located<SecretHeader>,
+    pub(crate) tools: Vec<Located<ToolName>>,
     pub(crate) enabled: Option<bool>,
 }
 
 /// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
-    pub(crate) require: Vec<PlacedValue<RequiredLayer>>,
+    pub(crate) require: Vec<Located<RequiredLayer>>,
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
-    /// Without `except`.
+    /// Always without `except`.
     pub(crate) protect: ProtectEntries,
+    pub(crate) hide: Vec<Located<HiddenPattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<ReducedSecret>,
-    /// The place where the provider of searches is taken away.
-    pub(crate) search: Option<PlacedValue<()>>,
+    /// The place where the reduction turns the search provider off.
+    pub(crate) search: Option<Located<()>>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }
@@ -203,8 +223,8 @@ pub(crate) struct Reduction {
 /// `[profiles.NAME]` of a reduction.
 #[derive(Debug)]
 pub(crate) struct ReducedProfile {
-    pub(crate) name: PlacedValue<String>,
-    pub(crate) mounts: Vec<(PlacedValue<String>, PlacedValue<ReducedAccess>)>,
+    pub(crate) name: Located<String>,
+    pub(crate) mounts: Vec<(Located<String>, Located<ReducedAccess>)>,
     pub(crate) network: NetworkEntries,
 }
 
@@ -220,37 +240,37 @@ pub(crate) enum ReducedAccess {
 #[derive(Debug)]
 pub(crate) struct ReducedTier {
     pub(crate) tier: SafetyTier,
-    pub(crate) approval: PlacedValue<Approval>,
+    pub(crate) approval: Located<Approval>,
 }
 
 /// `[tools.NAME]` of a reduction.
 #[derive(Debug)]
 pub(crate) struct ReducedTool {
-    pub(crate) name: PlacedValue<ToolName>,
+    pub(crate) name: Located<ToolName>,
     pub(crate) optional: bool,
-    pub(crate) approval: Option<PlacedValue<Approval>>,
-    pub(crate) timeout: Option<PlacedValue<Duration>>,
-    pub(crate) memory: Option<PlacedValue<MemoryBytes>>,
-    pub(crate) max_output_bytes: Option<PlacedValue<OutputBytes>>,
-    pub(crate) enabled: Option<PlacedValue<bool>>,
+    pub(crate) approval: Option<Located<Approval>>,
+    pub(crate) timeout: Option<Located<Duration>>,
+    pub(crate) memory: Option<Located<MemoryBytes>>,
+    pub(crate) max_output_bytes: Option<Located<OutputBytes>>,
+    pub(crate) enabled: Option<Located<bool>>,
 }
 
-/// `[secrets.NAME]` of a reduction. The lists are those that stay.
+/// `[secrets.NAME]` of a reduction. The lists contain the remaining hosts and tools.
 #[derive(Debug)]
 pub(crate) struct ReducedSecret {
-    pub(crate) name: PlacedValue<String>,
-    pub(crate) hosts: Option<PlacedValue<Vec<PlacedValue<HostRule>>>>,
-    pub(crate) tools: Option<PlacedValue<Vec<PlacedValue<ToolName>>>>,
-    pub(crate) enabled: Option<PlacedValue<bool>>,
+    pub(crate) name: Located<String>,
+    pub(crate) hosts: Option<Located<Vec<Located<HostRule>>>>,
+    pub(crate) tools: Option<Located<Vec<Located<ToolName>>>>,
+    pub(crate) enabled: Option<Located<bool>>,
 }
 
 impl NetworkEntries {
     /// The rules of `hosts`.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<HostRule>> {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<HostRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
 
-    /// Whether requests by this method are granted.
+    /// Whether requests with this method are granted.
     pub(crate) fn grants_method(&self, method: HttpMethod) -> bool {
         match &self.methods {
             Some(methods) => methods.value.iter().any(|granted| granted.value == method),
@@ -261,7 +281,7 @@ impl NetworkEntries {
 
 impl<A> ShellEntries<A> {
     /// The rules of `hosts`.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &PlacedValue<TunnelRule>> {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<TunnelRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
 }

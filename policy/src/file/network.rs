@@ -1,33 +1,26 @@
-//! Reads `hosts` and `methods` of a profile, and `[egress]`, of an operator's policy and of a reduction.
+//! Reads `hosts` and `methods` of a profile, and `[egress]`, in an operator's policy and in a reduction.
 
 use crate::{
-    HostRule, HttpMethod, PrivateEndpoint, ProxyAddress, ResponseBytes, Robots,
-    network::{MAX_REDIRECTS, MAX_RESPONSE},
+    HttpMethod, ResponseBytes, Robots,
+    network::{REDIRECT_BOUNDS, RESPONSE_BOUNDS},
 };
 
 use super::{
-    EgressEntries, Faults, NetworkEntries, PlacedValue, keys,
+    EgressEntries, Faults, Located, NetworkEntries, keys,
     section::{Section, SectionEntry},
-    value::{count, elements, one_of, size},
+    value::{choice_parser, count, elements, parse_text, size},
 };
 
-/// Reads the keys of a profile.
+/// Reads the keys `hosts` and `methods` of a profile.
 pub(super) fn network(section: &Section<'_>, faults: &mut Faults<'_>) -> NetworkEntries {
     NetworkEntries {
-        hosts: section.entry("hosts").map(|entry| {
-            let parse = |text: &str| text.parse::<HostRule>().map_err(|error| error.to_string());
-            entry.placed(elements(&entry, faults, parse))
-        }),
+        hosts: section.entry("hosts").map(|entry| entry.located(elements(&entry, faults, parse_text))),
         methods: section.entry("methods").and_then(|entry| methods(&entry, faults)),
     }
 }
 
-/// Reads `methods`. An empty list is refused: its author may mean that all methods are granted, and it would
-/// grant none.
-fn methods(
-    entry: &SectionEntry<'_>,
-    faults: &mut Faults<'_>,
-) -> Option<PlacedValue<Vec<PlacedValue<HttpMethod>>>> {
+/// Reads `methods`. An empty list is refused: it would grant no method, but its author may mean all methods.
+fn methods(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HttpMethod>>>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -35,22 +28,20 @@ fn methods(
         );
         return None;
     }
-    Some(entry.placed(elements(entry, faults, |text| text.parse())))
+    Some(entry.located(elements(entry, faults, |text| text.parse())))
 }
 
 /// Reads an operator's `[egress]`.
 pub(super) fn egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     section.refuse_unknown(keys::EGRESS, faults);
     EgressEntries {
-        allow_private: section.entry("allow_private").map_or_else(Vec::new, |entry| {
-            let parse = |text: &str| text.parse::<PrivateEndpoint>().map_err(|error| error.to_string());
-            elements(&entry, faults, parse)
-        }),
+        allow_private: section
+            .entry("allow_private")
+            .map_or_else(Vec::new, |entry| elements(&entry, faults, parse_text)),
         ca: section.entry("ca").and_then(|entry| entry.parsed(faults, ca)),
-        proxy: section.entry("proxy").and_then(|entry| {
-            let parse = |text: &str| text.parse::<ProxyAddress>().map_err(|error| error.to_string());
-            Some(entry.placed(entry.parsed(faults, parse)?))
-        }),
+        proxy: section
+            .entry("proxy")
+            .and_then(|entry| Some(entry.located(entry.parsed(faults, parse_text)?))),
         robots: robots(section, Ok, faults),
         ..limits(section, faults)
     }
@@ -60,14 +51,14 @@ fn robots(
     section: &Section<'_>,
     accept: fn(Robots) -> Result<Robots, String>,
     faults: &mut Faults<'_>,
-) -> Option<PlacedValue<Robots>> {
+) -> Option<Located<Robots>> {
     let entry = section.entry("robots")?;
-    let read = one_of("word", Robots::ALL, Robots::as_str);
-    Some(entry.placed(entry.parsed(faults, |text| accept(read(text)?))?))
+    let parse_word = choice_parser("word", Robots::ALL, Robots::as_str);
+    Some(entry.located(entry.parsed(faults, |text| accept(parse_word(text)?))?))
 }
 
-/// What a reduction may say.
-fn obeyed(robots: Robots) -> Result<Robots, String> {
+/// Checks `robots` in a reduction, where only `obey` is allowed.
+fn require_obey(robots: Robots) -> Result<Robots, String> {
     match robots {
         Robots::Obey => Ok(robots),
         Robots::Ignore => {
@@ -76,7 +67,7 @@ fn obeyed(robots: Robots) -> Result<Robots, String> {
     }
 }
 
-/// Reads `[egress]` of a reduction, which only lowers limits and has `robots.txt` obeyed.
+/// Reads `[egress]` of a reduction, which can only lower limits and make requests obey `robots.txt`.
 pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     section.refuse_unknown(keys::EGRESS, faults);
     for key in keys::EGRESS_OPERATORS_ALONE {
@@ -85,24 +76,24 @@ pub(super) fn reduced_egress(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             faults.add(entry.key_at, &entry.path, message);
         }
     }
-    EgressEntries { robots: robots(section, obeyed, faults), ..limits(section, faults) }
+    EgressEntries { robots: robots(section, require_obey, faults), ..limits(section, faults) }
 }
 
 fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
     EgressEntries {
         max_response: section
             .entry("max_response")
-            .and_then(|entry| Some(entry.placed(ResponseBytes(size(&entry, MAX_RESPONSE, faults)?)))),
+            .and_then(|entry| Some(entry.located(ResponseBytes(size(&entry, RESPONSE_BOUNDS, faults)?)))),
         max_redirects: section.entry("max_redirects").and_then(|entry| {
-            let count = count(&entry, MAX_REDIRECTS, faults)?;
+            let count = count(&entry, REDIRECT_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
-            Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
+            Some(entry.located(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
         ..EgressEntries::default()
     }
 }
 
-/// Checks the path of a file of certificates. The caller resolves it.
+/// Checks the path of a file of certificates. The caller resolves the path.
 fn ca(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a file is missing; write its path, absolute or relative to this file".to_owned());
@@ -116,5 +107,5 @@ fn ca(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Linux's `PATH_MAX`.
+/// The longest path in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;

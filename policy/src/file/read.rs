@@ -4,9 +4,11 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, InvalidPattern, MountName, ProfileName, RequiredLayer,
+    AuditSync, MountName, ProfileName, RequiredLayer,
+    hidden::HiddenPattern,
     kinds::KindPattern,
-    mount::{parse_folder, parse_host_folder},
+    mount::{parse_folder, parse_host_folder, parse_project},
+    path_rules::{FILE_TOOLS, PathPattern, PathRules},
     protect::Pattern,
     source::MAX_POLICY_BYTES,
 };
@@ -15,7 +17,7 @@ use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean,
     flow::flow,
     keys,
-    model::{PlacedValue, ProtectEntries},
+    model::{Located, ProtectEntries},
     network::{egress, network},
     reduction::read_reduction,
     search::search,
@@ -23,16 +25,16 @@ use super::{
     section::{Section, SectionEntry},
     shell::shell,
     syntax,
-    value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
+    value::{approval_of, choice_parser, limits, memory, output, tier, timeout, tool_name},
 };
 
-/// The version of the file's shape that this build reads.
+/// The version of the policy format that this build reads.
 pub(super) const VERSION: i128 = 1;
 
 /// Reads the whole text. The result is valid only if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
-    with_root(faults, MAX_POLICY_BYTES, |root, faults| {
+    read_document_root(faults, MAX_POLICY_BYTES, |root, faults| {
         root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),
@@ -40,15 +42,17 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
         }
         file = PolicyFile {
             require: root.entry("require").map(|entry| layers(&entry, faults)),
+            home: root.entry("home").and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned()))),
+            project: root.section("project", faults).and_then(|section| project(&section, faults)),
             mounts: root
                 .entries_of("mounts", faults)
                 .iter()
-                .filter_map(|entry| Some(entry.placed(mount(entry, faults)?)))
+                .filter_map(|entry| Some(entry.located(mount(entry, faults)?)))
                 .collect(),
             profiles: root
                 .entries_of("profiles", faults)
                 .iter()
-                .filter_map(|entry| Some(entry.placed_at_key(profile(entry, faults)?)))
+                .filter_map(|entry| Some(entry.located_at_key(profile(entry, faults)?)))
                 .collect(),
             tiers: root
                 .entries_of("tiers", faults)
@@ -60,6 +64,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .section("protect", faults)
                 .map(|section| protect(&section, faults))
                 .unwrap_or_default(),
+            hide: hide(root, faults),
             sandbox: sandbox(root, faults),
             audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
             modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
@@ -82,11 +87,11 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     file
 }
 
-/// Parses the text and passes its root on, unless the text is too long or not valid TOML.
-pub(super) fn with_root<'s>(
+/// Parses the text and passes its root to `read`, unless the text is too long or not valid TOML.
+pub(super) fn read_document_root<'s>(
     faults: &mut Faults<'s>,
     limit: usize,
-    read: impl FnOnce(&Section<'_>, &mut Faults<'s>),
+    read_root: impl FnOnce(&Section<'_>, &mut Faults<'s>),
 ) {
     let text = faults.source().text;
     if text.len() > limit {
@@ -95,28 +100,31 @@ pub(super) fn with_root<'s>(
     }
     let (table, errors) = DeTable::parse_recoverable(text);
     match syntax::fault(text, &errors) {
-        Some((at, message)) => faults.add(at, "", message),
-        None => read(&Section::root(table.get_ref()), faults),
+        Some((offset, message)) => faults.add(offset, "", message),
+        None => read_root(&Section::root(table.get_ref()), faults),
     }
 }
 
 pub(super) fn check_version(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) {
     match entry.as_integer() {
         Some(VERSION) => {}
-        Some(other) => entry.refuse(faults, format!("version {other}; this build reads version {VERSION}")),
+        Some(unsupported) => {
+            entry.refuse(faults, format!("version {unsupported}; this build reads version {VERSION}"));
+        }
         None => {
             entry.refuse_type::<()>("a whole number", faults);
         }
     }
 }
 
-pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<PlacedValue<RequiredLayer>> {
+pub(super) fn layers(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Vec<Located<RequiredLayer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
         .filter_map(|element| {
-            let layer = element.parsed(faults, one_of("layer", RequiredLayer::ALL, RequiredLayer::as_str))?;
-            Some(element.placed(layer))
+            let layer =
+                element.parsed(faults, choice_parser("layer", RequiredLayer::ALL, RequiredLayer::as_str))?;
+            Some(element.located(layer))
         })
         .collect()
 }
@@ -129,7 +137,7 @@ fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
     ProtectEntries { except: except.unwrap_or_default(), ..added }
 }
 
-/// Reads `[protect]` of a reduction, which only adds names.
+/// Reads `[protect]` of a reduction, which can only add names.
 pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
     for entry in section.entries().filter(|entry| !ADDED_NAMES.contains(&entry.name)) {
         let message = if keys::PROTECT.contains(&entry.name) {
@@ -140,6 +148,16 @@ pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Pr
         faults.add(entry.key_at, &entry.path, message);
     }
     added_names(section, false, faults)
+}
+
+/// Reads `[hide]`, which a policy and a reduction share.
+pub(super) fn hide(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Located<HiddenPattern>> {
+    let Some(section) = root.section("hide", faults) else { return Vec::new() };
+    section.refuse_unknown(keys::HIDE, faults);
+    if section.entry("paths").is_none() {
+        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
+    }
+    patterns(&section, "paths", HiddenPattern::parse, faults).unwrap_or_default()
 }
 
 /// The keys of `[protect]` that add names.
@@ -154,13 +172,13 @@ fn added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>)
     ProtectEntries { paths: paths.unwrap_or_default(), kinds: kinds.unwrap_or_default(), except: Vec::new() }
 }
 
-/// Reads a list of patterns; none if the key is not there.
-fn patterns<T>(
+/// Reads a list of patterns; `None` if the key is absent.
+fn patterns<T, E: std::fmt::Display>(
     section: &Section<'_>,
     key: &str,
-    parse: fn(&str) -> Result<T, InvalidPattern>,
+    parse: fn(&str) -> Result<T, E>,
     faults: &mut Faults<'_>,
-) -> Option<Vec<PlacedValue<T>>> {
+) -> Option<Vec<Located<T>>> {
     let entry = section.entry(key)?;
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
@@ -168,16 +186,42 @@ fn patterns<T>(
         return Some(Vec::new());
     }
     let parse = |text: &str| parse(text).map_err(|error| error.to_string());
-    Some(elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, parse)?))).collect())
+    Some(
+        elements.iter().filter_map(|element| Some(element.located(element.parsed(faults, parse)?))).collect(),
+    )
 }
 
+/// Reads a line of `[mounts]`: a folder, or a table with the folder.
 fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
     let name = entry.parsed_name(faults, |name| MountName::parse(name).map_err(|error| error.to_string()));
-    let folder = entry.parsed(faults, |text| parse_folder(text).map_err(str::to_owned));
+    let parse = |text: &str| parse_folder(text).map_err(str::to_owned);
+    let table = if entry.is_table() { entry.section(faults) } else { None };
+    let folder = match &table {
+        Some(table) => required(table, "path", faults).and_then(|path| path.parsed(faults, parse)),
+        None => entry.parsed(faults, parse),
+    };
+    let has_undo = table.is_some_and(|table| {
+        table.refuse_unknown(keys::MOUNT, faults);
+        let Some(undo) = table.entry("undo") else { return false };
+        let has_undo = undo.boolean(faults) == Some(true);
+        if has_undo && entry.name == MountName::VAULT {
+            undo.refuse(
+                faults,
+                "no tool writes the vault, so no change of it can be taken back; remove the key",
+            );
+        }
+        has_undo
+    });
     if name.is_none() || folder.is_none() {
         faults.excuse(entry.name);
     }
-    Some(MountEntry { name: name?, folder: folder? })
+    Some(MountEntry { name: name?, folder: folder?, has_undo })
+}
+
+/// Reads `[project]`.
+fn project(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
+    section.refuse_unknown(keys::PROJECT, faults);
+    required(section, "path", faults)?.parsed(faults, |text| parse_project(text).map_err(str::to_owned))
 }
 
 fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
@@ -188,12 +232,12 @@ fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileE
     }
     let section = section?;
     section.refuse_unknown(keys::PROFILE, faults);
-    let access = one_of("access", [Access::Read, Access::Write], Access::as_str);
+    let access = choice_parser("access", [Access::Read, Access::Write], Access::as_str);
     let mounts = section
         .entries_of("mounts", faults)
         .iter()
         .filter_map(|mount| {
-            Some((mount.placed_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
+            Some((mount.located_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
         })
         .collect();
     let network = network(&section, faults);
@@ -204,10 +248,10 @@ fn tier_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<TierE
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::TIER, faults);
-    // Both before any `?`, so that two missing keys are two faults.
+    // Read both keys before the first `?`, because two missing keys are two faults.
     let profile = required(&section, "profile", faults);
     let approval = required(&section, "approval", faults);
-    let profile = profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned())));
+    let profile = profile.and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned())));
     let approval = approval.and_then(|entry| entry.parsed(faults, approval_of));
     Some(TierEntry { tier: tier?, profile: profile?, approval: approval? })
 }
@@ -230,18 +274,46 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> 
     let memory = section.entry("memory").and_then(|entry| memory(&entry, faults));
     let max_output = section.entry("max_output_bytes").and_then(|entry| output(&entry, faults));
     Some(ToolEntry {
-        name: entry.placed_at_key(name?),
+        name: entry.located_at_key(name?),
         optional: is_optional(&section, faults),
-        profile: profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned()))),
+        profile: profile.and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned()))),
         approval,
-        timeout: timeout.map(|placed| placed.value),
-        memory: memory.map(|placed| placed.value),
-        max_output_bytes: max_output.map(|placed| placed.value),
+        unasked: section
+            .entry("unasked")
+            .map(|unasked| path_rules(&unasked, entry.name, faults))
+            .unwrap_or_default(),
+        timeout: timeout.map(|located| located.value),
+        memory: memory.map(|located| located.value),
+        max_output_bytes: max_output.map(|located| located.value),
         enabled: section.entry("enabled").and_then(|entry| entry.boolean(faults)),
     })
 }
 
-/// Whether an entry says that its tool may be missing.
+/// Reads `[tools.NAME] unasked`: a table of arguments, each with a pattern or a list of patterns.
+fn path_rules(entry: &SectionEntry<'_>, tool: &str, faults: &mut Faults<'_>) -> PathRules {
+    if !FILE_TOOLS.contains(&tool) {
+        entry.refuse(
+            faults,
+            format!("only {} can have paths that need no approval: other tools may touch what their arguments do not name", FILE_TOOLS.join(", ")),
+        );
+    }
+    let Some(section) = entry.section(faults) else { return PathRules::default() };
+    let mut rules = Vec::new();
+    for argument in section.entries() {
+        let elements = match argument.is_list() {
+            true => argument.list(faults).unwrap_or_default(),
+            false => vec![argument],
+        };
+        for element in &elements {
+            if let Some(pattern) = element.parsed(faults, PathPattern::parse) {
+                rules.push((element.name.to_owned(), pattern));
+            }
+        }
+    }
+    PathRules::new(rules)
+}
+
+/// Whether an entry allows its tool to be absent.
 pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> bool {
     section.entry("optional").and_then(|entry| entry.boolean(faults)).unwrap_or_default()
 }
@@ -249,7 +321,7 @@ pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> boo
 fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, super::Reduction)> {
     let mut sections = Vec::new();
     for entry in root.entries_of("sandbox", faults) {
-        let parse = one_of("sandbox tier", SandboxTier::ALL, SandboxTier::as_str);
+        let parse = choice_parser("sandbox tier", SandboxTier::ALL, SandboxTier::as_str);
         let tier = entry.parsed_name(faults, parse);
         let Some(section) = entry.section(faults) else {
             continue;
@@ -265,7 +337,7 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
 
 fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
     section.refuse_unknown(keys::AUDIT, faults);
-    section.entry("sync")?.parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
+    section.entry("sync")?.parsed(faults, choice_parser("sync", AuditSync::ALL, AuditSync::as_str))
 }
 
 /// Reads `[modules]`.
@@ -275,5 +347,5 @@ fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     required(section, "dir", faults)?.parsed(faults, parse)
 }
 
-/// The most patterns of one list: every opening of a file is matched against every pattern.
+/// The most patterns of one list. Every opening of a file is matched against every pattern.
 const MAX_PATTERNS: usize = 256;

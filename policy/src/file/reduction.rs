@@ -7,25 +7,25 @@ use super::{
     flow::flow,
     keys,
     network::{network, reduced_egress},
-    read::{check_version, is_optional, layers, protect_more, with_root},
+    read::{check_version, hide, is_optional, layers, protect_more, read_document_root},
     search::reduced_search,
     secrets::reduced_secret,
     section::{Section, SectionEntry},
     shell::shell,
-    value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
+    value::{approval_of, choice_parser, limits, memory, output, tier, timeout, tool_name},
 };
 
 /// Reads a whole overlay. The result is valid only if there are no faults.
 pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     let mut reduction = Reduction::default();
-    with_root(faults, MAX_OVERLAY_BYTES, |root, faults| {
+    read_document_root(faults, MAX_OVERLAY_BYTES, |root, faults| {
         for entry in root.entries() {
             if keys::OPERATORS_ALONE.contains(&entry.name) {
                 let message = "only the operator's policy may say this; a workspace's may only take away";
                 faults.add(entry.key_at, &entry.path, message);
             } else if !keys::OVERLAY.contains(&entry.name) {
-                let right = did_you_mean(entry.name, keys::OVERLAY.iter().copied());
-                faults.add(entry.key_at, &entry.path, format!("unknown key; {right}"));
+                let suggestion = did_you_mean(entry.name, keys::OVERLAY.iter().copied());
+                faults.add(entry.key_at, &entry.path, format!("unknown key; {suggestion}"));
             }
         }
         if let Some(entry) = root.entry("version") {
@@ -36,7 +36,7 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     reduction
 }
 
-/// Reads the keys that both shapes have. The caller refuses unknown keys.
+/// Reads the keys that `[sandbox.TIER]` and an overlay share. The caller refuses unknown keys.
 pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> Reduction {
     Reduction {
         require: section.entry("require").map(|entry| layers(&entry, faults)).unwrap_or_default(),
@@ -55,6 +55,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .section("protect", faults)
             .map(|section| protect_more(&section, faults))
             .unwrap_or_default(),
+        hide: hide(section, faults),
         shell: section
             .section("shell", faults)
             .map(|section| shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
@@ -76,15 +77,15 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
 fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::PROFILE, faults);
-    let access = one_of("access", ReducedAccess::ALL, ReducedAccess::as_str);
+    let access = choice_parser("access", ReducedAccess::ALL, ReducedAccess::as_str);
     let mut mounts = Vec::new();
     for mount in section.entries_of("mounts", faults) {
         if let Some(access) = mount.parsed(faults, &access) {
-            mounts.push((mount.placed_at_key(mount.name.to_owned()), mount.placed(access)));
+            mounts.push((mount.located_at_key(mount.name.to_owned()), mount.located(access)));
         }
     }
     let network = network(&section, faults);
-    Some(ReducedProfile { name: entry.placed_at_key(entry.name.to_owned()), mounts, network })
+    Some(ReducedProfile { name: entry.located_at_key(entry.name.to_owned()), mounts, network })
 }
 
 fn reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
@@ -93,7 +94,7 @@ fn reduced_tier(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Red
     section.refuse_unknown(keys::REDUCED_TIER, faults);
     let approval = section.entry("approval")?;
     let value = approval.parsed(faults, approval_of);
-    Some(ReducedTier { tier: tier?, approval: approval.placed(value?) })
+    Some(ReducedTier { tier: tier?, approval: approval.located(value?) })
 }
 
 fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
@@ -101,15 +102,15 @@ fn tool(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::REDUCED_TOOL, faults);
     let approval = section.entry("approval");
-    let approval = approval.and_then(|entry| Some(entry.placed(entry.parsed(faults, approval_of)?)));
+    let approval = approval.and_then(|entry| Some(entry.located(entry.parsed(faults, approval_of)?)));
     let enabled = section.entry("enabled");
     Some(ReducedTool {
-        name: entry.placed_at_key(name?),
+        name: entry.located_at_key(name?),
         optional: is_optional(&section, faults),
         approval,
         timeout: section.entry("timeout").and_then(|entry| timeout(&entry, faults)),
         memory: section.entry("memory").and_then(|entry| memory(&entry, faults)),
         max_output_bytes: section.entry("max_output_bytes").and_then(|entry| output(&entry, faults)),
-        enabled: enabled.and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
+        enabled: enabled.and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
     })
 }

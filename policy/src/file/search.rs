@@ -1,28 +1,30 @@
-//! Reads `[search]`, of an operator's policy and of a reduction, which may only take the provider away.
+//! Reads `[search]`, in an operator's policy and in a reduction. A reduction can only turn the provider off.
 
 use portcullis_types::EscapedText;
 
 use crate::search::{SearchProvider, SearchSettings, SearchUrl, parse_engine};
 
-use super::{Faults, PlacedValue, keys, section::Section, value::one_of};
+use super::{
+    Faults, Located, keys,
+    section::Section,
+    value::{choice_parser, parse_text},
+};
 
 /// Reads an operator's `[search]`.
-pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<SearchSettings>> {
+pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<SearchSettings>> {
     section.refuse_unknown(keys::SEARCH, faults);
-    // All before any `?`, so that each mistake is a fault.
-    let placed = section.entry("provider");
-    let url = section.entry("url").map(|entry| {
-        entry.parsed(faults, |text| text.parse::<SearchUrl>().map_err(|error| error.to_string()))
-    });
+    // Read all keys before the first `?`, because each mistake is a fault of its own.
+    let located = section.entry("provider");
+    let url = section.entry("url").map(|entry| entry.parsed(faults, parse_text::<SearchUrl>));
     let engine = section.entry("engine").map(|entry| (entry.key_at, entry.parsed(faults, parse_engine)));
-    let Some(entry) = placed else {
+    let Some(entry) = located else {
         let words: Vec<String> = SearchProvider::ALL.iter().map(|word| format!("\"{word}\"")).collect();
         let message = format!("missing key; write one of {}", words.join(", "));
         faults.add(section.at, &section.path_of("provider"), message);
         return None;
     };
     let provider: SearchProvider =
-        entry.parsed(faults, one_of("provider", SearchProvider::ALL, SearchProvider::as_str))?;
+        entry.parsed(faults, choice_parser("provider", SearchProvider::ALL, SearchProvider::as_str))?;
     if url.is_none() && provider.default_url().is_none() {
         let message = format!(
             "missing key; `{provider}` needs the address of an instance, such as \"http://127.0.0.1:8888/search\""
@@ -34,22 +36,22 @@ pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<P
             let message = format!("missing key; `{provider}` needs the ID of a search engine (`cx`)");
             faults.add(section.at, &section.path_of("engine"), message);
         }
-        Some((at, _)) if !provider.has_engine() => {
+        Some((offset, _)) if !provider.has_engine() => {
             let message = format!("`{provider}` has no engines; take this line out");
-            faults.add(*at, &section.path_of("engine"), message);
+            faults.add(*offset, &section.path_of("engine"), message);
         }
         Some(_) | None => {}
     }
-    // A value that is there and wrong has been reported, and is no default.
+    // A wrong value was reported above, and a default must not replace it.
     if matches!(url, Some(None)) || matches!(engine, Some((_, None))) {
         return None;
     }
     let engine = engine.and_then(|(_, engine)| engine);
-    Some(entry.placed(SearchSettings::new(provider, url.flatten(), engine)?))
+    Some(entry.located(SearchSettings::new(provider, url.flatten(), engine)?))
 }
 
-/// Reads `[search]` of a reduction: the place where it takes the provider away.
-pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<PlacedValue<()>> {
+/// Reads `[search]` of a reduction. Returns the place where it turns the provider off.
+pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<()>> {
     section.refuse_unknown(keys::SEARCH, faults);
     for key in keys::SEARCH_OPERATORS_ALONE {
         if let Some(entry) = section.entry(key) {
@@ -70,8 +72,8 @@ pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             EscapedText(text)
         )),
     })?;
-    Some(entry.placed(()))
+    Some(entry.located(()))
 }
 
-/// The word by which a reduction takes the provider away.
+/// The word with which a reduction turns the provider off.
 const NO_PROVIDER: &str = "none";

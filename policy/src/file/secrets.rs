@@ -1,13 +1,13 @@
-//! Reads `[secrets.NAME]`, of an operator's policy and of a reduction.
+//! Reads `[secrets.NAME]`, in an operator's policy and in a reduction.
 
 use portcullis_types::ToolName;
 
-use crate::{HostRule, SecretHeader, SecretName, SecretSource};
+use crate::{HostRule, SecretName};
 
 use super::{
-    Faults, PlacedValue, ReducedSecret, SecretEntry, keys,
+    Faults, Located, ReducedSecret, SecretEntry, keys,
     section::{Section, SectionEntry},
-    value::{elements, tool_name},
+    value::{elements, parse_text, tool_name},
 };
 
 /// Reads the secrets of an operator's policy.
@@ -21,32 +21,28 @@ pub(super) fn secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Secret
     entries.iter().filter_map(|entry| secret(entry, faults)).collect()
 }
 
-/// Reads one secret.
+/// Reads one secret. If it is faulty, a reference to it is not a second fault.
 fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
-    let read = read_secret(entry, faults);
-    if read.is_none() {
+    let secret = read_secret(entry, faults);
+    if secret.is_none() {
         faults.excuse(entry.name);
     }
-    read
+    secret
 }
 
 fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
     let name = entry.parsed_name(faults, |name| SecretName::parse(name).map_err(|error| error.to_string()));
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
-    // All before any `?`, so that each missing key is a fault.
-    let source = required(&section, "from", faults).and_then(|entry| {
-        entry.parsed(faults, |text| text.parse::<SecretSource>().map_err(|error| error.to_string()))
-    });
+    // Read all keys before the first `?`, because each missing key is a fault of its own.
+    let source = required(&section, "from", faults).and_then(|entry| entry.parsed(faults, parse_text));
     let hosts = required(&section, "hosts", faults).and_then(|entry| hosts(&entry, faults));
-    let header = required(&section, "header", faults).and_then(|entry| {
-        let parse = |text: &str| text.parse::<SecretHeader>().map_err(|error| error.to_string());
-        Some(entry.placed(entry.parsed(faults, parse)?))
-    });
+    let header = required(&section, "header", faults)
+        .and_then(|entry| Some(entry.located(entry.parsed(faults, parse_text)?)));
     let tools = required(&section, "tools", faults).and_then(|entry| tools(&entry, faults));
     let enabled = section.entry("enabled").and_then(|entry| entry.boolean(faults));
     Some(SecretEntry {
-        name: entry.placed_at_key(name?),
+        name: entry.located_at_key(name?),
         source: source?,
         hosts: hosts?.value,
         header: header?,
@@ -55,7 +51,7 @@ fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Secr
     })
 }
 
-/// Reads `[secrets.NAME]` of a reduction, which only takes away.
+/// Reads `[secrets.NAME]` of a reduction, which can only take away.
 pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedSecret> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
@@ -67,33 +63,27 @@ pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) 
     }
     let enabled = section.entry("enabled");
     Some(ReducedSecret {
-        name: entry.placed_at_key(entry.name.to_owned()),
+        name: entry.located_at_key(entry.name.to_owned()),
         hosts: section.entry("hosts").and_then(|entry| hosts(&entry, faults)),
         tools: section.entry("tools").and_then(|entry| tools(&entry, faults)),
-        enabled: enabled.and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
+        enabled: enabled.and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
     })
 }
 
-fn hosts(
-    entry: &SectionEntry<'_>,
-    faults: &mut Faults<'_>,
-) -> Option<PlacedValue<Vec<PlacedValue<HostRule>>>> {
-    list(entry, faults, |text| text.parse().map_err(|error: crate::InvalidHostRule| error.to_string()))
+fn hosts(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HostRule>>>> {
+    list(entry, faults, parse_text)
 }
 
-fn tools(
-    entry: &SectionEntry<'_>,
-    faults: &mut Faults<'_>,
-) -> Option<PlacedValue<Vec<PlacedValue<ToolName>>>> {
+fn tools(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<ToolName>>>> {
     list(entry, faults, tool_name)
 }
 
-/// Reads a list that must not be empty: its author may mean that the secret goes everywhere.
+/// Reads a list that must not be empty, because its author may mean that the secret goes everywhere.
 fn list<T>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
     parse: impl Fn(&str) -> Result<T, String>,
-) -> Option<PlacedValue<Vec<PlacedValue<T>>>> {
+) -> Option<Located<Vec<Located<T>>>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
@@ -101,22 +91,22 @@ fn list<T>(
         );
         return None;
     }
-    Some(entry.placed(elements(entry, faults, parse)))
+    Some(entry.located(elements(entry, faults, parse)))
 }
 
 fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<SectionEntry<'t>> {
     let entry = section.entry(name);
     if entry.is_none() {
-        let right = match name {
+        let suggestion = match name {
             "from" => "write such as `from = \"file:/run/secrets/token\"`",
             "hosts" => "write such as `hosts = [\"https://api.example.com\"]`",
             "header" => "write such as `header = \"Authorization: Bearer {secret}\"`",
             _ => "write such as `tools = [\"web_fetch\"]`",
         };
-        faults.add(section.at, &section.path_of(name), format!("missing key; {right}"));
+        faults.add(section.at, &section.path_of(name), format!("missing key; {suggestion}"));
     }
     entry
 }
 
-/// The most secrets: every response is searched for all of them.
+/// The most secrets of a policy. Every response is searched for all of them.
 const MAX_SECRETS: usize = 64;

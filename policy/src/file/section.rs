@@ -7,13 +7,13 @@ use toml::{
 
 use portcullis_types::EscapedText;
 
-use super::{Faults, PlacedValue};
+use super::{Faults, Located};
 
 /// A table of the text.
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
     table: &'t DeTable<'t>,
-    /// Its key's path; empty for the whole text.
+    /// The path of the table's key; empty for the whole text.
     path: String,
     /// The section's byte offset in the policy's text.
     pub(crate) at: usize,
@@ -39,17 +39,14 @@ impl<'t> Section<'t> {
         Self { table, path: String::new(), at: 0 }
     }
 
-    /// Its key's path; empty for the whole text.
+    /// The path of the table's key; empty for the whole text.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// The path of a key of this table.
     pub(crate) fn path_of(&self, name: &str) -> String {
-        let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let quote = if !name.is_empty() && name.bytes().all(bare) { "" } else { "\"" };
-        let dot = if self.path.is_empty() { "" } else { "." };
-        format!("{}{dot}{quote}{}{quote}", self.path, EscapedText(name))
+        key_path(&self.path, name)
     }
 
     /// All entries, sorted by key.
@@ -60,16 +57,16 @@ impl<'t> Section<'t> {
     /// The entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<SectionEntry<'t>> {
         let mut entries = self.table.iter();
-        let (name, value) = entries.find(|(found, _)| found.get_ref() == name)?;
+        let (name, value) = entries.find(|(key, _)| key.get_ref() == name)?;
         Some(self.entry_of(name, value))
     }
 
-    /// The table of a key, if the key is present and holds a table.
+    /// The table at a key, if the key is present and its value is a table.
     pub(crate) fn section(&self, name: &str, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         self.entry(name)?.section(faults)
     }
 
-    /// The entries of the table of a key; empty if there is no such key, or if there are too many.
+    /// The entries of the table at a key. Empty if the key is absent or the table has too many entries.
     pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
         let Some(section) = self.section(name, faults) else { return Vec::new() };
         let count = section.table.len();
@@ -91,12 +88,12 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Adds a fault for every key that is not one of `known`.
+    /// Adds a fault for every key that is not in `known`.
     pub(crate) fn refuse_unknown(&self, known: &[&str], faults: &mut Faults<'_>) {
         for entry in self.entries() {
             if !known.contains(&entry.name) {
-                let right = did_you_mean(entry.name, known.iter().copied());
-                faults.add(entry.key_at, &entry.path, format!("unknown key; {right}"));
+                let suggestion = did_you_mean(entry.name, known.iter().copied());
+                faults.add(entry.key_at, &entry.path, format!("unknown key; {suggestion}"));
             }
         }
     }
@@ -109,6 +106,16 @@ impl<'t> SectionEntry<'t> {
             Some(table) => Some(Section { table, path: self.path.clone(), at: self.at }),
             None => self.refuse_type("a table", faults),
         }
+    }
+
+    /// Whether the value is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.as_table().is_some()
+    }
+
+    /// Whether the value is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        self.value.as_array().is_some()
     }
 
     /// The value as a string.
@@ -130,11 +137,11 @@ impl<'t> SectionEntry<'t> {
     /// The value as a whole number, if it is one.
     pub(crate) fn as_integer(&self) -> Option<i128> {
         let integer = self.value.as_integer()?;
-        // A number too large for `i128` becomes the largest one, which no bound allows.
+        // A number that is too large becomes the largest `i128`, which is above every bound.
         Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
     }
 
-    /// The value as a list, each element with its index in the path.
+    /// The value as a list. The path of each element ends with the element's index.
     pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<SectionEntry<'t>>> {
         let Some(elements) = self.value.as_array() else {
             return self.refuse_type("a list", faults);
@@ -180,38 +187,49 @@ impl<'t> SectionEntry<'t> {
     }
 
     /// Gives a value this entry's place.
-    pub(crate) fn placed<T>(&self, value: T) -> PlacedValue<T> {
-        PlacedValue { value, at: self.at, key: self.path.clone() }
+    pub(crate) fn located<T>(&self, value: T) -> Located<T> {
+        Located { value, at: self.at, key: self.path.clone() }
     }
 
     /// Gives a value the place of this entry's key.
-    pub(crate) fn placed_at_key<T>(&self, value: T) -> PlacedValue<T> {
-        PlacedValue { value, at: self.key_at, key: self.path.clone() }
+    pub(crate) fn located_at_key<T>(&self, value: T) -> Located<T> {
+        Located { value, at: self.key_at, key: self.path.clone() }
     }
 }
 
-/// Suggests a correction of an unknown name: the nearest known one, or else all.
+/// The path of a key in the table at `path`; an empty path means the whole text.
+pub(crate) fn key_path(path: &str, name: &str) -> String {
+    let is_bare_key_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let quote = if !name.is_empty() && name.bytes().all(is_bare_key_byte) { "" } else { "\"" };
+    let dot = if path.is_empty() { "" } else { "." };
+    format!("{path}{dot}{quote}{}{quote}", EscapedText(name))
+}
+
+/// Suggests a correction of an unknown name: the nearest known name, or else all known names.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    if let Some(nearest) = nearest(name, known.clone()) {
-        return format!("did you mean `{nearest}`?");
+    if let Some(suggestion) = nearest(name, known.clone()) {
+        return format!("did you mean `{suggestion}`?");
     }
-    let all: Vec<String> = known.map(|name| format!("`{name}`")).collect();
-    if all.is_empty() { "there are none".to_owned() } else { format!("known are {}", all.join(", ")) }
+    let quoted_names: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    if quoted_names.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("known are {}", quoted_names.join(", "))
+    }
 }
 
-/// The known name that most resembles an unknown one, if any does.
+/// The known name that most resembles an unknown one, if one is near enough.
 pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // With half of the letters different it is another word, not a typing mistake.
-    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
+    // A name that differs in half of its letters is another word, not a typing mistake.
+    let is_near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
     known
-        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))
+        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && is_near(known))
         .min_by_key(|known| strsim::damerau_levenshtein(name, known))
 }
 
-/// The longest name that is compared; no known name is longer. The cost of a comparison is the product of
-/// both lengths.
+/// The longest name in bytes that is compared; no known name is longer. A comparison costs the product of both lengths.
 const MAX_COMPARED_BYTES: usize = 64;
 
-/// The most entries of a table. Each mount, profile, tier or tool costs time at every start, and an overlay
-/// comes with the workspace.
+/// The most entries of a table. Each mount, profile, tier or tool costs time at every start, and an agent may have
+/// written the overlay of a workspace.
 pub(super) const MAX_ENTRIES: usize = 1024;

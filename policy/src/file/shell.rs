@@ -1,22 +1,23 @@
 //! Reads `[shell]`, which has the same keys in an operator's policy and in a reduction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_types::ShellPosture;
 
 use crate::{
-    FileBytes, MemoryBytes, Operator, OutputBytes, TunnelRule, VariableName,
+    FileBytes, MemoryBytes, OutputBytes, VariableName,
     commands::CommandPattern,
     limits::{SHELL_FILE_SIZE_BOUNDS, SHELL_MEMORY_BOUNDS, SHELL_OUTPUT_BOUNDS, SHELL_PROCESSES_BOUNDS},
+    shell::parse_value,
 };
 
 use super::{
-    Faults, PlacedValue, ShellEntries, keys,
+    Faults, Located, ShellEntries, keys,
     section::{Section, SectionEntry},
-    value::{count, elements, one_of, size, timeout},
+    value::{choice_parser, count, elements, parse_text, size, timeout},
 };
 
-/// Reads `[shell]`; the caller names the accesses that a mount may have.
+/// Reads `[shell]`. The caller passes the accesses that a mount may have.
 pub(super) fn shell<A: Copy, const N: usize>(
     section: &Section<'_>,
     accesses: [A; N],
@@ -25,46 +26,56 @@ pub(super) fn shell<A: Copy, const N: usize>(
 ) -> ShellEntries<A> {
     section.refuse_unknown(keys::SHELL, faults);
     let entry = |name: &str| section.entry(name);
-    let access = one_of("access", accesses, access_name);
+    let access = choice_parser("access", accesses, access_name);
     let mounts = section.entries_of("mounts", faults);
     ShellEntries {
-        enabled: entry("enabled").and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
-        posture: entry("posture").and_then(|entry| Some(entry.placed(entry.parsed(faults, posture)?))),
+        enabled: entry("enabled").and_then(|entry| Some(entry.located(entry.boolean(faults)?))),
+        posture: entry("posture").and_then(|entry| Some(entry.located(entry.parsed(faults, posture)?))),
         mounts: mounts
             .iter()
             .filter_map(|mount| {
                 let access = mount.parsed(faults, &access)?;
-                Some((mount.placed_at_key(mount.name.to_owned()), mount.placed(access)))
+                Some((mount.located_at_key(mount.name.to_owned()), mount.located(access)))
             })
             .collect(),
         timeout: entry("timeout").and_then(|entry| timeout(&entry, faults)),
         memory: entry("memory")
-            .and_then(|entry| Some(entry.placed(MemoryBytes(size(&entry, SHELL_MEMORY_BOUNDS, faults)?)))),
+            .and_then(|entry| Some(entry.located(MemoryBytes(size(&entry, SHELL_MEMORY_BOUNDS, faults)?)))),
         processes: entry("processes").and_then(|entry| {
             let count = count(&entry, SHELL_PROCESSES_BOUNDS, faults)?;
             // Cannot fail: the bounds lie within a `u32`.
-            Some(entry.placed(u32::try_from(count).unwrap_or(u32::MAX)))
+            Some(entry.located(u32::try_from(count).unwrap_or(u32::MAX)))
         }),
         file_size: entry("file_size")
-            .and_then(|entry| Some(entry.placed(FileBytes(size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))),
+            .and_then(|entry| Some(entry.located(FileBytes(size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))),
         output: entry("output")
-            .and_then(|entry| Some(entry.placed(OutputBytes(size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))),
+            .and_then(|entry| Some(entry.located(OutputBytes(size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))),
         environment: entry("environment").map(|entry| {
             let parse = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
             elements(&entry, faults, parse)
         }),
-        hosts: entry("hosts").map(|entry| {
-            let parse = |text: &str| text.parse::<TunnelRule>().map_err(|error| error.to_string());
-            entry.placed(elements(&entry, faults, parse))
-        }),
+        read: entry("read").map(|entry| entry.located(elements(&entry, faults, parse_text))),
+        caches: entry("caches").map(|entry| entry.located(elements(&entry, faults, parse_text))),
+        path: entry("path").map(|entry| entry.located(elements(&entry, faults, parse_text))),
+        variables: entry("variables").map(|entry| entry.located(variables(section, faults))),
+        hosts: entry("hosts").map(|entry| entry.located(elements(&entry, faults, parse_text))),
         allow: entry("allow").and_then(|entry| allowed(&entry, faults)),
         deny: entry("deny").map(|entry| patterns(&entry, faults)).unwrap_or_default(),
-        operators: entry("operators").map(|entry| {
-            let parse = |text: &str| text.parse::<Operator>().map_err(|error| error.to_string());
-            elements(&entry, faults, parse)
-        }),
-        place: PlacedValue { value: (), at: section.at, key: section.path().to_owned() },
+        operators: entry("operators").map(|entry| elements(&entry, faults, parse_text)),
+        unasked: entry("unasked").map(|entry| entry.located(elements(&entry, faults, parse_text))),
+        location: Located { value: (), at: section.at, key: section.path().to_owned() },
     }
+}
+
+/// Reads the names and values of `variables`.
+fn variables(section: &Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<VariableName, String> {
+    let name = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
+    let entries = section.entries_of("variables", faults);
+    let entries = entries.iter().filter_map(|entry| {
+        let (name, value) = (entry.parsed_name(faults, name), entry.parsed(faults, parse_value));
+        Some((name?, value?))
+    });
+    entries.collect()
 }
 
 /// Parses a required posture.
@@ -76,11 +87,10 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
                 .to_owned(),
         );
     }
-    one_of("posture", KNOWN, ShellPosture::as_str)(text)
+    choice_parser("posture", KNOWN, ShellPosture::as_str)(text)
 }
 
-/// Reads `allow`. An empty list is refused: its author may mean that all commands are allowed, and it would
-/// allow none.
+/// Reads `allow`. An empty list is refused: it would allow no command, but its author may mean all commands.
 fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
@@ -93,6 +103,5 @@ fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet
 }
 
 fn patterns(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPattern> {
-    let parse = |text: &str| text.parse::<CommandPattern>().map_err(|error| error.to_string());
-    elements(entry, faults, parse).into_iter().map(|placed| placed.value).collect()
+    elements(entry, faults, parse_text).into_iter().map(|located| located.value).collect()
 }

@@ -1,36 +1,39 @@
-//! The fault of a text that is not valid TOML: one fault, at the place where it begins.
+//! The fault of a text that is not valid TOML: one fault, at the place where it starts.
 //!
-//! The parser continues after a fault and reports follow-up errors, so only the first is used. An inline
-//! table may span several lines, so the parser notices an unclosed one only lines later; `unclosed` finds its
-//! opening bracket.
+//! The parser continues after a fault and reports follow-up errors, so only the first error is used. An inline table
+//! may span several lines, so the parser notices an unclosed one only lines later; `unclosed` finds its opening
+//! bracket.
 
 use toml::de::Error;
 
 use portcullis_types::EscapedText;
 
-/// The place and the message of the first fault; none if there is none.
+/// The place and the message of the first fault; `None` if the text is valid.
 pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
-    let at = |error: &Error| error.span().map_or(0, |span| span.start);
-    let first = errors.iter().min_by_key(|error| at(error))?;
-    let found = at(first);
+    let start_of = |error: &Error| error.span().map_or(0, |span| span.start);
+    let first_error = errors.iter().min_by_key(|error| start_of(error))?;
+    let offset = start_of(first_error);
     let trimmed = text.trim_start_matches('\u{feff}').trim_start();
     if trimmed.starts_with('{') {
-        let at = text.len() - trimmed.len();
-        return Some((at, "this looks like JSON; a policy is TOML and begins with `version = 1`".to_owned()));
+        let offset = text.len() - trimmed.len();
+        return Some((
+            offset,
+            "this looks like JSON; a policy is TOML and begins with `version = 1`".to_owned(),
+        ));
     }
-    if let Some((at, bracket)) = unclosed(text, found) {
+    if let Some((offset, bracket)) = unclosed(text, offset) {
         let close = if bracket == '{' { '}' } else { ']' };
-        return Some((at, format!("`{bracket}` is not closed; a `{close}` is missing")));
+        return Some((offset, format!("`{bracket}` is not closed; a `{close}` is missing")));
     }
-    Some((found, EscapedText(first.message()).to_string()))
+    Some((offset, EscapedText(first_error.message()).to_string()))
 }
 
-/// The innermost bracket that was opened before the parser found a fault and never closed.
+/// The innermost bracket that opens before the parser's fault and is never closed.
 fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
-    let mut open: Vec<(usize, char)> = Vec::new();
+    let mut open_brackets: Vec<(usize, char)> = Vec::new();
     let mut quote: Option<&str> = None;
-    let mut at = 0;
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+    let mut offset = 0;
+    while let Some(rest) = text.get(offset..).filter(|rest| !rest.is_empty()) {
         let sign = rest.chars().next()?;
         let mut step = sign.len_utf8();
         match quote {
@@ -39,10 +42,10 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                 quote = None;
             }
             Some("\"" | "\"\"\"") if sign == '\\' => {
-                // A backslash is one byte; it hides the character after it.
+                // A backslash is one byte long and escapes the character after it.
                 step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
-            // An unterminated one-line string is a fault by itself; it ends here so that the scan goes on.
+            // The parser reports an unterminated string itself. Here the string ends at the newline, and the scan goes on.
             Some("\"" | "'") if sign == '\n' => quote = None,
             Some(_) => {}
             None => match sign {
@@ -52,17 +55,18 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                     step = mark.len();
                     quote = Some(mark);
                 }
-                '{' | '[' => open.push((at, sign)),
-                '}' | ']' => drop(open.pop()),
+                '{' | '[' => open_brackets.push((offset, sign)),
+                '}' | ']' => drop(open_brackets.pop()),
                 _ => {}
             },
         }
-        at += step;
+        offset += step;
     }
     // For a bracket that opens a table header, the parser's message is better.
-    let is_header = |at: usize| text[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
-    open.into_iter().rfind(|(at, _)| *at < fault && !is_header(*at))
+    let is_header =
+        |offset: usize| text[..offset].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
+    open_brackets.into_iter().rfind(|(offset, _)| *offset < fault && !is_header(*offset))
 }
 
-/// The marks at both ends of a string, long ones first.
+/// The marks at both ends of a string. The long marks come first, because they start with the short ones.
 const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];

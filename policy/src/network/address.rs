@@ -1,9 +1,8 @@
 //! The addresses that are not public, and the names and addresses of cloud metadata services.
 //!
-//! A guest's request leaves from this machine, so it could reach hosts that only this machine reaches. By
-//! default only globally routable addresses are allowed, by the registries of special-purpose addresses (RFC
-//! 6890 and its updates). In IPv6 only `2000::/3` is assigned for global unicast; the special prefixes within
-//! it are excluded.
+//! A guest's request leaves from this machine, so it could reach hosts that only this machine can reach. By default
+//! only globally routable addresses are allowed, by the registries of special-purpose addresses (RFC 6890 and its
+//! updates). In IPv6 only `2000::/3` is assigned for global unicast; the special prefixes within it are excluded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,9 +10,9 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::HostName;
 
-/// The reason why an address is not dialled by default. `None` for a public one.
+/// The reason why an address is refused by default; `None` for a public address.
 ///
-/// The address must be canonical ([`IpAddr::to_canonical`]): the kernel dials the IPv4 address of an
+/// The address must be canonical ([`IpAddr::to_canonical`]), because the kernel dials the IPv4 address of an
 /// IPv4-mapped one.
 pub(super) fn reason_not_public(address: IpAddr) -> Option<&'static str> {
     match address {
@@ -23,9 +22,9 @@ pub(super) fn reason_not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a name is one of a metadata service, or lies below one.
+/// Whether a name is that of a metadata service, or lies below such a name.
 pub(super) fn is_metadata_name(name: &HostName) -> bool {
-    METADATA_NAMES.iter().any(|known| name.is_or_is_below(known))
+    METADATA_NAMES.iter().any(|metadata_name| name.is_or_is_below(metadata_name))
 }
 
 fn is_metadata(address: IpAddr) -> bool {
@@ -44,14 +43,14 @@ fn reason_v6(address: Ipv6Addr) -> Option<&'static str> {
         return Some(reason);
     }
     if NAT64.contains(&address) {
-        // A translator dials the last 32 bits as an IPv4 address (RFC 6052, section 2.2).
+        // A translator dials the IPv4 address in the last 32 bits (RFC 6052, section 2.2).
         let [.., a, b, c, d] = address.octets();
         return reason_not_public(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
     }
     (!GLOBAL_V6.contains(&address)).then_some("not assigned for global use")
 }
 
-/// The reason for an address of [`METADATA_V4`] and [`METADATA_V6`], also shown for the names.
+/// The reason for the addresses of [`METADATA_V4`] and [`METADATA_V6`], and for [`METADATA_NAMES`].
 pub(super) const METADATA: &str = "of a cloud's metadata service, which gives out this machine's credentials";
 
 const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
@@ -69,12 +68,12 @@ const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4([198, 51, 100, 0], 24), "for documentation"),
     (v4([203, 0, 113, 0], 24), "for documentation"),
     (v4([224, 0, 0, 0], 4), "multicast"),
-    // With 255.255.255.255, the broadcast address.
+    // Includes 255.255.255.255, the broadcast address.
     (v4([240, 0, 0, 0], 4), "reserved"),
 ];
 
-/// The prefixes that are refused whatever they embed. Prefixes outside `2000::/3` would be refused anyway;
-/// they are listed so that the denial names the reason.
+/// Prefixes that are refused whatever address they embed. Those outside `2000::/3` would be refused anyway; they are
+/// listed so that the denial can name the reason.
 const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
@@ -97,11 +96,11 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
 /// Global unicast (RFC 4291, section 2.4, as assigned by IANA).
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// The well-known prefix of NAT64 (RFC 6052). Resolvers of networks without IPv4 answer with it (DNS64), so it
-/// is judged by the embedded address and not refused as a whole.
+/// The well-known prefix of NAT64 (RFC 6052). An address in it is judged by its embedded address, because resolvers of
+/// networks without IPv4 answer with such addresses (DNS64).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 
-/// Metadata services of clouds. Most lie in a special prefix; 168.63.129.16 (Azure) does not.
+/// Metadata services of clouds. Most have an address in a special prefix; 168.63.129.16 (Azure) does not.
 const METADATA_V4: [Ipv4Addr; 5] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -116,8 +115,8 @@ const METADATA_V6: [Ipv6Addr; 3] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-/// Names of metadata services. They are refused before they are resolved, since a cloud's resolver may answer
-/// with any address.
+/// Names of metadata services. They are refused before they are resolved, because a cloud's resolver may answer with
+/// any address.
 const METADATA_NAMES: &[&str] = &[
     "instance-data",
     "instance-data.ec2.internal",
@@ -185,7 +184,7 @@ mod tests {
         }
         for (net, _) in SPECIAL_V6 {
             for address in [net.network(), net.broadcast()] {
-                // The mapped prefix is that of IPv4, whose first address is special and whose last one too.
+                // In canonical form the IPv4-mapped prefix is all of IPv4, whose first and last address are special.
                 assert!(reason_not_public(IpAddr::V6(address).to_canonical()).is_some(), "{address}");
             }
         }
@@ -213,7 +212,7 @@ mod tests {
         ] {
             assert_eq!(reason(text), Some(METADATA), "{text}");
         }
-        for (text, known) in [
+        for (text, is_metadata) in [
             ("metadata.google.internal", true),
             ("METADATA.google.internal.", true),
             ("x.metadata.google.internal", true),
@@ -222,7 +221,7 @@ mod tests {
             ("google.internal", false),
         ] {
             let Ok(UrlHost::Name(name)) = UrlHost::parse(text) else { panic!("{text}") };
-            assert_eq!(is_metadata_name(&name), known, "{text}");
+            assert_eq!(is_metadata_name(&name), is_metadata, "{text}");
         }
     }
 

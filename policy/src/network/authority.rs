@@ -1,5 +1,5 @@
-//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one
-//! place are equal values.
+//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one place are
+//! equal values.
 
 use std::{
     fmt,
@@ -32,7 +32,7 @@ impl Scheme {
     }
 }
 
-/// The host of a URL: a name, or an address written out.
+/// The host of a URL: a name or an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UrlHost {
     /// A name that must be resolved.
@@ -41,9 +41,9 @@ pub enum UrlHost {
     Address(IpAddr),
 }
 
-/// The name of a host in lower case, internationalised labels as Punycode, without a trailing dot: labels of 1
-/// to 63 characters of `a`–`z`, `0`–`9`, `-` and `_`, joined by dots, together at most 253 (RFC 1035, section
-/// 2.3.4).
+/// The name of a host in lower case, with internationalised labels as Punycode, and without a trailing dot. Labels have
+/// 1 to 63 characters of `a`–`z`, `0`–`9`, `-` and `_` and are joined by dots; the whole name has at most 253
+/// characters (RFC 1035, section 2.3.4).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(Arc<str>);
 
@@ -58,7 +58,7 @@ pub struct InvalidHost(pub String);
 /// The destination of a request: scheme, host and port. Two requests with equal authorities have the same
 /// origin (RFC 6454).
 ///
-/// [`Display`](fmt::Display) is the origin as a URL, without the scheme's default port.
+/// [`Display`](fmt::Display) writes the origin as a URL, without the scheme's default port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Authority {
     scheme: Scheme,
@@ -67,14 +67,14 @@ pub struct Authority {
 }
 
 impl UrlHost {
-    /// Parses a host by the WHATWG URL standard: `0x7f.1` is `127.0.0.1`, `BÜCHER.example.` is
-    /// `xn--bcher-kva.example`. IPv6 addresses stand in brackets.
+    /// Parses a host by the WHATWG URL standard: `0x7f.1` becomes `127.0.0.1`, and `BÜCHER.example.` becomes
+    /// `xn--bcher-kva.example`. An IPv6 address has brackets.
     ///
     /// # Errors
     /// [`InvalidHost`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(text.chars().take(MAX_SHOWN_CHARS).collect());
-        // The parser never drops a forbidden character; it fails. Its reason is not worth repeating.
+        // The parser fails at a forbidden character instead of dropping it. Its error would not help the reader.
         let host = url::Host::parse(text).ok().ok_or_else(invalid)?;
         match host {
             url::Host::Domain(name) => HostName::canonical(&name).map(Self::Name).ok_or_else(invalid),
@@ -83,7 +83,7 @@ impl UrlHost {
         }
     }
 
-    /// The name. `None` for an address.
+    /// The name; `None` for an address.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -94,13 +94,13 @@ impl UrlHost {
 }
 
 impl HostName {
-    /// The name in its canonical form, if the text has one. The text has passed the parser of hosts.
+    /// The name in canonical form; `None` if it has no such form. The text must have passed `url::Host::parse`.
     fn canonical(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text);
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
         let is_label = |label: &str| {
             (1..=MAX_LABEL_BYTES).contains(&label.len())
-                && label.bytes().all(allowed)
+                && label.bytes().all(is_allowed)
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
@@ -113,14 +113,14 @@ impl HostName {
         &self.0
     }
 
-    /// Whether this name is another one, or lies below it at any depth.
-    pub(crate) fn is_or_is_below(&self, other: &str) -> bool {
-        self.as_str() == other || self.is_below(other)
+    /// Whether this name equals another name, or lies below it at any depth.
+    pub(crate) fn is_or_is_below(&self, ancestor: &str) -> bool {
+        self.as_str() == ancestor || self.is_below(ancestor)
     }
 
-    /// Whether this name lies below another one at any depth.
-    pub(crate) fn is_below(&self, other: &str) -> bool {
-        self.0.strip_suffix(other).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
+    /// Whether this name lies below another name at any depth.
+    pub(crate) fn is_below(&self, ancestor: &str) -> bool {
+        self.0.strip_suffix(ancestor).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
     }
 }
 
@@ -135,7 +135,7 @@ impl Authority {
         self.scheme
     }
 
-    /// The host: also the name of the server in TLS and in the header `Host`.
+    /// The host. It is also the server's name in TLS and in the header `Host`.
     #[must_use]
     pub fn host(&self) -> &UrlHost {
         &self.host
@@ -155,12 +155,12 @@ impl fmt::Display for HostName {
 }
 
 impl fmt::Display for UrlHost {
-    /// As in a URL: an IPv6 address stands in brackets.
+    /// Writes the host as in a URL, with brackets around an IPv6 address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
             Self::Address(IpAddr::V4(address)) => address.fmt(f),
-            // Not the standard library's form, which writes some addresses with an embedded IPv4 address.
+            // The standard library writes some addresses with an embedded IPv4 address; the URL standard does not.
             Self::Address(IpAddr::V6(address)) => bracketed(*address).fmt(f),
         }
     }
@@ -178,13 +178,13 @@ fn bracketed(address: Ipv6Addr) -> url::Host<&'static str> {
     url::Host::Ipv6(address)
 }
 
-/// The longest label (RFC 1035, section 2.3.4).
+/// The longest label in bytes (RFC 1035, section 2.3.4).
 const MAX_LABEL_BYTES: usize = 63;
 
-/// The longest name without its trailing dot (RFC 1035, section 2.3.4).
+/// The longest name in bytes, without its trailing dot (RFC 1035, section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
 
-/// The part of a refused host that a fault repeats.
+/// The most characters of a refused host that a fault repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]
@@ -192,8 +192,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, shown: &str) {
-        assert_eq!(UrlHost::parse(text).expect(text).to_string(), shown, "{text}");
+    fn check(text: &str, expected: &str) {
+        assert_eq!(UrlHost::parse(text).expect(text).to_string(), expected, "{text}");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
     fn texts_that_are_no_hosts_are_refused() {
         let long_label = format!("{}.example", "a".repeat(64));
         let long_name = ["a"; 128].join(".");
-        for bad in [
+        for invalid in [
             "",
             ".",
             "..",
@@ -246,7 +246,7 @@ mod tests {
             &long_label,
             &long_name,
         ] {
-            assert!(UrlHost::parse(bad).is_err(), "{bad:?}");
+            assert!(UrlHost::parse(invalid).is_err(), "{invalid:?}");
         }
     }
 
@@ -257,8 +257,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(name("a.b.example").is_below("example") && name("a.b.example").is_below("b.example"));
-        for other in ["a.b.example", "xample", "x.example", "example.a.b.example"] {
-            assert!(!name("a.b.example").is_below(other), "{other}");
+        for ancestor in ["a.b.example", "xample", "x.example", "example.a.b.example"] {
+            assert!(!name("a.b.example").is_below(ancestor), "{ancestor}");
         }
         assert!(name("example").is_or_is_below("example"));
     }

@@ -1,8 +1,8 @@
 //! Judges requests, redirects and addresses against the network of a grant.
 //!
-//! A request is judged before a name is resolved, every address of the name before one is dialled, and every
-//! redirect like a request of its own. The results are types that only this module makes, so that code which
-//! dials can demand them.
+//! A request is judged before its host's name is resolved. Every address of the name is judged before one is dialled.
+//! Every redirect is judged like a new request. Only this module can create [`JudgedRequest`] and [`JudgedAddress`], so
+//! code that dials can demand them as proof.
 
 use std::{
     collections::BTreeSet,
@@ -16,13 +16,13 @@ use url::Url;
 use crate::{Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork};
 
 use super::{
-    Authority, HostRule, HttpMethod, InvalidUrl, MAX_REDIRECTS, NetworkGrant, PrivateEndpoint, Scheme,
+    Authority, HostRule, HttpMethod, InvalidUrl, NetworkGrant, PrivateEndpoint, REDIRECT_BOUNDS, Scheme,
     UrlHost,
     address::{METADATA, is_metadata_name, reason_not_public},
     url_text::{parse_target, parse_url},
 };
 
-/// A request that passed. Made by [`Grant::judge_request`] and [`Grant::judge_redirect`] alone.
+/// A request that passed. Only [`Grant::judge_request`] and [`Grant::judge_redirect`] create it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedRequest {
     method: HttpMethod,
@@ -31,8 +31,8 @@ pub struct JudgedRequest {
     redirects: u32,
 }
 
-/// An address that passed and may be dialled. Made by [`Grant::judge_address`] and [`ShellNetwork::judge_address`]
-/// alone.
+/// An address that passed and may be dialled. Only [`Grant::judge_address`] and [`ShellNetwork::judge_address`] create
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JudgedAddress(SocketAddr);
 
@@ -43,20 +43,21 @@ impl JudgedRequest {
         self.method
     }
 
-    /// The URL in its canonical form, without user info and fragment. It is what must be sent: the judged text
-    /// may be another spelling.
+    /// The URL in canonical form, without user info and fragment. Send this URL, because the judged text may be another
+    /// spelling.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Where the request goes. Credentials and pooled connections are never used for another authority.
+    /// The authority that the request goes to. Credentials and pooled connections must never be used for another
+    /// authority.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The number of redirects that led here; 0 for the first request.
+    /// The number of redirects that led to this request; 0 for the first request.
     #[must_use]
     pub fn redirects(&self) -> u32 {
         self.redirects
@@ -64,7 +65,7 @@ impl JudgedRequest {
 }
 
 impl JudgedAddress {
-    /// The address and port to dial; an IPv4-mapped address has become its IPv4 address.
+    /// The address and port to dial. An IPv4-mapped address has been replaced by its IPv4 address.
     #[must_use]
     pub fn socket_addr(self) -> SocketAddr {
         self.0
@@ -72,115 +73,117 @@ impl JudgedAddress {
 }
 
 impl Grant {
-    /// Judges the first request of a fetch: the URL's text, its host by the profile's `hosts`, the method by
-    /// its `methods`, and a host that is an address by [`Self::judge_address`].
+    /// Judges the first request of a fetch: the URL's text, the host by the profile's `hosts`, the method by the
+    /// profile's `methods`, and a host that is an address by [`Self::judge_address`].
     ///
     /// # Errors
     /// A [`Denial`] with one of these codes:
     /// - [`DenialCode::EgressNotGranted`]: the profile has no hosts.
-    /// - [`DenialCode::UrlRefused`]: the text is no URL that is fetched.
+    /// - [`DenialCode::UrlRefused`]: the text is not a URL that can be fetched.
     /// - [`DenialCode::HostNotGranted`]: no rule covers scheme, host and port.
-    /// - [`DenialCode::MethodNotGranted`]: the profile does not have the method. Methods are case-sensitive
+    /// - [`DenialCode::MethodNotGranted`]: the profile does not grant the method. Methods are case-sensitive
     ///   (RFC 9110, section 9.1).
-    /// - [`DenialCode::AddressNotPublic`]: the host is an address that is not public, or a metadata service.
+    /// - [`DenialCode::AddressNotPublic`]: the host is a metadata service or an address that is not public.
     pub fn judge_request(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
-        let judge = RequestJudge::of_grant(self, url)?;
-        let parsed = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
-        judge.request(method, parsed, 0)
+        let judge = RequestJudge::from_grant(self, url)?;
+        let (url, authority) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
+        judge.request(method, url, authority, 0)
     }
 
-    /// Judges a redirect. The target must pass every rule of [`Self::judge_request`]; `https` must not become
-    /// `http`; and the number of redirects must be within the limit.
+    /// Judges a redirect. The target must pass every rule of [`Self::judge_request`], `https` must not become `http`,
+    /// and the number of redirects must be within the limit.
     ///
-    /// `location` is the header's text, relative or absolute. `method` is that of the next request, which
+    /// `location` is the header's text, relative or absolute. `method` is the method of the next request, which
     /// follows from the status (RFC 9110, section 15.4).
     ///
     /// # Errors
-    /// A [`Denial`] as of [`Self::judge_request`], or with [`DenialCode::RedirectRefused`]. It names the
-    /// target's origin only, since the rest may hold the server's secrets.
+    /// A [`Denial`] as from [`Self::judge_request`], or with [`DenialCode::RedirectRefused`]. The denial names only the
+    /// target's origin, because the rest of the URL may contain the server's secrets.
     pub fn judge_redirect(
         &self,
-        from: &JudgedRequest,
+        redirecting: &JudgedRequest,
         method: &str,
         location: &str,
     ) -> Result<JudgedRequest, Denial> {
-        let origin = from.authority.to_string();
-        let judge = RequestJudge::of_grant(self, &origin)?;
-        if from.redirects >= judge.network.max_redirects {
+        let origin = redirecting.authority.to_string();
+        let judge = RequestJudge::from_grant(self, &origin)?;
+        if redirecting.redirects >= judge.network.max_redirects {
             return Err(judge.too_many_redirects(&origin));
         }
+        // Name only the origin, because the rest of the URL may contain the server's secrets.
         let subject = format!("a redirect of {origin}");
-        let (url, to) =
-            parse_target(&from.url, location).map_err(|error| judge.url_refused(&subject, error))?;
-        if from.authority.scheme() == Scheme::Https && to.scheme() == Scheme::Http {
-            return Err(judge.falls_to_http(&to));
+        let (url, target) =
+            parse_target(&redirecting.url, location).map_err(|error| judge.url_refused(&subject, error))?;
+        if redirecting.authority.scheme() == Scheme::Https && target.scheme() == Scheme::Http {
+            return Err(judge.downgrade_denial(&target));
         }
-        judge.request(method, (url, to), from.redirects + 1)
+        judge.request(method, url, target, redirecting.redirects + 1)
     }
 
-    /// Judges one address that a name of a judged request was resolved to, or the address that stands in its
-    /// URL. Every address of a name must pass before one is dialled: a name with one address that is not public
-    /// is not used at all.
+    /// Judges one address: an address that the name of a judged request was resolved to, or the address in the
+    /// request's URL. Call it for every address of a name before dialling one: if one address is refused, the name must
+    /// not be used at all.
     ///
-    /// Public are the globally routable addresses. An IPv4-mapped address counts as its IPv4 address; that of
-    /// the NAT64 prefix `64:ff9b::/96` (RFC 6052) is judged by the embedded one. Addresses of 6to4, Teredo and
-    /// local translators never are public.
+    /// Globally routable addresses are public. An IPv4-mapped address counts as its IPv4 address; an address with the
+    /// NAT64 prefix `64:ff9b::/96` (RFC 6052) counts as its embedded address. Addresses of 6to4, Teredo and local
+    /// translators are never public.
     ///
     /// # Errors
-    /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] where
-    /// address and port do not stand in `allow_private`.
+    /// A [`Denial`] with [`DenialCode::EgressNotGranted`], or with [`DenialCode::AddressNotPublic`] if
+    /// `allow_private` does not list the address with its port.
     pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
-        let judge = RequestJudge::of_grant(self, &format!("{host}:{port}"))?;
+        let judge = RequestJudge::from_grant(self, &format!("{host}:{port}"))?;
         judge_address(&judge.network.allow_private, host, port, address)
     }
 }
 
 impl ShellNetwork {
-    /// Judges where a tunnel of a command leads, by the shell's `hosts`. `url` is `https://host:port/`.
+    /// Judges the target of a command's tunnel by the shell's `hosts`. `url` is `https://host:port/`.
     ///
     /// # Errors
     /// A [`Denial`] with one of these codes:
-    /// - [`DenialCode::UrlRefused`]: the text is no such URL.
+    /// - [`DenialCode::UrlRefused`]: the text is not a URL of this form.
     /// - [`DenialCode::HostNotGranted`]: no rule covers host and port, or the host is an address.
     /// - [`DenialCode::AddressNotPublic`]: the host is a metadata service.
     pub fn judge_tunnel(&self, url: &str) -> Result<(), Denial> {
-        let (_, to) = parse_url(url).map_err(|error| Denial {
+        let (_, target) = parse_url(url).map_err(|error| Denial {
             code: DenialCode::UrlRefused,
             rule: "shell.hosts".to_owned(),
             subject: url.to_owned(),
             hint: format!("no policy allows it: {error}"),
         })?;
         let hosts = self.hosts.iter().map(|rule| rule.rule());
-        match to.host() {
-            UrlHost::Name(_) => judge_authority(hosts, &self.allow_private, "shell", &to),
-            UrlHost::Address(_) => Err(host_not_granted(hosts, "shell", &to)),
+        match target.host() {
+            UrlHost::Name(_) => judge_authority(hosts, &self.allow_private, "shell", &target).map(|_rule| ()),
+            UrlHost::Address(_) => Err(host_not_granted(hosts, "shell", &target)),
         }
     }
 
-    /// Judges one address of a tunnel's host, as [`Grant::judge_address`] does.
+    /// Judges one address of a tunnel's host, like [`Grant::judge_address`].
     ///
     /// # Errors
-    /// A [`Denial`] with [`DenialCode::AddressNotPublic`] where address and port do not stand in `allow_private`.
+    /// A [`Denial`] with [`DenialCode::AddressNotPublic`] if `allow_private` does not list the address with its port.
     pub fn judge_address(&self, host: &UrlHost, port: u16, address: IpAddr) -> Result<JudgedAddress, Denial> {
         judge_address(&self.allow_private, host, port, address)
     }
 }
 
-/// Checks the URL of an argument, before a call runs. The method is not known yet.
-pub(crate) fn check_url(
-    network: Option<&NetworkGrant>,
-    profile: &ProfileName,
+/// Checks the URL of an argument before a call runs, when the method is not known yet. Returns the rule that covers the
+/// URL.
+pub(crate) fn check_url<'n>(
+    network: Option<&'n NetworkGrant>,
+    profile: &'n ProfileName,
     mounts: &[GrantedMount],
     tool: &ToolName,
     url: &str,
-) -> Result<(), Denial> {
+) -> Result<&'n HostRule, Denial> {
     let judge =
-        RequestJudge::of(network, profile).ok_or_else(|| egress_not_granted(profile, mounts, tool, url))?;
-    let (_, to) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
-    judge.authority(&to)
+        RequestJudge::new(network, profile).ok_or_else(|| egress_not_granted(profile, mounts, tool, url))?;
+    let (_, target) = parse_url(url).map_err(|error| judge.url_refused(url, error))?;
+    judge.authority(&target)
 }
 
-/// A network, and the profile that denials name.
+/// Judges by one profile's network. Its denials name the profile.
 #[derive(Clone, Copy)]
 struct RequestJudge<'a> {
     network: &'a NetworkGrant,
@@ -188,22 +191,23 @@ struct RequestJudge<'a> {
 }
 
 impl<'a> RequestJudge<'a> {
-    fn of(network: Option<&'a NetworkGrant>, profile: &'a ProfileName) -> Option<Self> {
+    fn new(network: Option<&'a NetworkGrant>, profile: &'a ProfileName) -> Option<Self> {
         network.map(|network| Self { network, profile })
     }
 
     /// # Errors
     /// A [`Denial`] for a grant without a network.
-    fn of_grant(grant: &'a Grant, subject: &str) -> Result<Self, Denial> {
+    fn from_grant(grant: &'a Grant, subject: &str) -> Result<Self, Denial> {
         let Grant { network, profile, mounts, tool, .. } = grant;
-        Self::of(network.as_deref(), profile)
+        Self::new(network.as_deref(), profile)
             .ok_or_else(|| egress_not_granted(profile, mounts, tool, subject))
     }
 
     fn request(
         &self,
         method: &str,
-        (url, authority): (Url, Authority),
+        url: Url,
+        authority: Authority,
         redirects: u32,
     ) -> Result<JudgedRequest, Denial> {
         self.authority(&authority)?;
@@ -212,47 +216,47 @@ impl<'a> RequestJudge<'a> {
         Ok(JudgedRequest { method, url, authority, redirects })
     }
 
-    fn authority(&self, to: &Authority) -> Result<(), Denial> {
+    fn authority(&self, target: &Authority) -> Result<&'a HostRule, Denial> {
         let NetworkGrant { hosts, allow_private, .. } = self.network;
-        judge_authority(hosts.iter(), allow_private, &format!("profiles.{}", self.profile), to)
+        judge_authority(hosts.iter(), allow_private, &format!("profiles.{}", self.profile), target)
     }
 
-    fn method_not_granted(&self, method: &str, to: &Authority) -> Denial {
+    fn method_not_granted(&self, method: &str, target: &Authority) -> Denial {
         let methods = self.network.methods.iter();
-        let granted = listed(methods.clone());
+        let granted = quoted_list(methods.clone());
         let hint = match method.parse::<HttpMethod>() {
             Ok(method) => {
-                let all: Vec<String> =
+                let methods_to_allow: Vec<String> =
                     methods.chain([&method]).map(|method| format!("\"{method}\"")).collect();
-                let (all, profile) = (all.join(", "), self.profile);
+                let (methods_to_allow, profile) = (methods_to_allow.join(", "), self.profile);
                 format!(
-                    "granted: {granted}; an operator allows it with `methods = [{all}]` under `[profiles.{profile}]` in the policy"
+                    "granted: {granted}; an operator allows it with `methods = [{methods_to_allow}]` under `[profiles.{profile}]` in the policy"
                 )
             }
             Err(_) => format!(
                 "granted: {granted}; no policy grants other methods than these: {}",
-                listed(HttpMethod::ALL.iter())
+                quoted_list(HttpMethod::ALL.iter())
             ),
         };
-        let shown: String = method.chars().take(MAX_METHOD_CHARS).collect();
-        self.deny(DenialCode::MethodNotGranted, "methods", &format!("{shown} {to}"), hint)
+        let short_method: String = method.chars().take(MAX_METHOD_CHARS).collect();
+        self.deny(DenialCode::MethodNotGranted, "methods", &format!("{short_method} {target}"), hint)
     }
 
     fn url_refused(&self, subject: &str, error: InvalidUrl) -> Denial {
         self.deny(DenialCode::UrlRefused, "hosts", &subject, format!("no policy allows it: {error}"))
     }
 
-    fn falls_to_http(&self, to: &Authority) -> Denial {
+    fn downgrade_denial(&self, target: &Authority) -> Denial {
         let hint = "no policy allows it: `https` never leads to `http`; ask for an `https` URL of the target";
-        self.deny(DenialCode::RedirectRefused, "hosts", to, hint.to_owned())
+        self.deny(DenialCode::RedirectRefused, "hosts", target, hint.to_owned())
     }
 
     fn too_many_redirects(&self, origin: &str) -> Denial {
         let followed = self.network.max_redirects;
-        let more = u64::from(followed) + 1;
-        let hint = match more <= MAX_REDIRECTS.most {
+        let needed = u64::from(followed) + 1;
+        let hint = match needed <= REDIRECT_BOUNDS.most {
             true => format!(
-                "{followed} were followed; an operator allows more with `max_redirects = {more}` under `[egress]` in the policy"
+                "{followed} were followed; an operator allows more with `max_redirects = {needed}` under `[egress]` in the policy"
             ),
             false => format!("{followed} were followed, and no policy allows more"),
         };
@@ -269,8 +273,8 @@ impl<'a> RequestJudge<'a> {
     }
 }
 
-/// The denial for a profile without hosts, with all lines that would allow it: `Nothing` never has hosts, and a profile
-/// with the vault neither, so that the tool needs another one.
+/// The denial for a profile without hosts, with all lines that would allow the request. `Nothing` and a profile with
+/// the vault can never have hosts, so for these the hint proposes a new profile for the tool.
 fn egress_not_granted(
     profile: &ProfileName,
     mounts: &[GrantedMount],
@@ -278,7 +282,7 @@ fn egress_not_granted(
     subject: &str,
 ) -> Denial {
     let hosts = match parse_url(subject) {
-        Ok((_, to)) => format!("`hosts = [\"{to}\"]`"),
+        Ok((_, target)) => format!("`hosts = [\"{target}\"]`"),
         Err(_) => "`hosts`".to_owned(),
     };
     let has_vault = mounts.iter().any(|mount| mount.name.is_vault());
@@ -299,23 +303,24 @@ fn egress_not_granted(
     }
 }
 
-/// Judges the host by the rules of a section of the policy, and by its address as far as it is known before
-/// resolving.
+/// Judges the host by the rules of a section of the policy, and by its name or address as far as possible before the
+/// name is resolved. Returns the rule that covers the host.
 fn judge_authority<'r>(
     hosts: impl ExactSizeIterator<Item = &'r HostRule> + Clone,
     allow_private: &BTreeSet<PrivateEndpoint>,
     section: &str,
-    to: &Authority,
-) -> Result<(), Denial> {
-    if !hosts.clone().any(|rule| rule.covers(to)) {
-        return Err(host_not_granted(hosts, section, to));
-    }
-    match to.host() {
+    target: &Authority,
+) -> Result<&'r HostRule, Denial> {
+    let Some(covering) = hosts.clone().find(|rule| rule.covers(target)) else {
+        return Err(host_not_granted(hosts, section, target));
+    };
+    match target.host() {
         UrlHost::Address(address) => {
-            judge_address(allow_private, to.host(), to.port(), *address).map(|_judged| ())
+            judge_address(allow_private, target.host(), target.port(), *address)?;
         }
-        UrlHost::Name(_) => judge_name(allow_private, to.host(), to.port()),
+        UrlHost::Name(_) => judge_name(allow_private, target.host(), target.port())?,
     }
+    Ok(covering)
 }
 
 fn judge_address(
@@ -325,18 +330,21 @@ fn judge_address(
     address: IpAddr,
 ) -> Result<JudgedAddress, Denial> {
     judge_name(allow_private, host, port)?;
-    if let UrlHost::Address(written) = host
-        && written.to_canonical() != address.to_canonical()
+    // An address in a URL needs no resolving, so only that address may be dialled.
+    if let UrlHost::Address(literal) = host
+        && literal.to_canonical() != address.to_canonical()
     {
-        return Err(leads_elsewhere(host, port, "another address than the URL's", &address));
+        return Err(unexpected_address_denial(host, port, "another address than the URL's", &address));
     }
-    let to = SocketAddr::new(address.to_canonical(), port);
-    match reason_not_public(to.ip()) {
-        Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(to)) => Err(match host {
-            UrlHost::Address(_) => not_public(host, port, reason, &to),
-            UrlHost::Name(_) => leads_elsewhere(host, port, reason, &to),
-        }),
-        Some(_) | None => Ok(JudgedAddress(to)),
+    let socket_address = SocketAddr::new(address.to_canonical(), port);
+    match reason_not_public(socket_address.ip()) {
+        Some(reason) if !allow_private.contains(&PrivateEndpoint::Address(socket_address)) => {
+            Err(match host {
+                UrlHost::Address(_) => private_address_denial(host, port, reason, &socket_address),
+                UrlHost::Name(_) => unexpected_address_denial(host, port, reason, &socket_address),
+            })
+        }
+        Some(_) | None => Ok(JudgedAddress(socket_address)),
     }
 }
 
@@ -344,7 +352,7 @@ fn judge_address(
 fn judge_name(allow_private: &BTreeSet<PrivateEndpoint>, host: &UrlHost, port: u16) -> Result<(), Denial> {
     match host.name().filter(|name| is_metadata_name(name)) {
         Some(name) if !allow_private.contains(&PrivateEndpoint::Name(name.clone(), port)) => {
-            Err(not_public(host, port, METADATA, &format!("{name}:{port}")))
+            Err(private_address_denial(host, port, METADATA, &format!("{name}:{port}")))
         }
         Some(_) | None => Ok(()),
     }
@@ -353,20 +361,20 @@ fn judge_name(allow_private: &BTreeSet<PrivateEndpoint>, host: &UrlHost, port: u
 fn host_not_granted<'r>(
     hosts: impl ExactSizeIterator<Item = &'r HostRule>,
     section: &str,
-    to: &Authority,
+    target: &Authority,
 ) -> Denial {
     Denial {
         code: DenialCode::HostNotGranted,
         rule: format!("{section}.hosts"),
-        subject: to.to_string(),
+        subject: target.to_string(),
         hint: format!(
-            "granted: {}; an operator allows it with `hosts = [\"{to}\"]` under `[{section}]` in the policy",
-            listed(hosts)
+            "granted: {}; an operator allows it with `hosts = [\"{target}\"]` under `[{section}]` in the policy",
+            quoted_list(hosts)
         ),
     }
 }
 
-fn not_public(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> Denial {
+fn private_address_denial(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> Denial {
     Denial {
         code: DenialCode::AddressNotPublic,
         rule: "egress.allow_private".to_owned(),
@@ -377,9 +385,10 @@ fn not_public(host: &UrlHost, port: u16, reason: &str, entry: &dyn Display) -> D
     }
 }
 
-/// Without the address, which the caller has not named: answers of an internal name server are not for models, modules
-/// and commands. The rule has it, for the row and the operator.
-fn leads_elsewhere(host: &UrlHost, port: u16, reason: &str, address: &dyn Display) -> Denial {
+/// The denial of an address that the caller did not name. Its text leaves the address out, because models, modules and
+/// commands must not see the answers of an internal name server. The rule contains the address, for the audit row and
+/// the operator.
+fn unexpected_address_denial(host: &UrlHost, port: u16, reason: &str, address: &dyn Display) -> Denial {
     Denial {
         code: DenialCode::AddressNotPublic,
         rule: format!("egress.allow_private[\"{address}\"]"),
@@ -390,15 +399,15 @@ fn leads_elsewhere(host: &UrlHost, port: u16, reason: &str, address: &dyn Displa
     }
 }
 
-/// The first few values, as text.
-fn listed(values: impl ExactSizeIterator<Item: Display>) -> String {
-    let more = if values.len() > MAX_LISTED { ", …" } else { "" };
-    let shown: Vec<String> = values.take(MAX_LISTED).map(|value| format!("`{value}`")).collect();
-    format!("{}{more}", shown.join(", "))
+/// The first [`MAX_LISTED`] values, as text.
+fn quoted_list(values: impl ExactSizeIterator<Item: Display>) -> String {
+    let ellipsis = if values.len() > MAX_LISTED { ", …" } else { "" };
+    let quoted_values: Vec<String> = values.take(MAX_LISTED).map(|value| format!("`{value}`")).collect();
+    format!("{}{ellipsis}", quoted_values.join(", "))
 }
 
-/// The number of rules that a hint repeats.
+/// The most rules that a hint repeats.
 const MAX_LISTED: usize = 20;
 
-/// The part of an unknown method that a denial repeats.
+/// The most characters of an unknown method that a denial repeats.
 const MAX_METHOD_CHARS: usize = 32;

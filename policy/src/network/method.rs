@@ -3,17 +3,17 @@
 use serde::Serialize;
 
 portcullis_types::words! {
-    /// A method of HTTP (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is left out because it opens a
-    /// tunnel that no rule sees into, and `TRACE` because it returns the request's headers.
+    /// A method of HTTP (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is missing because no rule could judge the
+    /// traffic in its tunnel, and `TRACE` because it returns the request's headers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum HttpMethod as "method" {
         /// Reads.
         Get = "GET",
         /// Reads without the content.
         Head = "HEAD",
-        /// Asks which methods there are.
+        /// Asks which methods the server allows.
         Options = "OPTIONS",
-        /// Hands content to the server.
+        /// Sends content to the server.
         Post = "POST",
         /// Replaces.
         Put = "PUT",
@@ -25,10 +25,10 @@ portcullis_types::words! {
 }
 
 impl HttpMethod {
-    /// The methods of a profile that names none: those that only read.
+    /// The methods of a profile that lists none: those that only read.
     pub const DEFAULT: [Self; 2] = [Self::Get, Self::Head];
 
-    /// Whether a server may be expected to change nothing by it (RFC 9110, 9.2.1).
+    /// Whether the method is safe: it only reads, as far as a client can expect (RFC 9110, 9.2.1).
     #[must_use]
     pub const fn is_safe(self) -> bool {
         match self {

@@ -6,36 +6,35 @@ use serde::Serialize;
 
 use super::{EgressSettings, HostRule, HttpMethod, PrivateEndpoint, ResponseBytes};
 
-/// The network of a profile of the effective policy. A profile without hosts has none, and no value of this
-/// type.
+/// The network of a profile of the effective policy. A profile without hosts has no value of this type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ProfileNetwork {
     pub(crate) hosts: BTreeSet<HostRule>,
     pub(crate) methods: BTreeSet<HttpMethod>,
 }
 
-/// The network part of a [`crate::Grant`]: where its requests may go, and their limits.
+/// The network part of a [`crate::Grant`]: the hosts that its requests may reach, and their limits.
 ///
-/// Its JSON is stable, like the grant's.
+/// The JSON is stable, like the grant's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NetworkGrant {
-    /// The rules of the profile, never empty. A request must be covered by one.
+    /// The rules of the profile; never empty. At least one rule must cover a request.
     pub hosts: BTreeSet<HostRule>,
-    /// The methods of the profile, never empty.
+    /// The methods of the profile; never empty.
     pub methods: BTreeSet<HttpMethod>,
     /// The endpoints that may be reached although their addresses are not public.
     pub allow_private: BTreeSet<PrivateEndpoint>,
-    /// The size of a response's body, before and after decompression each.
+    /// The most bytes of a response's body. The limit applies before decompression and again after it.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
-    /// The number of redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
+    /// The most redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
     pub max_redirects: u32,
 }
 
 impl NetworkGrant {
     /// The grant of a profile's network.
-    pub(crate) fn of(profile: &ProfileNetwork, egress: &EgressSettings) -> Self {
+    pub(crate) fn resolve(profile: &ProfileNetwork, egress: &EgressSettings) -> Self {
         let ProfileNetwork { hosts, methods } = profile.clone();
         let EgressSettings { allow_private, max_response, max_redirects, ca: _, proxy: _, robots: _ } =
             egress;

@@ -1,4 +1,4 @@
-//! The proxy of `[egress]`, which carries every connection of the gate.
+//! The proxy of `[egress]`, through which the HTTP client makes every connection.
 
 use std::{fmt, str::FromStr};
 
@@ -8,8 +8,8 @@ use url::Url;
 
 use super::{Authority, InvalidUrl, Scheme, url_text::parse_url};
 
-/// Where the operator's proxy is: `http://`, a name or an address, and a port. It grants nothing by itself, and its own
-/// address may be one that is not public.
+/// The address of the operator's proxy: `http://`, a name or an address, and a port. The proxy grants nothing by
+/// itself, and its own address need not be public.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProxyAddress {
     url: Url,
@@ -24,21 +24,21 @@ impl ProxyAddress {
     }
 }
 
-/// A text that is no address of a proxy.
+/// A text that is not the address of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidProxy {
-    /// It is no URL of the kinds that are requested.
+    /// The text is not a URL that a request may have.
     #[error("{0}; write such as `http://proxy.example:3128`")]
     Url(InvalidUrl),
-    /// It has a user or a password, which every reader of the policy would see.
+    /// The URL has a user or a password, which every reader of the policy would see.
     #[error("a proxy that wants credentials cannot be used: leave user and password out")]
     Credentials,
-    /// It is asked over TLS.
+    /// The URL has the scheme `https`.
     #[error("a proxy is asked without TLS; write `http://`. TLS with the servers behind it is not affected")]
     Scheme,
-    /// It has a path, a query or a fragment.
+    /// The URL has a path, a query or a fragment.
     #[error("a proxy is a host and a port; write `{0}`")]
-    More(String),
+    ExtraParts(String),
 }
 
 impl FromStr for ProxyAddress {
@@ -51,15 +51,15 @@ impl FromStr for ProxyAddress {
         if authority.scheme() != Scheme::Http {
             return Err(InvalidProxy::Scheme);
         }
-        // The parser of requests drops a fragment.
+        // Search the text for `#`, because the parser of requests drops a fragment.
         if url.path() != "/" || url.query().is_some() || text.contains('#') {
-            return Err(InvalidProxy::More(authority.to_string()));
+            return Err(InvalidProxy::ExtraParts(authority.to_string()));
         }
         Ok(Self { url, authority })
     }
 }
 
-/// As a URL, without the port 80.
+/// Writes the address as a URL, without the port 80.
 impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.authority.fmt(f)

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::{
     ProfileName,
     file::{EgressEntries, Faults, NetworkEntries},
-    overlay::{lower, takes_nothing},
+    overlay::{lower, warn_of_no_effect},
 };
 
 use super::{EgressSettings, ProfileNetwork};
 
-/// Reduces the network of a profile. `hosts` and `methods` are the lists that stay; each element must be
-/// within the operator's. An empty list of hosts takes the network away.
+/// Reduces the network of a profile. `hosts` and `methods` list the remaining elements; each must be within the
+/// operator's list. An empty list of hosts takes the network away.
 pub(crate) fn reduce_network(
     networks: &mut BTreeMap<ProfileName, ProfileNetwork>,
     profile: &ProfileName,
@@ -22,35 +22,36 @@ pub(crate) fn reduce_network(
     if let Some(hosts) = &reduced.hosts {
         for rule in &hosts.value {
             if !network.hosts.iter().any(|wider| wider.covers_rule(&rule.value)) {
-                not_within(rule, faults);
+                refuse_not_within(rule, faults);
             }
         }
-        let left = hosts.value.iter().map(|rule| rule.value.clone()).collect();
-        if left == network.hosts {
-            takes_nothing(hosts, faults);
+        let remaining_hosts = hosts.value.iter().map(|rule| rule.value.clone()).collect();
+        if remaining_hosts == network.hosts {
+            warn_of_no_effect(hosts, faults);
         }
-        network.hosts = left;
+        network.hosts = remaining_hosts;
     }
     if let Some(methods) = &reduced.methods {
-        // Without hosts there is no request whose method could be refused.
+        // Without hosts, there is no request whose method could be refused.
         let has_hosts = !network.hosts.is_empty();
         for method in methods.value.iter().filter(|_| has_hosts) {
             if !network.methods.contains(&method.value) {
-                not_within(method, faults);
+                refuse_not_within(method, faults);
             }
         }
-        let left = methods.value.iter().map(|method| method.value).collect();
-        if !has_hosts || left == network.methods {
-            takes_nothing(methods, faults);
+        let remaining_methods = methods.value.iter().map(|method| method.value).collect();
+        if !has_hosts || remaining_methods == network.methods {
+            warn_of_no_effect(methods, faults);
         }
-        network.methods = left;
+        network.methods = remaining_methods;
     }
     if !network.hosts.is_empty() {
         networks.insert(profile.clone(), network);
     }
 }
 
-/// Lowers the limits of `[egress]`, and has `robots.txt` obeyed. The reader refuses all else in a reduction.
+/// Lowers the limits of `[egress]`, and makes requests obey `robots.txt`. The reader has refused every other key of a
+/// reduction.
 pub(crate) fn reduce_egress(egress: &mut EgressSettings, reduced: &EgressEntries, faults: &mut Faults<'_>) {
     if let Some(max_response) = &reduced.max_response {
         lower(&mut egress.max_response, max_response, faults);
@@ -63,12 +64,12 @@ pub(crate) fn reduce_egress(egress: &mut EgressSettings, reduced: &EgressEntries
     }
 }
 
-/// Refuses an element that would grant more.
-pub(crate) fn not_within<T: std::fmt::Display>(
-    placed: &crate::file::PlacedValue<T>,
+/// Adds a fault for an element that would grant more than the operator's list.
+pub(crate) fn refuse_not_within<T: std::fmt::Display>(
+    located: &crate::file::Located<T>,
     faults: &mut Faults<'_>,
 ) {
     let message =
-        format!("`{}` is not within the operator's list; this section may only take away", placed.value);
-    faults.add_at(placed, message);
+        format!("`{}` is not within the operator's list; this section may only take away", located.value);
+    faults.add_at(located, message);
 }

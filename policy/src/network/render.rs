@@ -1,4 +1,4 @@
-//! Renders networks as keys of a profile, `[egress]` as a section, and both for the summary.
+//! Renders networks as keys of a profile, as the section `[egress]`, and for the summary.
 
 use std::fmt::{self, Display, Write};
 
@@ -27,7 +27,7 @@ pub(crate) fn write_egress(out: &mut String, egress: &EgressSettings) -> fmt::Re
     writeln!(out, "robots = \"{robots}\"")
 }
 
-/// Writes the way of all connections, where it is not the direct one.
+/// Writes the proxy of all connections, if there is one.
 pub(crate) fn write_egress_summary(out: &mut String, egress: &EgressSettings) -> fmt::Result {
     match &egress.proxy {
         Some(proxy) => writeln!(out, "\nproxy of all connections, which resolves their names\n  {proxy}"),
@@ -35,7 +35,7 @@ pub(crate) fn write_egress_summary(out: &mut String, egress: &EgressSettings) ->
     }
 }
 
-/// The network of a profile in one line; empty without one.
+/// The network of a profile in one line; empty for a profile without a network.
 pub(crate) fn network_summary(network: Option<&ProfileNetwork>) -> String {
     let Some(network) = network else { return String::new() };
     let methods: Vec<&str> = network.methods.iter().copied().map(HttpMethod::as_str).collect();

@@ -24,15 +24,15 @@ fn resolve_network(entries: &NetworkEntries) -> ProfileNetwork {
     }
 }
 
-/// Fills in defaults.
+/// Fills in the defaults of `[egress]`.
 pub(crate) fn resolve_egress(entries: &EgressEntries) -> EgressSettings {
     let default = EgressSettings::default();
     EgressSettings {
-        allow_private: entries.allow_private.iter().map(|placed| placed.value.clone()).collect(),
+        allow_private: entries.allow_private.iter().map(|located| located.value.clone()).collect(),
         ca: entries.ca.clone(),
-        proxy: entries.proxy.as_ref().map(|placed| placed.value.clone()),
-        max_response: entries.max_response.as_ref().map_or(default.max_response, |placed| placed.value),
-        max_redirects: entries.max_redirects.as_ref().map_or(default.max_redirects, |placed| placed.value),
-        robots: entries.robots.as_ref().map_or(default.robots, |placed| placed.value),
+        proxy: entries.proxy.as_ref().map(|located| located.value.clone()),
+        max_response: entries.max_response.as_ref().map_or(default.max_response, |located| located.value),
+        max_redirects: entries.max_redirects.as_ref().map_or(default.max_redirects, |located| located.value),
+        robots: entries.robots.as_ref().map_or(default.robots, |located| located.value),
     }
 }

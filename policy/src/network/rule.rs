@@ -7,12 +7,13 @@ use thiserror::Error;
 
 use super::{Authority, HostName, InvalidHost, PrivateEndpoint, Scheme, UrlHost};
 
-/// A rule of `hosts`, as `https://api.example.com`, `https://*.example.com:8443` or `https://*`.
+/// A rule of `hosts`, such as `https://api.example.com`, `https://*.example.com:8443` or `https://*`.
 ///
-/// A name stands for itself, `*.` before a name for all names below it at any depth and not for the name
-/// itself, `*` for every host. A rule without a port has the scheme's default port, not every port.
+/// A name stands for itself. `*.` before a name stands for all names below it at any depth, but not for the name
+/// itself. `*` stands for every host. A rule without a port has the scheme's default port; it does not cover every
+/// port.
 ///
-/// A rule grants a name, and never an address that is not public: those stand in `allow_private`.
+/// A rule alone never allows an address that is not public: `allow_private` must list the address as well.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostRule {
     scheme: Scheme,
@@ -23,27 +24,27 @@ pub struct HostRule {
 /// The hosts of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum HostPattern {
-    One(UrlHost),
-    Below(HostName),
+    Exact(UrlHost),
+    Subdomains(HostName),
     Any,
 }
 
-/// A text that is no rule of `hosts`.
+/// A text that is not a rule of `hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidHostRule {
-    /// It is too long.
+    /// The rule is too long.
     #[error("a rule of more than {MAX_RULE_BYTES} bytes; write `https://` and a host")]
     TooLong,
-    /// It does not begin with a scheme of HTTP.
+    /// The rule does not start with `http://` or `https://`.
     #[error("a rule begins with `https://` or `http://`; write such as `https://api.example.com`")]
     Scheme,
-    /// It has a user or a password.
+    /// The rule has a user or a password.
     #[error("a rule has no user and no password; write `https://` and a host")]
     UserInfo,
-    /// It has a path, a query or a fragment.
+    /// The rule has a path, a query or a fragment.
     #[error("a rule has no path, query or fragment: it grants a whole host; write `{0}`")]
     Path(String),
-    /// Its port is none.
+    /// The rule's port is not valid.
     #[error("`{0}` is no port; write a number from 1 to 65535 without leading zeros, or leave it out")]
     Port(String),
     /// `*` stands for a part of a label, or within the name.
@@ -51,69 +52,69 @@ pub enum InvalidHostRule {
         "`*` stands alone or before the first dot; write `https://*`, or such as `https://*.example.com`"
     )]
     Wildcard,
-    /// Its host is none.
+    /// The rule's host is not valid.
     #[error("{0}")]
     Host(InvalidHost),
-    /// Its address has another canonical form.
+    /// The rule's address has another canonical form.
     #[error("the address has another form; write `{0}`")]
     Spelling(String),
 }
 
 impl HostRule {
-    /// Whether the rule grants a request to this authority. The address is judged separately.
+    /// Whether the rule grants a request to this authority. The host's addresses are judged separately.
     #[must_use]
-    pub fn covers(&self, to: &Authority) -> bool {
-        self.scheme == to.scheme() && self.port == to.port() && self.covers_host(to.host())
+    pub fn covers(&self, target: &Authority) -> bool {
+        self.scheme == target.scheme() && self.port == target.port() && self.covers_host(target.host())
     }
 
-    /// Whether the rule grants this host by some scheme and port.
+    /// Whether the rule grants this host with some scheme and port.
     #[must_use]
     pub fn covers_host(&self, host: &UrlHost) -> bool {
         match &self.hosts {
-            HostPattern::One(own) => own == host,
-            HostPattern::Below(parent) => host.name().is_some_and(|name| name.is_below(parent.as_str())),
+            HostPattern::Exact(granted) => granted == host,
+            HostPattern::Subdomains(parent) => host.name().is_some_and(|name| name.is_below(parent.as_str())),
             HostPattern::Any => true,
         }
     }
 
-    /// Whether everything that another rule grants is granted by this one.
+    /// Whether this rule grants everything that another rule grants.
     #[must_use]
     pub fn covers_rule(&self, other: &Self) -> bool {
         self.scheme == other.scheme
             && self.port == other.port
             && match (&self.hosts, &other.hosts) {
                 (HostPattern::Any, _) => true,
-                (HostPattern::One(host), HostPattern::One(other)) => host == other,
-                (HostPattern::Below(parent), HostPattern::One(other)) => {
+                (HostPattern::Exact(host), HostPattern::Exact(other)) => host == other,
+                (HostPattern::Subdomains(parent), HostPattern::Exact(other)) => {
                     other.name().is_some_and(|name| name.is_below(parent.as_str()))
                 }
-                (HostPattern::Below(parent), HostPattern::Below(other)) => {
+                (HostPattern::Subdomains(parent), HostPattern::Subdomains(other)) => {
                     other.is_or_is_below(parent.as_str())
                 }
-                (HostPattern::One(_), HostPattern::Below(_) | HostPattern::Any)
-                | (HostPattern::Below(_), HostPattern::Any) => false,
+                (HostPattern::Exact(_), HostPattern::Subdomains(_) | HostPattern::Any)
+                | (HostPattern::Subdomains(_), HostPattern::Any) => false,
             }
     }
 
-    /// Whether it stands for every host.
+    /// Whether the rule stands for every host.
     pub(crate) fn is_any_host(&self) -> bool {
         self.hosts == HostPattern::Any
     }
 
-    /// The endpoint that it names, if its host is written as an address.
+    /// The endpoint that the rule names, if its host is an address.
     pub(crate) fn endpoint(&self) -> Option<PrivateEndpoint> {
         match &self.hosts {
-            HostPattern::One(UrlHost::Address(address)) => {
+            HostPattern::Exact(UrlHost::Address(address)) => {
                 Some(PrivateEndpoint::Address(SocketAddr::new(address.to_canonical(), self.port)))
             }
-            HostPattern::One(UrlHost::Name(_)) | HostPattern::Below(_) | HostPattern::Any => None,
+            HostPattern::Exact(UrlHost::Name(_)) | HostPattern::Subdomains(_) | HostPattern::Any => None,
         }
     }
 
-    /// Whether its host is an address.
+    /// Whether the rule's host is an address.
     #[must_use]
     pub fn is_address(&self) -> bool {
-        matches!(self.hosts, HostPattern::One(UrlHost::Address(_)))
+        matches!(self.hosts, HostPattern::Exact(UrlHost::Address(_)))
     }
 
     /// The port.
@@ -137,8 +138,9 @@ impl FromStr for HostRule {
             return Err(InvalidHostRule::TooLong);
         }
         let (scheme, rest) = text.split_once("://").ok_or(InvalidHostRule::Scheme)?;
-        let scheme = Scheme::ALL.into_iter().find(|known| known.as_str() == scheme);
+        let scheme = Scheme::ALL.into_iter().find(|scheme_entry| scheme_entry.as_str() == scheme);
         let scheme = scheme.ok_or(InvalidHostRule::Scheme)?;
+        // A backslash ends the authority too, because the URL standard reads it as a slash.
         let (authority, path) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(InvalidHostRule::UserInfo);
@@ -167,31 +169,31 @@ impl HostPattern {
             return Err(InvalidHostRule::Wildcard);
         }
         match (UrlHost::parse(parent.unwrap_or(text)).map_err(InvalidHostRule::Host)?, parent) {
-            (UrlHost::Name(name), Some(_)) => Ok(Self::Below(name)),
-            // Nothing lies below an address.
+            (UrlHost::Name(name), Some(_)) => Ok(Self::Subdomains(name)),
+            // `*.` before an address is a mistake, because no names lie below an address.
             (UrlHost::Address(_), Some(_)) => Err(InvalidHostRule::Wildcard),
             (host @ UrlHost::Address(_), None) if host.to_string() != text => {
-                // `https://0177.0.0.1` is hardly what its author means.
+                // The author of `https://0177.0.0.1` probably did not mean `127.0.0.1`.
                 Err(InvalidHostRule::Spelling(host.to_string()))
             }
-            (host, None) => Ok(Self::One(host)),
+            (host, None) => Ok(Self::Exact(host)),
         }
     }
 }
 
-/// Splits the port from an authority without user info. A colon in brackets belongs to an address.
+/// Splits the port from an authority without user info. A colon within brackets belongs to the address.
 pub(super) fn split_port(authority: &str) -> (&str, Option<&str>) {
     let after_address = authority.rfind(']').map_or(0, |end| end + 1);
     match authority[after_address..].find(':') {
-        Some(at) => (&authority[..after_address + at], Some(&authority[after_address + at + 1..])),
+        Some(colon) => (&authority[..after_address + colon], Some(&authority[after_address + colon + 1..])),
         None => (authority, None),
     }
 }
 
-/// Parses a port in its only form.
+/// Parses a port in its only form: 1 to 65535, without a sign or leading zeros.
 pub(super) fn parse_port(text: &str) -> Option<u16> {
     let port: u16 = text.parse().ok()?;
-    // `parse` takes `+80` and `080` as well.
+    // `parse` accepts `+80` and `080` as well.
     (port != 0 && port.to_string() == text).then_some(port)
 }
 
@@ -199,8 +201,8 @@ impl fmt::Display for HostRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme)?;
         match &self.hosts {
-            HostPattern::One(host) => write!(f, "{host}")?,
-            HostPattern::Below(parent) => write!(f, "*.{parent}")?,
+            HostPattern::Exact(host) => write!(f, "{host}")?,
+            HostPattern::Subdomains(parent) => write!(f, "*.{parent}")?,
             HostPattern::Any => f.write_str("*")?,
         }
         if self.port == self.scheme.default_port() { Ok(()) } else { write!(f, ":{}", self.port) }
@@ -213,7 +215,7 @@ impl Serialize for HostRule {
     }
 }
 
-/// The longest rule: a name of 253 bytes with scheme and port, written with some percent-encoding.
+/// The longest rule in bytes: a name of 253 bytes with scheme and port, and room for some percent-encoding.
 const MAX_RULE_BYTES: usize = 512;
 
 #[cfg(test)]
@@ -229,8 +231,8 @@ mod tests {
     fn check(text: &str, granted: &[&str], refused: &[&str]) {
         for (urls, covers) in [(granted, true), (refused, false)] {
             for url in urls {
-                let (_, to) = parse_url(url).expect(url);
-                assert_eq!(rule(text).covers(&to), covers, "{text} {url}");
+                let (_, target) = parse_url(url).expect(url);
+                assert_eq!(rule(text).covers(&target), covers, "{text} {url}");
             }
         }
     }
@@ -280,38 +282,38 @@ mod tests {
 
     #[test]
     fn a_rule_is_shown_in_its_canonical_form() {
-        for (text, shown) in [
+        for (text, expected) in [
             ("https://API.Example.com:443", "https://api.example.com"),
             ("http://*.example.com.:8080", "http://*.example.com:8080"),
             ("http://*:80", "http://*"),
             ("https://[::1]:8443", "https://[::1]:8443"),
         ] {
-            assert_eq!(rule(text).to_string(), shown);
-            assert_eq!(rule(shown), rule(text));
+            assert_eq!(rule(text).to_string(), expected);
+            assert_eq!(rule(expected), rule(text));
         }
     }
 
     #[test]
     fn rules_are_compared_by_what_they_grant() {
-        for (wide, narrow) in [
+        for (wider, narrower) in [
             ("https://*", "https://*.example.com"),
             ("https://*", "https://127.0.0.1"),
             ("https://*.example.com", "https://a.example.com"),
             ("https://*.example.com", "https://*.a.example.com"),
         ] {
             assert!(
-                rule(wide).covers_rule(&rule(narrow)) && rule(wide).covers_rule(&rule(wide)),
-                "{wide} {narrow}"
+                rule(wider).covers_rule(&rule(narrower)) && rule(wider).covers_rule(&rule(wider)),
+                "{wider} {narrower}"
             );
-            assert!(!rule(narrow).covers_rule(&rule(wide)), "{wide} {narrow}");
+            assert!(!rule(narrower).covers_rule(&rule(wider)), "{wider} {narrower}");
         }
-        for (one, other) in [
+        for (rule_text, other_text) in [
             ("https://*", "http://*"),
             ("https://*", "https://*:8443"),
             ("https://*.example.com", "https://example.com"),
             ("https://*.example.com", "https://*.com"),
         ] {
-            assert!(!rule(one).covers_rule(&rule(other)), "{one} {other}");
+            assert!(!rule(rule_text).covers_rule(&rule(other_text)), "{rule_text} {other_text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `[egress]`: what holds for the requests of every profile.
+//! `[egress]`: the settings for the requests of every profile.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-use crate::limits::{GIB, KIB, LimitBounds, MIB, in_largest_unit};
+use crate::limits::{GIB, KIB, LimitBounds, MIB, format_in_largest_unit};
 
 use super::{
     HostName, ProxyAddress, UrlHost,
@@ -18,13 +18,13 @@ use super::{
     rule::{parse_port, split_port},
 };
 
-/// `[egress]`, with every default filled in. [`EgressSettings::default`] has the defaults, which the shipped
-/// policy and the documents repeat.
+/// `[egress]`, with every default filled in. [`EgressSettings::default`] defines the defaults; the shipped policy and
+/// the documents repeat them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EgressSettings {
-    /// Endpoints that may be reached although their addresses are not public. They grant no host by themselves:
-    /// a profile's `hosts` must cover the request too. Default: none.
+    /// Endpoints that may be reached although their addresses are not public. An entry grants no host by itself: a
+    /// profile's `hosts` must cover the request too. Default: none.
     pub allow_private: BTreeSet<PrivateEndpoint>,
     /// The file of further trusted certificates in PEM (RFC 7468), as the operator wrote it: absolute, or
     /// relative to the policy file. Default: none.
@@ -33,22 +33,22 @@ pub struct EgressSettings {
     /// The proxy that all connections go through. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyAddress>,
-    /// The size of a response's body, before and after decompression each; 1 KiB to 1 GiB. Default: 10 MiB.
+    /// The most bytes of a response's body, before decompression and again after it; 1 KiB to 1 GiB. Default: 10 MiB.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
-    /// The number of redirects that one request follows; 0 to 20. Default: 5.
+    /// The most redirects that one request follows; 0 to 20. Default: 5.
     pub max_redirects: u32,
-    /// Whether `web_fetch` asks a host's `robots.txt` before it requests a page. Default: it obeys.
+    /// Whether `web_fetch` obeys a host's `robots.txt`. Default: it obeys.
     pub robots: Robots,
 }
 
 portcullis_types::words! {
-    /// What `web_fetch` does about a host's `robots.txt` (RFC 9309).
+    /// Whether `web_fetch` obeys a host's `robots.txt` (RFC 9309).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum Robots {
-        /// It is asked, and a page that it disallows is not requested.
+        /// `web_fetch` requests the `robots.txt`, and does not request a page that the file disallows.
         Obey = "obey",
-        /// It is not asked.
+        /// `web_fetch` does not request the `robots.txt`.
         Ignore = "ignore",
     }
 }
@@ -73,7 +73,7 @@ pub struct ResponseBytes(pub u64);
 
 /// One element of `allow_private`: an address with a port, or the name of a metadata service with a port.
 ///
-/// Any other name is refused: its owner decides where it leads, so that a name would allow every address.
+/// Any other name is refused: its owner decides which address it leads to, so listing it would allow every address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PrivateEndpoint {
     /// An address in its canonical form, and a port other than 0.
@@ -82,22 +82,22 @@ pub enum PrivateEndpoint {
     Name(HostName, u16),
 }
 
-/// A text that is no element of `allow_private`.
+/// A text that is not an element of `allow_private`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidPrivateEndpoint {
-    /// It is no address with a port.
+    /// The text is not an address with a port.
     #[error("`{}` is no address with a port; write such as `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
     Form(String),
-    /// Its address has another canonical form.
+    /// The text's address has another canonical form.
     #[error("the address has another form; write `{0}`")]
     Spelling(SocketAddr),
-    /// It is a name that only its owner knows the address of.
+    /// The text is a name. Its owner could make it lead to any address.
     #[error("`{0}` is a name, which its owner may lead anywhere; write its address and port")]
     Name(HostName),
 }
 
 impl PrivateEndpoint {
-    /// Whether its address is public, so that the entry allows nothing.
+    /// Whether the endpoint's address is public, so that the entry allows nothing new.
     pub(crate) fn is_public(&self) -> bool {
         match self {
             Self::Address(address) => reason_not_public(address.ip()).is_none(),
@@ -116,7 +116,7 @@ impl FromStr for PrivateEndpoint {
         match UrlHost::parse(host).ok().ok_or_else(form)? {
             UrlHost::Address(address) => {
                 let canonical = SocketAddr::new(address.to_canonical(), port);
-                match written(address, host) && canonical.ip() == address {
+                match is_canonical_form(address, host) && canonical.ip() == address {
                     true => Ok(Self::Address(canonical)),
                     false => Err(InvalidPrivateEndpoint::Spelling(canonical)),
                 }
@@ -127,8 +127,8 @@ impl FromStr for PrivateEndpoint {
     }
 }
 
-/// Whether a host is written as an address in its usual form.
-fn written(address: IpAddr, host: &str) -> bool {
+/// Whether `host` is the canonical form of the address.
+fn is_canonical_form(address: IpAddr, host: &str) -> bool {
     UrlHost::Address(address).to_string() == host
 }
 
@@ -155,18 +155,18 @@ impl<'de> Deserialize<'de> for PrivateEndpoint {
 
 impl fmt::Display for ResponseBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&in_largest_unit(self.0))
+        f.pad(&format_in_largest_unit(self.0))
     }
 }
 
 /// The bounds of `max_response`.
-pub(crate) const MAX_RESPONSE: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
+pub(crate) const RESPONSE_BOUNDS: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
 
-/// The bounds of `max_redirects`. Zero is allowed: it means that redirects are not followed. Browsers stop
-/// after 20 (WHATWG Fetch, section 4.4).
-pub(crate) const MAX_REDIRECTS: LimitBounds<u64> = LimitBounds { least: 0, most: 20 };
+/// The bounds of `max_redirects`. Zero means that redirects are not followed. Browsers stop after 20 (WHATWG Fetch,
+/// section 4.4).
+pub(crate) const REDIRECT_BOUNDS: LimitBounds<u64> = LimitBounds { least: 0, most: 20 };
 
-/// The part of a refused text that a fault repeats.
+/// The most characters of a refused text that a fault repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The network of a shell: the hosts that its commands reach by TLS, through a forwarder that reads none of it.
+//! The network of a shell: the hosts that its commands reach by TLS, through a forwarder that cannot read the traffic.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -7,40 +7,40 @@ use thiserror::Error;
 
 use super::{EgressSettings, HostRule, InvalidHostRule, PrivateEndpoint, Scheme};
 
-/// A rule of a shell's `hosts`: a [`HostRule`] with the scheme `https` and without an address, such as
-/// `https://*.crates.io`. The forwarder compares the server name in the first message of TLS with the host; plain
-/// HTTP has no such message, and TLS to an address names no server.
+/// A rule of a shell's `hosts`: a [`HostRule`] with the scheme `https` and a name, such as `https://*.crates.io`. The
+/// forwarder compares the server name in the first message of TLS with the rule's host. Plain HTTP has no such message,
+/// and TLS to an address names no server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelRule(HostRule);
 
-/// A text that is no rule of a shell's `hosts`.
+/// A text that is not a rule of a shell's `hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidTunnelRule {
-    /// It is no rule at all.
+    /// The text is not a rule of any `hosts`.
     #[error(transparent)]
     Rule(#[from] InvalidHostRule),
-    /// Its scheme is `http`.
+    /// The rule's scheme is `http`.
     #[error("a shell reaches hosts by TLS only; write `https://` and the host")]
     Scheme,
-    /// Its host is an address.
+    /// The rule's host is an address.
     #[error("TLS to an address names no server that could be compared; write `https://` and a name")]
     Address,
 }
 
 /// The network part of a [`crate::ShellGrant`], and of a daemon of shells.
 ///
-/// Its JSON is stable, like the grant's. Reading it back makes the checks of a policy file.
+/// The JSON is stable, like the grant's. Deserialising makes the same checks as reading a policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellNetwork {
-    /// The rules, never empty in a grant. A host must be covered by one.
+    /// The rules; never empty in a grant. At least one rule must cover a host.
     pub hosts: BTreeSet<TunnelRule>,
     /// The endpoints that may be reached although their addresses are not public.
     pub allow_private: BTreeSet<PrivateEndpoint>,
 }
 
 impl TunnelRule {
-    /// The rule about hosts.
+    /// The rule as a [`HostRule`].
     #[must_use]
     pub fn rule(&self) -> &HostRule {
         &self.0
@@ -48,8 +48,8 @@ impl TunnelRule {
 }
 
 impl ShellNetwork {
-    /// The network of a shell with these rules; none without any.
-    pub(crate) fn of(hosts: &BTreeSet<TunnelRule>, egress: &EgressSettings) -> Option<Self> {
+    /// The network of a shell with these rules; `None` if there are no rules.
+    pub(crate) fn resolve(hosts: &BTreeSet<TunnelRule>, egress: &EgressSettings) -> Option<Self> {
         (!hosts.is_empty())
             .then(|| Self { hosts: hosts.clone(), allow_private: egress.allow_private.clone() })
     }
@@ -123,8 +123,8 @@ mod tests {
         let text = serde_json::to_string(&network).expect("json");
         assert_eq!(text, r#"{"hosts":["https://*.crates.io"],"allow_private":["127.0.0.1:8443"]}"#);
         assert_eq!(serde_json::from_str::<ShellNetwork>(&text).expect("valid"), network);
-        for bad in [text.replace("https", "http"), text.replace("127.0.0.1", "localhost")] {
-            assert!(serde_json::from_str::<ShellNetwork>(&bad).is_err(), "{bad}");
+        for invalid in [text.replace("https", "http"), text.replace("127.0.0.1", "localhost")] {
+            assert!(serde_json::from_str::<ShellNetwork>(&invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,48 +1,48 @@
-//! The rules of a URL's text. The WHATWG parser repairs many faults, so two readers of one text may see two
-//! hosts. Texts with a known ambiguity are refused before it reads them.
+//! The rules for a URL's text. The WHATWG parser repairs many faults, so two readers of one text may see different
+//! hosts. Texts with a known ambiguity are therefore refused before the parser reads them.
 
 use thiserror::Error;
 use url::Url;
 
 use super::{Authority, Scheme, UrlHost};
 
-/// The longest URL: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, asks of every recipient.
+/// The longest URL in bytes: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, recommends to support at least.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// A text that is not the URL of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidUrl {
-    /// It has more than [`MAX_URL_BYTES`] bytes.
+    /// The URL has more than [`MAX_URL_BYTES`] bytes.
     #[error("a URL has at most {MAX_URL_BYTES} bytes")]
     TooLong,
-    /// It has a control character, such as NUL, a tab or a line break, or begins or ends with a space.
+    /// The URL has a control character, such as NUL, a tab or a line break, or it starts or ends with a space.
     #[error("a URL has no control characters, and no spaces around it")]
     Control,
-    /// It has a backslash, which some readers take for a slash and others do not.
+    /// The URL has a backslash. Some readers treat it as a slash and others do not.
     #[error("a URL has no backslash; write `/`, or `%5C` in a path or a query")]
     Backslash,
-    /// It does not begin with `http://` or `https://` and a host.
+    /// The URL does not start with `http://` or `https://` and a host.
     #[error("a URL begins with `https://` or `http://` and a host")]
     Form,
-    /// It has a user or a password, which often disguises the host.
+    /// The URL has a user or a password, which often disguises the host.
     #[error("a URL has no user and no password")]
     UserInfo,
-    /// Its port is 0, or none.
+    /// The URL's port is 0 or not a number up to 65535.
     #[error("a URL's port is a number from 1 to 65535")]
     Port,
-    /// It has no valid host.
+    /// The URL has no valid host.
     #[error("the URL's host is neither a name nor an address")]
     Host,
 }
 
-/// Parses the URL of a request. The result has a canonical host and no fragment, which is never sent.
+/// Parses the URL of a request. The result has a canonical host and no fragment, because a fragment is never sent.
 pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     check_characters(text)?;
     check_absolute(text)?;
     canonical(Url::parse(text))
 }
 
-/// The authority of a URL that was parsed here.
+/// The authority of a URL that [`parse_url`] has returned.
 pub(crate) fn authority_of(url: &Url) -> Option<Authority> {
     parse_url(url.as_str()).ok().map(|(_, authority)| authority)
 }
@@ -62,41 +62,41 @@ fn check_characters(text: &str) -> Result<(), InvalidUrl> {
     if text.len() > MAX_URL_BYTES {
         return Err(InvalidUrl::TooLong);
     }
-    // The parser drops tabs and line breaks, and spaces at both ends.
+    // The parser would drop tabs and line breaks, and spaces at both ends.
     if text.chars().any(char::is_control) || text.trim() != text {
         return Err(InvalidUrl::Control);
     }
     if text.contains('\\') { Err(InvalidUrl::Backslash) } else { Ok(()) }
 }
 
-/// Whether a text begins with a scheme (RFC 3986, section 3.1).
+/// Whether a text starts with a scheme (RFC 3986, section 3.1).
 fn has_scheme(text: &str) -> bool {
     let in_scheme = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
     scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(in_scheme)
 }
 
-/// Checks the form of an absolute URL. The parser takes `https:host` and `https:////host` as well.
+/// Checks the form of an absolute URL. The parser would also accept `https:host` and `https:////host`.
 fn check_absolute(text: &str) -> Result<(), InvalidUrl> {
     let (scheme, rest) = text.split_once("://").ok_or(InvalidUrl::Form)?;
-    if !Scheme::ALL.into_iter().any(|known| known.as_str().eq_ignore_ascii_case(scheme)) {
+    if !Scheme::ALL.into_iter().any(|known_scheme| known_scheme.as_str().eq_ignore_ascii_case(scheme)) {
         return Err(InvalidUrl::Form);
     }
     check_authority(rest)
 }
 
-/// Checks the text from the authority on.
+/// Checks the authority at the start of the text after `//`.
 fn check_authority(rest: &str) -> Result<(), InvalidUrl> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.is_empty() {
         return Err(InvalidUrl::Form);
     }
-    // This includes an empty user, as in `https://@host`, which the parser drops.
+    // Also an empty user, as in `https://@host`, which the parser would drop.
     if authority.contains('@') { Err(InvalidUrl::UserInfo) } else { Ok(()) }
 }
 
 fn canonical(parsed: Result<Url, url::ParseError>) -> Result<(Url, Authority), InvalidUrl> {
-    // The form is checked before, so every fault but that of the port concerns the host.
+    // The form has been checked, so every fault except an invalid port concerns the host.
     let fault =
         |error| if error == url::ParseError::InvalidPort { InvalidUrl::Port } else { InvalidUrl::Host };
     let mut url = parsed.map_err(fault)?;
@@ -109,7 +109,7 @@ fn canonical(parsed: Result<Url, url::ParseError>) -> Result<(Url, Authority), I
     if port == 0 {
         return Err(InvalidUrl::Port);
     }
-    // Without the trailing dot of a name: rules, TLS and the header `Host` must mean the same host.
+    // Set the host in canonical form, without a trailing dot: rules, TLS and the header `Host` must name the same host.
     url.set_host(Some(&host.to_string())).ok().ok_or(InvalidUrl::Host)?;
     url.set_fragment(None);
     Ok((url, Authority::new(scheme, host, port)))

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::HttpMethod;
 
 portcullis_types::words! {
-    /// A provider of searches, by the interface that it has.
+    /// A provider of searches, identified by its interface.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum SearchProvider as "provider" {
         /// An instance of SearXNG that answers in JSON.
@@ -22,7 +22,7 @@ portcullis_types::words! {
 }
 
 impl SearchProvider {
-    /// The address that is asked; none for a program of which everyone runs an instance of their own.
+    /// The provider's address; `None` for a program that each user hosts.
     #[must_use]
     pub const fn default_url(self) -> Option<&'static str> {
         match self {
@@ -43,7 +43,7 @@ impl SearchProvider {
         }
     }
 
-    /// Whether a search names an engine (`engine`).
+    /// Whether a search needs the ID of an engine (`engine`).
     #[must_use]
     pub const fn has_engine(self) -> bool {
         match self {

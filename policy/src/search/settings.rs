@@ -1,4 +1,4 @@
-//! The section `[search]`: its values, what a reduction takes away, and its text.
+//! The section `[search]`: its values, its reduction, and its text.
 
 use std::{
     fmt::{self, Write},
@@ -11,10 +11,10 @@ use url::Url;
 
 use super::SearchProvider;
 use crate::{
-    InvalidUrl, Operation,
-    file::{Faults, PlacedValue, PolicyFile},
+    InvalidUrl, LintCode, Operation,
+    file::{Faults, Located, PolicyFile},
     network::{authority_of, parse_url},
-    overlay::takes_nothing,
+    overlay::warn_of_no_effect,
     render::quote,
 };
 
@@ -25,9 +25,9 @@ use crate::{
 pub struct SearchSettings {
     /// The search provider.
     pub provider: SearchProvider,
-    /// The address that is asked. Default: the provider's own, if it has one.
+    /// The address of the provider. Default: the provider's own address, if it has one.
     pub url: SearchUrl,
-    /// The engine to ask (`cx`): always there for `google`, never for another provider.
+    /// The ID of the engine (`cx`): always present for `google`, never for another provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
 }
@@ -36,19 +36,19 @@ pub struct SearchSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchUrl(Url);
 
-/// A text that is no address for searches.
+/// A text that is not an address for searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidSearchUrl {
-    /// It is no URL of a request.
+    /// The text is not a URL that a request may have.
     #[error(transparent)]
     Url(#[from] InvalidUrl),
-    /// It has a query or a fragment, which a search would add to.
+    /// The URL has a query or a fragment. A search adds its own query.
     #[error("a provider's URL has no `?` and no `#`: the search adds its own; write the address before them")]
     Query,
 }
 
 impl SearchSettings {
-    /// The settings of a provider. None if the provider needs a `url` or an `engine` and there is none.
+    /// The settings of a provider; `None` if its `url` or `engine` is missing, or if it takes no `engine`.
     pub(crate) fn new(
         provider: SearchProvider,
         url: Option<SearchUrl>,
@@ -72,7 +72,7 @@ impl FromStr for SearchUrl {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (url, _authority) = parse_url(text)?;
-        // The parser has dropped a fragment.
+        // Search the text for `#`, because the parser has dropped a fragment.
         match text.contains(['?', '#']) {
             true => Err(InvalidSearchUrl::Query),
             false => Ok(Self(url)),
@@ -94,8 +94,8 @@ impl Serialize for SearchUrl {
 
 /// Parses `engine`.
 pub(crate) fn parse_engine(text: &str) -> Result<String, String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-');
-    if (1..=MAX_ENGINE_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-');
+    if (1..=MAX_ENGINE_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
         return Ok(text.to_owned());
     }
     Err(format!(
@@ -103,16 +103,16 @@ pub(crate) fn parse_engine(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Takes the provider away, if a reduction says so.
+/// Turns the provider off, if a reduction does so.
 pub(crate) fn reduce_search(
     search: &mut Option<SearchSettings>,
-    removal: Option<&PlacedValue<()>>,
+    removal: Option<&Located<()>>,
     faults: &mut Faults<'_>,
 ) {
     if let Some(removal) = removal
         && search.take().is_none()
     {
-        takes_nothing(removal, faults);
+        warn_of_no_effect(removal, faults);
     }
 }
 
@@ -126,36 +126,40 @@ pub(crate) fn write_search(out: &mut String, search: Option<&SearchSettings>) ->
     }
 }
 
-/// Warns of a provider that no search can reach: the request step's profile does not grant its address.
+/// Warns of a provider that searches cannot reach, because the profile of the request step does not grant its address.
 pub(crate) fn idle_search(file: &PolicyFile, faults: &mut Faults<'_>) {
-    let Some(placed) = &file.search else { return };
-    let SearchSettings { provider, url, .. } = &placed.value;
-    let Some(to) = authority_of(url.as_url()) else { return };
+    let Some(located) = &file.search else { return };
+    let SearchSettings { provider, url, .. } = &located.value;
+    let Some(search_target) = authority_of(url.as_url()) else { return };
     let [step, _read] = Operation::WEB_SEARCH.steps else { return };
     let entry = file.tools.iter().find(|entry| entry.name.value.as_str() == *step);
     let profile = entry.and_then(|entry| entry.profile.as_ref()).map(|profile| profile.value.as_str());
     let granting = file.profiles.iter().map(|profile| &profile.value).find(|entry| {
-        Some(entry.name.as_str()) == profile && entry.network.rules().any(|rule| rule.value.covers(&to))
+        Some(entry.name.as_str()) == profile
+            && entry.network.rules().any(|rule| rule.value.covers(&search_target))
     });
     let method = provider.method();
     match (profile, granting) {
         (None, _) => faults.warn_at(
-            placed,
-            format!("`[tools.{step}]` has no profile, so that each search is denied; one with `hosts = [\"{to}\"]` is needed"),
+            LintCode::IdleSearch,
+            located,
+            format!("`[tools.{step}]` has no profile, so that each search is denied; one with `hosts = [\"{search_target}\"]` is needed"),
         ),
         (Some(profile), None) => faults.warn_at(
-            placed,
-            format!("the profile `{profile}` of `{step}` does not grant `{to}`, so that each search is denied"),
+            LintCode::IdleSearch,
+            located,
+            format!("the profile `{profile}` of `{step}` does not grant `{search_target}`, so that each search is denied"),
         ),
         (Some(profile), Some(granting)) if !granting.network.grants_method(method) => faults.warn_at(
-            placed,
+            LintCode::IdleSearch,
+            located,
             format!("`{provider}` is asked by {method}, which `methods` of the profile `{profile}` lacks, so that each search is denied"),
         ),
         (Some(_), Some(_)) => {}
     }
 }
 
-/// The longest ID of an engine. Google's have up to 39 characters.
+/// The longest ID of an engine, in bytes. Google's IDs have up to 39 characters.
 const MAX_ENGINE_BYTES: usize = 64;
 
 #[cfg(test)]
@@ -181,8 +185,8 @@ mod tests {
         for provider in SearchProvider::ALL {
             let engine = provider.has_engine().then(|| "e".to_owned());
             let settings = SearchSettings::new(provider, None, engine);
-            let shown = settings.map(|settings| settings.url.to_string());
-            assert_eq!(shown.as_deref(), provider.default_url(), "{provider}");
+            let own_url = settings.map(|settings| settings.url.to_string());
+            assert_eq!(own_url.as_deref(), provider.default_url(), "{provider}");
         }
     }
 

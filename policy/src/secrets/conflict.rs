@@ -2,21 +2,24 @@
 
 use crate::file::{Faults, PolicyFile, SecretEntry};
 
-/// Refuses two secrets that could set the same header of one request. The request can carry one of them only,
-/// and the policy must say which.
+/// Refuses two secrets that could set the same header of one request. The request can carry only one of them, and the
+/// policy must say which.
 pub(crate) fn check_headers(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.secrets.iter().enumerate() {
-        let meets = |earlier: &&SecretEntry| {
-            let same_tool =
-                later.tools.iter().any(|tool| earlier.tools.iter().any(|it| it.value == tool.value));
+        let conflicts = |earlier: &&SecretEntry| {
+            let same_tool = later
+                .tools
+                .iter()
+                .any(|tool| earlier.tools.iter().any(|earlier_tool| earlier_tool.value == tool.value));
             let same_host = later.hosts.iter().any(|host| {
+                // Two patterns of hosts overlap only if one of them covers the other.
                 let overlaps =
-                    |it: &crate::HostRule| it.covers_rule(&host.value) || host.value.covers_rule(it);
-                earlier.hosts.iter().any(|it| overlaps(&it.value))
+                    |rule: &crate::HostRule| rule.covers_rule(&host.value) || host.value.covers_rule(rule);
+                earlier.hosts.iter().any(|earlier_host| overlaps(&earlier_host.value))
             });
             same_tool && same_host && earlier.header.value.name() == later.header.value.name()
         };
-        if let Some(earlier) = file.secrets[..index].iter().find(meets) {
+        if let Some(earlier) = file.secrets[..index].iter().find(conflicts) {
             let (name, header) = (&earlier.name.value, later.header.value.name());
             faults.add_at(
                 &later.header,
@@ -26,12 +29,12 @@ pub(crate) fn check_headers(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// A variable with a secret must not be one that commands get.
+/// Refuses a shell variable that is the source of a secret, because commands must not get the value.
 pub(crate) fn check_environment(file: &PolicyFile, faults: &mut Faults<'_>) {
     let variables = file.shell.iter().flat_map(|shell| shell.environment.iter().flatten());
     for variable in variables {
-        let holds = |entry: &&SecretEntry| matches!(&entry.source, crate::SecretSource::Environment(name) if name == variable.value.as_str());
-        if let Some(secret) = file.secrets.iter().find(holds) {
+        let uses_variable = |entry: &&SecretEntry| matches!(&entry.source, crate::SecretSource::Environment(name) if name == variable.value.as_str());
+        if let Some(secret) = file.secrets.iter().find(uses_variable) {
             let name = &secret.name.value;
             faults.add_at(
                 variable,

@@ -6,48 +6,48 @@ use serde::Serialize;
 
 use crate::{Grant, HostRule, RequestedSubject, SecretName, WorkspaceSecurityPolicy, network::parse_url};
 
-/// A secret that a call's requests carry to its hosts. Its JSON is stable, like the grant's.
+/// A secret that a call's requests carry to the secret's hosts. The JSON is stable, like the grant's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GrantedSecret {
     /// The secret's name.
     pub name: SecretName,
-    /// The hosts that may get it, never empty.
+    /// The hosts that may get the secret; never empty.
     pub hosts: BTreeSet<HostRule>,
 }
 
 impl Grant {
-    /// Whether a request to this address carries the secret of this name. The request itself is judged
-    /// separately. Each redirect needs a new question.
+    /// Whether a request to this address carries the secret of this name. The request itself is judged separately.
+    /// Check again for each redirect.
     #[must_use]
     pub fn attaches_secret(&self, name: &str, url: &str) -> bool {
         self.secrets_for(url).any(|secret| secret.name.as_str() == name)
     }
 
-    /// The secrets that a request to this address carries, sorted by name. Empty if the text is not the URL
-    /// of a request.
+    /// The secrets that a request to this address carries, sorted by name. Empty if the text is not the URL of a
+    /// request.
     pub fn secrets_for(&self, url: &str) -> impl Iterator<Item = &GrantedSecret> {
-        let to = parse_url(url).ok().map(|(_, to)| to);
+        let target = parse_url(url).ok().map(|(_, target)| target);
         let covers = move |secret: &&GrantedSecret| {
-            to.as_ref().is_some_and(|to| secret.hosts.iter().any(|rule| rule.covers(to)))
+            target.as_ref().is_some_and(|to| secret.hosts.iter().any(|rule| rule.covers(to)))
         };
         self.secrets.iter().filter(covers)
     }
 
-    /// The secrets that the addresses in the call's arguments will get, sorted by name.
+    /// The secrets that requests to the addresses in the call's arguments carry, sorted by name.
     pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
         self.secrets.iter().filter(self.is_of_subjects())
     }
 
-    /// The other secrets of the grant: those that a redirect, or a request that no argument names, may get.
-    pub fn secrets_beside_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
+    /// The other secrets of the grant. A redirect, or a request that no argument names, may carry them.
+    pub fn secrets_of_other_requests(&self) -> impl Iterator<Item = &GrantedSecret> {
         let is_of_subjects = self.is_of_subjects();
         self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
     }
 
-    /// The secrets that are certain or possible when the call begins: those of the addresses in its
-    /// arguments. If no argument names an address, all of them, since the tool chooses its requests.
-    pub fn secrets_at_begin(&self) -> impl Iterator<Item = &GrantedSecret> {
+    /// The secrets that requests may carry when the call starts: those for the addresses in its arguments, or all
+    /// secrets if no argument names an address, because the tool then chooses its requests.
+    pub fn initial_secrets(&self) -> impl Iterator<Item = &GrantedSecret> {
         let names_addresses =
             self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));
         let is_of_subjects = self.is_of_subjects();
@@ -70,7 +70,7 @@ impl Grant {
 impl WorkspaceSecurityPolicy {
     /// The secrets of a tool's grant, sorted by name.
     pub(crate) fn secrets_of(&self, tool: &str) -> Arc<[GrantedSecret]> {
-        let secrets = self.effective().secrets.iter().filter(|(_, rule)| rule.is_for(tool));
+        let secrets = self.effective().secrets.iter().filter(|(_, rule)| rule.applies_to_tool(tool));
         secrets.map(|(name, rule)| GrantedSecret { name: name.clone(), hosts: rule.hosts.clone() }).collect()
     }
 }

@@ -5,30 +5,30 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// A header with a place for the value, as `Authorization: Bearer {secret}`, or `X-Api-Key` for the value alone.
+/// A header with a place for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for the value alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretHeader {
-    /// In lower case: names of headers have no case (RFC 9110, section 5.1).
+    /// In lower case, because names of headers are case-insensitive (RFC 9110, section 5.1).
     name: String,
-    before: String,
-    after: String,
+    value_prefix: String,
+    value_suffix: String,
 }
 
 /// A text that is not a header for a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidSecretHeader {
-    /// It is too long.
+    /// The text is too long.
     #[error(
         "a header has at most {MAX_HEADER_BYTES} bytes; write such as `Authorization: Bearer {{secret}}`"
     )]
     TooLong,
-    /// It has no valid name.
+    /// The text has no valid name of a header.
     #[error("`{}` is no name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
     Name(String),
-    /// The connection, the framing or the client itself sets it.
+    /// The connection, the framing or the client itself sets the header.
     #[error("the header `{0}` cannot carry a secret: {1}")]
     Forbidden(String, &'static str),
-    /// The value has no place, or several.
+    /// The text has no place for the value, or several.
     #[error(
         "after the name and its colon, `{{secret}}` stands once; write such as `Authorization: Bearer {{secret}}`"
     )]
@@ -47,14 +47,14 @@ impl SecretHeader {
 
     /// The text before the value.
     #[must_use]
-    pub fn before(&self) -> &str {
-        &self.before
+    pub fn value_prefix(&self) -> &str {
+        &self.value_prefix
     }
 
     /// The text after the value.
     #[must_use]
-    pub fn after(&self) -> &str {
-        &self.after
+    pub fn value_suffix(&self) -> &str {
+        &self.value_suffix
     }
 }
 
@@ -67,6 +67,7 @@ impl FromStr for SecretHeader {
         }
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, value.trim_matches(' ')),
+            // A name alone means that the value is the whole content of the header.
             None => (text, PLACE),
         };
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -76,14 +77,14 @@ impl FromStr for SecretHeader {
         if let Some((_, reason)) = FORBIDDEN.iter().find(|(names, _)| names.contains(&name.as_str())) {
             return Err(InvalidSecretHeader::Forbidden(name, reason));
         }
-        let (before, after) = value.split_once(PLACE).ok_or(InvalidSecretHeader::Place)?;
-        if after.contains(PLACE) {
+        let (prefix, suffix) = value.split_once(PLACE).ok_or(InvalidSecretHeader::Place)?;
+        if suffix.contains(PLACE) {
             return Err(InvalidSecretHeader::Place);
         }
         if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(InvalidSecretHeader::Characters);
         }
-        Ok(Self { name, before: before.to_owned(), after: after.to_owned() })
+        Ok(Self { name, value_prefix: prefix.to_owned(), value_suffix: suffix.to_owned() })
     }
 }
 
@@ -94,8 +95,8 @@ fn is_token(byte: u8) -> bool {
 
 impl fmt::Display for SecretHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, before, after } = self;
-        write!(f, "{name}: {before}{PLACE}{after}")
+        let Self { name, value_prefix: prefix, value_suffix: suffix } = self;
+        write!(f, "{name}: {prefix}{PLACE}{suffix}")
     }
 }
 
@@ -108,10 +109,10 @@ impl Serialize for SecretHeader {
 /// The place of the value.
 const PLACE: &str = "{secret}";
 
-/// The longest text, in bytes.
+/// The longest text of a header, in bytes.
 const MAX_HEADER_BYTES: usize = 512;
 
-/// Headers that cannot carry a secret, with the reason.
+/// Headers that cannot carry a secret, each group with the reason.
 const FORBIDDEN: &[(&[&str], &str)] = &[
     (
         &[
@@ -144,7 +145,7 @@ const FORBIDDEN: &[(&[&str], &str)] = &[
         ],
         "the client or a tool says with it what it asks for",
     ),
-    // A server answers a session's cookie with a new one, which no redaction knows.
+    // A server may answer a session's cookie with a new one, which redaction would not recognise.
     (
         &["cookie", "set-cookie"],
         "a server answers a cookie with new ones, which would reach the tool; use a token",
@@ -159,9 +160,9 @@ mod tests {
     fn check(text: &str, expected: Result<&str, &str>) {
         let parsed = text.parse::<SecretHeader>();
         match (parsed, expected) {
-            (Ok(header), Ok(shown)) => {
-                assert_eq!(header.to_string(), shown, "{text}");
-                assert_eq!(shown.parse::<SecretHeader>(), Ok(header), "{text}");
+            (Ok(header), Ok(expected)) => {
+                assert_eq!(header.to_string(), expected, "{text}");
+                assert_eq!(expected.parse::<SecretHeader>(), Ok(header), "{text}");
             }
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
             (parsed, _) => panic!("{text}: {parsed:?}"),

@@ -1,16 +1,16 @@
-//! Reduces secrets: an overlay or a sandbox section switches one off, or narrows its audience. It adds none.
+//! Reduces secrets: an overlay or a sandbox section can disable a secret or narrow its audience, but add none.
 
 use std::{collections::BTreeMap, fmt::Display};
 
 use crate::{
     SecretName,
-    file::{Faults, PlacedValue, ReducedSecret, did_you_mean},
-    overlay::{takes_nothing, widens},
+    file::{Faults, Located, ReducedSecret, did_you_mean},
+    overlay::{refuse_widening, warn_of_no_effect},
 };
 
 use super::SecretRule;
 
-/// Applies `[secrets.NAME]` of a reduction. `hosts` and `tools` are the lists that stay.
+/// Applies `[secrets.NAME]` of a reduction. `hosts` and `tools` list the remaining elements.
 pub(crate) fn reduce_secrets(
     secrets: &mut BTreeMap<SecretName, SecretRule>,
     reduced: &[ReducedSecret],
@@ -18,46 +18,46 @@ pub(crate) fn reduce_secrets(
 ) {
     for entry in reduced {
         let Some(rule) = secrets.get_mut(entry.name.value.as_str()) else {
-            let known: Vec<&str> = secrets.keys().map(SecretName::as_str).collect();
-            let right = did_you_mean(&entry.name.value, known.into_iter());
-            let message = format!("only the operator's policy adds a secret; {right}");
+            let known_names: Vec<&str> = secrets.keys().map(SecretName::as_str).collect();
+            let suggestion = did_you_mean(&entry.name.value, known_names.into_iter());
+            let message = format!("only the operator's policy adds a secret; {suggestion}");
             faults.add_at(&entry.name, message);
             continue;
         };
         if let Some(enabled) = &entry.enabled {
             match (enabled.value, rule.enabled) {
-                (true, false) => widens(enabled, true, false, faults),
-                (true, true) | (false, false) => takes_nothing(enabled, faults),
+                (true, false) => refuse_widening(enabled, true, false, faults),
+                (true, true) | (false, false) => warn_of_no_effect(enabled, faults),
                 (false, true) => rule.enabled = false,
             }
         }
         if let Some(hosts) = &entry.hosts {
             let is_within = |host: &_| rule.hosts.iter().any(|wider| wider.covers_rule(host));
-            let left = narrowed(&hosts.value, is_within, faults);
-            if left == rule.hosts {
-                takes_nothing(hosts, faults);
+            let remaining_hosts = narrow_list(&hosts.value, is_within, faults);
+            if remaining_hosts == rule.hosts {
+                warn_of_no_effect(hosts, faults);
             }
-            rule.hosts = left;
+            rule.hosts = remaining_hosts;
         }
         if let Some(tools) = &entry.tools {
-            let left = narrowed(&tools.value, |tool| rule.tools.contains(tool), faults);
-            if left == rule.tools {
-                takes_nothing(tools, faults);
+            let remaining_tools = narrow_list(&tools.value, |tool| rule.tools.contains(tool), faults);
+            if remaining_tools == rule.tools {
+                warn_of_no_effect(tools, faults);
             }
-            rule.tools = left;
+            rule.tools = remaining_tools;
         }
     }
 }
 
-fn narrowed<T: Clone + Ord + Display>(
-    stay: &[PlacedValue<T>],
+fn narrow_list<T: Clone + Ord + Display>(
+    kept_elements: &[Located<T>],
     is_within: impl Fn(&T) -> bool,
     faults: &mut Faults<'_>,
 ) -> std::collections::BTreeSet<T> {
-    for one in stay.iter().filter(|one| !is_within(&one.value)) {
+    for element in kept_elements.iter().filter(|element| !is_within(&element.value)) {
         let message =
-            format!("`{}` is not within the operator's list; this section may only take away", one.value);
-        faults.add_at(one, message);
+            format!("`{}` is not within the operator's list; this section may only take away", element.value);
+        faults.add_at(element, message);
     }
-    stay.iter().map(|one| one.value.clone()).collect()
+    kept_elements.iter().map(|element| element.value.clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! Renders secrets as sections of a policy file, and for the summary: never a value, which is not known here.
+//! Renders secrets as sections of a policy file and for the summary. Values are not known here.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::{
 
 use super::SecretRule;
 
-/// Writes the secrets as a policy file has them.
+/// Writes the secrets in the syntax of a policy file.
 pub(crate) fn write_secrets(out: &mut String, secrets: &BTreeMap<SecretName, SecretRule>) -> fmt::Result {
     for (name, rule) in secrets {
         let SecretRule { source, hosts, header, tools, enabled } = rule;
@@ -27,7 +27,7 @@ pub(crate) fn write_secrets(out: &mut String, secrets: &BTreeMap<SecretName, Sec
     Ok(())
 }
 
-/// One line a secret, for people.
+/// Writes one line a secret, for people.
 pub(crate) fn write_secrets_summary(
     out: &mut String,
     secrets: &BTreeMap<SecretName, SecretRule>,
@@ -47,8 +47,12 @@ impl SecretRule {
     pub fn audience(&self) -> String {
         let Self { source, hosts, header, tools, enabled } = self;
         let (hosts, tools) = (texts(hosts).join(", "), texts(tools).join(", "));
-        let off = if *enabled { "" } else { ", disabled" };
-        format!("{}, in `{}` to {hosts}, for {tools}{off}", quote(&source.to_string()), header.name())
+        let disabled_note = if *enabled { "" } else { ", disabled" };
+        format!(
+            "{}, in `{}` to {hosts}, for {tools}{disabled_note}",
+            quote(&source.to_string()),
+            header.name()
+        )
     }
 }
 

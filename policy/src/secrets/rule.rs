@@ -7,32 +7,34 @@ use serde::Serialize;
 
 use crate::{
     HostRule, Operation, PrivateEndpoint, ProfileName, Scheme, SecretHeader, SecretName, SecretSource,
-    file::{Faults, PlacedValue, PolicyFile, SecretEntry},
+    file::{Faults, Located, PolicyFile, SecretEntry},
     network::ProfileNetwork,
 };
 
-/// `[secrets.NAME]`: the place of the value, and the requests and tools that carry it. The value is not here.
+/// `[secrets.NAME]`: the source of the value, and the requests and tools that carry it. The value itself is elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SecretRule {
-    /// The place of the value.
+    /// The source of the value.
     #[serde(rename = "from")]
     pub source: SecretSource,
-    /// The hosts that may get it, never empty. A request must also be granted by its tool's profile.
+    /// The hosts that may get the secret; never empty. The tool's profile must grant the request as well.
     pub hosts: BTreeSet<HostRule>,
-    /// The header that carries it.
+    /// The header that carries the secret.
     pub header: SecretHeader,
-    /// The tools whose requests carry it, never empty. An operation stands for its steps.
+    /// The tools whose requests carry the secret; never empty. An operation stands for its steps.
     pub tools: BTreeSet<ToolName>,
-    /// Whether it is used at all. Default: yes.
+    /// Whether the secret is used at all. Default: yes.
     pub enabled: bool,
 }
 
 impl SecretRule {
-    /// Whether requests of this tool carry the secret where its hosts cover them.
-    pub(crate) fn is_for(&self, tool: &str) -> bool {
+    /// Whether requests of this tool carry the secret to the secret's hosts.
+    pub(crate) fn applies_to_tool(&self, tool: &str) -> bool {
         let names = |name: &str| self.tools.contains(name);
-        let as_step = || Operation::ALL.iter().any(|it| it.steps.contains(&tool) && names(it.name));
+        let as_step = || {
+            Operation::ALL.iter().any(|operation| operation.steps.contains(&tool) && names(operation.name))
+        };
         self.enabled && (names(tool) || as_step())
     }
 }
@@ -44,11 +46,11 @@ pub(crate) fn resolve_secrets(
     faults: &mut Faults<'_>,
 ) -> BTreeMap<SecretName, SecretRule> {
     let private: BTreeSet<&PrivateEndpoint> =
-        file.egress.allow_private.iter().map(|placed| &placed.value).collect();
+        file.egress.allow_private.iter().map(|located| &located.value).collect();
     let mut secrets = BTreeMap::new();
     for entry in &file.secrets {
         for host in &entry.hosts {
-            check_host(host, (&private, file.egress.proxy.is_some()), networks, faults);
+            check_host(host, &private, file.egress.proxy.is_some(), networks, faults);
         }
         for tool in &entry.tools {
             refuse_step(tool, faults);
@@ -67,8 +69,9 @@ pub(crate) fn resolve_secrets(
 }
 
 fn check_host(
-    host: &PlacedValue<HostRule>,
-    (private, has_proxy): (&BTreeSet<&PrivateEndpoint>, bool),
+    host: &Located<HostRule>,
+    private: &BTreeSet<&PrivateEndpoint>,
+    has_proxy: bool,
     networks: &BTreeMap<ProfileName, ProfileNetwork>,
     faults: &mut Faults<'_>,
 ) {
@@ -77,7 +80,8 @@ fn check_host(
         faults.add_at(host, "a secret goes to hosts that are named; this would give it to every one");
         return;
     }
-    // Without TLS, everyone on the route reads the secret, and a name may lead anywhere.
+    // Plain HTTP only to addresses in `allow_private`: elsewhere everyone on the route could read the secret, and a
+    // name may lead to any address.
     let is_local = rule.endpoint().is_some_and(|endpoint| private.contains(&endpoint));
     if rule.scheme() == Scheme::Http && !is_local {
         faults.add_at(
@@ -102,20 +106,22 @@ fn check_host(
     }
 }
 
-/// Refuses the name of a step, and the second name of an operation: both names share one request step, so an entry for
-/// one of them would promise a difference that does not exist.
-fn refuse_step(tool: &PlacedValue<ToolName>, faults: &mut Faults<'_>) {
+/// Refuses the name of a step, and the second name of an operation. Both names of an operation share one request step,
+/// so an entry for one of them would promise a difference that does not exist.
+fn refuse_step(tool: &Located<ToolName>, faults: &mut Faults<'_>) {
     let name = tool.value.as_str();
-    if let Some(operation) = Operation::ALL.iter().find(|it| it.steps.contains(&name)) {
+    if let Some(operation) = Operation::ALL.iter().find(|operation| operation.steps.contains(&name)) {
         let name = operation.name;
         faults.add_at(tool, format!("this is a step of `{name}`; write `{name}`"));
     }
-    if let Some(first) = Operation::first_with_steps_of(name).filter(|first| first.name != name) {
-        let first = first.name;
+    if let Some(first_operation) =
+        Operation::first_with_steps_of(name).filter(|operation| operation.name != name)
+    {
+        let first_name = first_operation.name;
         faults.add_at(
             tool,
             format!(
-                "the requests of `{name}` are those of `{first}`; write `{first}`, which stands for both"
+                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which stands for both"
             ),
         );
     }

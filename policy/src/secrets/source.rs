@@ -1,11 +1,11 @@
-//! The place where the host finds a secret's value.
+//! The source of a secret: where the host finds the secret's value.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// The place of a secret's value: `file:PATH`, `env:NAME` or `credential:NAME`.
+/// The source of a secret's value: `file:PATH`, `env:NAME` or `credential:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretSource {
     /// A file, as the operator wrote it: absolute, or relative to the policy file.
@@ -19,7 +19,7 @@ pub enum SecretSource {
 /// A text that is not the source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidSecretSource {
-    /// It begins with no known kind. The text is not repeated, since it may be a secret in the wrong place.
+    /// The text does not start with a known kind. The error does not repeat the text, which may be a misplaced secret.
     #[error(
         "a source begins with `file:`, `env:` or `credential:`; the value itself never stands in a policy"
     )]
@@ -29,10 +29,10 @@ pub enum InvalidSecretSource {
         "`file:` is followed by a path of 1 to {MAX_PATH_BYTES} bytes, absolute or relative to this file"
     )]
     Path,
-    /// It cannot name a variable.
+    /// The text cannot be the name of a variable.
     #[error("`env:` is followed by the name of a variable: letters, digits and `_`, no digit first")]
     Variable,
-    /// It cannot name a credential.
+    /// The text cannot be the name of a credential.
     #[error(
         "`credential:` is followed by the name of a file in `$CREDENTIALS_DIRECTORY`: letters, digits, `.`, `_` and `-`, no `.` first"
     )]
@@ -40,7 +40,7 @@ pub enum InvalidSecretSource {
 }
 
 impl SecretSource {
-    /// The word before the colon.
+    /// The kind of the source: the word before the colon.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -55,30 +55,30 @@ impl FromStr for SecretSource {
     type Err = InvalidSecretSource;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (kind, place) = text.split_once(':').ok_or(InvalidSecretSource::Kind)?;
-        let is_short = (1..=MAX_NAME_BYTES).contains(&place.len());
+        let (kind, locator) = text.split_once(':').ok_or(InvalidSecretSource::Kind)?;
+        let is_short = (1..=MAX_NAME_BYTES).contains(&locator.len());
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         match kind {
-            "file" => match (1..=MAX_PATH_BYTES).contains(&place.len()) && !place.contains('\0') {
-                true => Ok(Self::File(place.to_owned())),
+            "file" => match (1..=MAX_PATH_BYTES).contains(&locator.len()) && !locator.contains('\0') {
+                true => Ok(Self::File(locator.to_owned())),
                 false => Err(InvalidSecretSource::Path),
             },
             "env" => {
                 let is_name = is_short
-                    && place.bytes().all(is_word)
-                    && !place.starts_with(|first: char| first.is_ascii_digit());
+                    && locator.bytes().all(is_word)
+                    && !locator.starts_with(|first: char| first.is_ascii_digit());
                 if is_name {
-                    Ok(Self::Environment(place.to_owned()))
+                    Ok(Self::Environment(locator.to_owned()))
                 } else {
                     Err(InvalidSecretSource::Variable)
                 }
             }
             "credential" => {
                 let is_name = is_short
-                    && place.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
-                    && !place.starts_with('.');
+                    && locator.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
+                    && !locator.starts_with('.');
                 if is_name {
-                    Ok(Self::Credential(place.to_owned()))
+                    Ok(Self::Credential(locator.to_owned()))
                 } else {
                     Err(InvalidSecretSource::Credential)
                 }
@@ -90,8 +90,8 @@ impl FromStr for SecretSource {
 
 impl fmt::Display for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::File(place) | Self::Environment(place) | Self::Credential(place)) = self;
-        write!(f, "{}:{place}", self.kind())
+        let (Self::File(locator) | Self::Environment(locator) | Self::Credential(locator)) = self;
+        write!(f, "{}:{locator}", self.kind())
     }
 }
 
@@ -101,10 +101,10 @@ impl Serialize for SecretSource {
     }
 }
 
-/// Linux's `PATH_MAX`.
+/// The longest path in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The longest name of a file on Linux (`NAME_MAX`), and longer than any name of a variable in use.
+/// The longest name in bytes: Linux's `NAME_MAX` for a file. Names of variables in use are shorter.
 const MAX_NAME_BYTES: usize = 255;
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_the_place_of_a_source_is_not_repeated() {
+    fn a_value_instead_of_a_source_is_not_repeated_in_the_error() {
         let error = "ghp_0123456789".parse::<SecretSource>().expect_err("no source").to_string();
         assert!(!error.contains("ghp_"), "{error}");
     }

@@ -7,36 +7,37 @@ use serde::Serialize;
 
 use crate::{
     CommandRefusal, CommandRules, Denial, DenialCode, FileBytes, MemoryBytes, OutputBytes, ShellAbsence,
-    ShellNetwork, ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy,
+    ShellNetwork, ShellPolicy, ToolAssignment, ToolFacts, TraceSink, TracedRule, WorkspaceSecurityPolicy,
 };
 
-/// The shell part of a [`crate::Grant`]: limits of the command beside the grant's mounts and time.
+/// The shell part of a [`crate::Grant`]: the limits of the command, in addition to the grant's mounts and time.
 ///
-/// Its JSON is stable, like the grant's.
+/// The JSON is stable, like the grant's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShellGrant {
-    /// The least confinement that the command requires.
+    /// The least confinement that the command's session must have.
     pub posture: ShellPosture,
-    /// The number of concurrent processes of the command.
+    /// The most concurrent processes of the command.
     pub processes: u32,
-    /// The memory of the command and its jobs together, in bytes; the same as in the grant's limits.
+    /// The memory of the command and its jobs together, in bytes; equal to the memory in the grant's limits.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// The size of each file that they write, in bytes.
+    /// The largest size of each file that the command or its jobs write, in bytes.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// The part of the command's output that is kept, in bytes.
+    /// The most output of the command that is kept, in bytes.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
-    /// Where the command's tunnels may go, in a session of the posture `strong`; none for a shell without hosts.
+    /// The hosts that the command's tunnels may reach, in a session of the posture `strong`; `None` for a shell without
+    /// hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Arc<ShellNetwork>>,
 }
 
 impl ShellGrant {
-    /// The grant of a policy's shell to a command with this much memory.
-    pub(crate) fn of(shell: &ShellPolicy, memory: MemoryBytes, network: Option<Arc<ShellNetwork>>) -> Self {
+    /// The grant of a policy's shell for a command with this much memory.
+    pub(crate) fn new(shell: &ShellPolicy, memory: MemoryBytes, network: Option<Arc<ShellNetwork>>) -> Self {
         let ShellPolicy { posture, processes, file_size, output, .. } = *shell;
         Self { posture, processes, memory: memory.min(shell.memory), file_size, output, network }
     }
@@ -44,19 +45,20 @@ impl ShellGrant {
 
 impl WorkspaceSecurityPolicy {
     /// Decides on one command of a call.
-    pub(crate) fn check_command(
+    pub(crate) fn check_command<T: TraceSink>(
         &self,
         tool: &ToolFacts,
         argument: &str,
         command: &str,
         assignment: &ToolAssignment,
+        trace: &mut T,
     ) -> Result<(), Denial> {
         let deny =
             |code, rule: String, hint: String| Denial { code, rule, subject: command.to_owned(), hint };
-        let declared =
+        let declares_shell =
             tool.roles.iter().any(|role| role.argument == argument && role.role == RoleKind::Command);
         // Fail closed: the caller may name an argument that the tool does not declare as a command.
-        if !declared || !tool.may_run_commands() {
+        if !declares_shell || !tool.may_run_commands() {
             let rule = format!("profiles.{}", assignment.profile);
             let hint = "only tools that this host ships for it run commands";
             return Err(deny(DenialCode::CommandsNotGranted, rule, hint.to_owned()));
@@ -80,10 +82,14 @@ impl WorkspaceSecurityPolicy {
             );
             return Err(deny(DenialCode::CommandsNotGranted, format!("tools.{name}.profile"), hint));
         }
-        shell.commands.judge(command).map_err(|refusal| {
+        shell.commands.judge_traced(command, trace).map_err(|refusal| {
             let (rule, hint) = rule_and_hint(&refusal, &shell.commands);
             deny(DenialCode::CommandDenied, rule, hint)
-        })
+        })?;
+        if shell.commands.is_empty() {
+            trace.record(|| TracedRule::new("shell", "has no rules about commands, so each may run"));
+        }
+        Ok(())
     }
 }
 
@@ -95,7 +101,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             format!("`{}` may not run, by the rule `{rule}`; do without it", EscapedText(program)),
         ),
         CommandRefusal::NotAllowed { program } => {
-            let lists: Vec<String> = rules.allowed().map(|list| listed(&list)).collect();
+            let lists: Vec<String> = rules.allowed().map(|list| quoted_list(&list)).collect();
             let hint = format!(
                 "`{}` is not allowed; allowed: {}",
                 EscapedText(program),
@@ -104,10 +110,11 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             ("shell.allow".to_owned(), hint)
         }
         CommandRefusal::Operator(operator) => {
-            let all: Vec<String> = rules.operators().into_iter().flatten().map(ToString::to_string).collect();
-            let rest = match all.is_empty() {
+            let allowed_operators: Vec<String> =
+                rules.operators().into_iter().flatten().map(ToString::to_string).collect();
+            let rest = match allowed_operators.is_empty() {
                 true => "run one plain command per call".to_owned(),
-                false => format!("allowed: {}", listed(&all)),
+                false => format!("allowed: {}", quoted_list(&allowed_operators)),
             };
             ("shell.operators".to_owned(), format!("`{operator}` is not allowed; {rest}"))
         }
@@ -130,12 +137,12 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
     }
 }
 
-/// The first few names, as text.
-fn listed(names: &[String]) -> String {
-    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
-    let more = if names.len() > MAX_LISTED { ", …" } else { "" };
-    format!("{}{more}", shown.join(", "))
+/// The first [`MAX_LISTED`] names, as text.
+fn quoted_list(names: &[String]) -> String {
+    let quoted_names: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    let ellipsis = if names.len() > MAX_LISTED { ", …" } else { "" };
+    format!("{}{ellipsis}", quoted_names.join(", "))
 }
 
-/// The number of rules that a hint repeats.
+/// The most rules that a hint repeats.
 const MAX_LISTED: usize = 20;

@@ -1,4 +1,4 @@
-//! A policy's shell. Plain data, so that it can be sent to a daemon.
+//! A policy's shell: plain data that can be sent to a daemon.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,45 +6,48 @@ use portcullis_types::{Access, ShellPosture};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
-    CommandRules, FileBytes, GrantedMount, MemoryBytes, MountName, OutputBytes, TunnelRule, VariableName,
+    CommandRules, FileBytes, GrantedMount, MemoryBytes, MountName, OutputBytes, Toolchain, TunnelRule,
+    VariableName,
     limits::{as_millis, from_millis},
 };
 
 /// `[shell]`, with every default filled in and every reduction applied.
 ///
-/// Its JSON can be sent to a daemon. Reading it back makes the checks of a policy file: no vault among its
-/// mounts, and no posture below [`ShellPosture::Minimal`].
+/// A daemon can receive the JSON. Deserialising makes two checks of a policy file: no vault among the mounts, and no
+/// posture below [`ShellPosture::Minimal`]. It does not check the ranges of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellPolicy {
-    /// The least confinement; without it there is no shell. Never [`ShellPosture::None`]. Default:
+    /// The minimum posture. A session that cannot reach it does not start. Never [`ShellPosture::None`]. Default:
     /// [`ShellPosture::Contained`].
     #[serde(deserialize_with = "confined")]
     pub posture: ShellPosture,
-    /// The mounts of a session, sorted by name; never the vault. A session sees no others. Default: none.
+    /// The mounts of a session, sorted by name; never the vault. A session sees no other mounts. Default: none.
     #[serde(deserialize_with = "without_vault")]
     pub mounts: Vec<GrantedMount>,
-    /// The time of one command; never above `limits.max_timeout`. In JSON whole milliseconds. Default: 60 s.
+    /// The time of one command; never above `limits.max_timeout`. JSON has whole milliseconds. Default: 60 s.
     #[serde(rename = "timeout_ms", serialize_with = "as_millis", deserialize_with = "from_millis")]
     pub timeout: Duration,
     /// The memory of a command and its jobs together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// The number of concurrent processes of a command, including its background jobs; 8 to 32,768. Default:
-    /// 256.
+    /// The most concurrent processes of a command, including its background jobs; 8 to 32,768. Default: 256.
     pub processes: u32,
-    /// The size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
+    /// The largest size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// The part of one command's output that is kept, in bytes; 1 KiB to 1 GiB. The text that a model gets of
-    /// it has another limit, `max_output_bytes`. Default: 16 MiB.
+    /// The most output of one command that is kept, in bytes; 1 KiB to 1 GiB. `max_output_bytes` limits how much of it
+    /// a model gets. Default: 16 MiB.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
     /// The names of variables that the shell may take from the operator's environment. Default: none.
     pub environment: BTreeSet<VariableName>,
-    /// The hosts that commands reach, in sessions of the posture `strong` only. Default: none.
+    /// The hosts that commands can reach, only in sessions of the posture `strong`. Default: none.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts: BTreeSet<TunnelRule>,
+    /// The parts of the host that commands see besides the mounts and the system. Default: none.
+    #[serde(default, skip_serializing_if = "Toolchain::is_empty")]
+    pub toolchain: Toolchain,
     /// The rules about commands. Default: all commands may run.
     pub commands: CommandRules,
 }
@@ -64,7 +67,7 @@ pub enum ShellAbsence {
 /// A shell, or the reason why there is none.
 pub(crate) type ShellOrAbsence = Result<ShellPolicy, ShellAbsence>;
 
-/// Serialises for the digest, without the reason of an absence: it does not change any permission.
+/// Serialises for the digest. The reason of an absence is left out, because it does not change any permission.
 pub(crate) fn serialize_shell<S: Serializer>(
     shell: &ShellOrAbsence,
     serializer: S,
@@ -73,7 +76,7 @@ pub(crate) fn serialize_shell<S: Serializer>(
 }
 
 impl ShellPolicy {
-    /// The granted access to a mount; none if the shell does not have it.
+    /// The granted access to a mount; `None` if the shell does not have the mount.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)
@@ -81,7 +84,7 @@ impl ShellPolicy {
 }
 
 impl ShellAbsence {
-    /// The setting with which an operator would enable the shell.
+    /// How an operator would enable the shell, or why no setting would.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -108,13 +111,13 @@ fn without_vault<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Grant
     if mounts.iter().any(|mount| mount.name.is_vault()) {
         return Err(D::Error::custom(NO_VAULT));
     }
-    if !mounts.is_sorted_by(|one, other| one.name < other.name) {
+    if !mounts.is_sorted_by(|left, right| left.name < right.name) {
         return Err(D::Error::custom("mounts are sorted by name, each once"));
     }
     Ok(mounts)
 }
 
-/// The message for a shell with the vault.
+/// The message for a shell that has the vault.
 pub(crate) const NO_VAULT: &str = "no shell ever has the vault; leave it out";
 
 /// Whether a shell may have this mount.

@@ -8,16 +8,16 @@ use std::{
 use portcullis_types::Access;
 
 use crate::{
-    MountName, ShellAbsence, ShellPolicy, TunnelRule,
+    MountName, ShellAbsence, ShellPolicy, Toolchain, TunnelRule,
     effective::find_mount,
-    file::{Faults, PlacedValue, ReducedAccess, ShellEntries},
-    network::not_within,
-    overlay::{lower, lower_duration, takes_nothing, widens},
+    file::{Faults, Located, ReducedAccess, ShellEntries},
+    network::refuse_not_within,
+    overlay::{lower, lower_duration, refuse_widening, warn_of_no_effect},
 };
 
 use super::ShellOrAbsence;
 
-/// Applies a reduction. Without a shell there is nothing to reduce, and only enabling it is a fault.
+/// Applies a reduction. Without a shell, only the attempt to enable one is a fault.
 pub(crate) fn reduce_shell(
     shell: &mut ShellOrAbsence,
     reduced: &ShellEntries<ReducedAccess>,
@@ -26,7 +26,7 @@ pub(crate) fn reduce_shell(
 ) {
     match (shell.as_mut(), &reduced.enabled) {
         (Ok(policy), enabled) => {
-            // Even if the shell goes away: the faults of the section are found.
+            // Apply the section even if it disables the shell, so that its faults are found.
             reduce_policy(policy, reduced, mounts, faults);
             if enabled.as_ref().is_some_and(|enabled| !enabled.value) {
                 *shell = Err(ShellAbsence::TakenAway);
@@ -36,9 +36,9 @@ pub(crate) fn reduce_shell(
             faults.add_at(enabled, "only the operator's policy may grant a shell");
         }
         (Err(ShellAbsence::DisabledByOperator | ShellAbsence::TakenAway), Some(enabled)) if enabled.value => {
-            widens(enabled, true, false, faults);
+            refuse_widening(enabled, true, false, faults);
         }
-        (Err(_), Some(_) | None) => takes_nothing(&reduced.place, faults),
+        (Err(_), Some(_) | None) => warn_of_no_effect(&reduced.location, faults),
     }
 }
 
@@ -50,10 +50,10 @@ fn reduce_policy(
 ) {
     if let Some(posture) = &reduced.posture {
         if posture.value < policy.posture {
-            widens(posture, posture.value, policy.posture, faults);
+            refuse_widening(posture, posture.value, policy.posture, faults);
         } else {
             if posture.value == policy.posture {
-                takes_nothing(posture, faults);
+                warn_of_no_effect(posture, faults);
             }
             policy.posture = posture.value;
         }
@@ -62,6 +62,10 @@ fn reduce_policy(
         if let Some(mount) = find_mount(mounts, name, faults) {
             reduce_mount(policy, &mount, access, faults);
         }
+    }
+    if let Some(unasked) = &reduced.unasked {
+        let remaining = smaller_set(unasked, policy.commands.unasked_patterns(), faults);
+        policy.commands.set_unasked(remaining);
     }
     if let Some(timeout) = &reduced.timeout {
         lower_duration(&mut policy.timeout, timeout, faults);
@@ -81,6 +85,22 @@ fn reduce_policy(
     if let Some(names) = &reduced.environment {
         policy.environment = subset(names, Some(&policy.environment), faults);
     }
+    if let Some(read) = &reduced.read {
+        policy.toolchain.read = smaller_set(read, &policy.toolchain.read, faults);
+        let Toolchain { read, path, .. } = &mut policy.toolchain;
+        path.retain(|path| read.iter().any(|read| read.covers(path)));
+    }
+    if let Some(caches) = &reduced.caches {
+        policy.toolchain.caches = smaller_set(caches, &policy.toolchain.caches, faults);
+    }
+    let operators_alone =
+        "only the operator's policy may say this; this section only takes `read` and `caches` away";
+    if let Some(path) = &reduced.path {
+        faults.add_at(path, operators_alone);
+    }
+    if let Some(variables) = &reduced.variables {
+        faults.add_at(variables, operators_alone);
+    }
     if let Some(hosts) = &reduced.hosts {
         reduce_hosts(&mut policy.hosts, hosts, faults);
     }
@@ -89,46 +109,47 @@ fn reduce_policy(
     }
     policy.commands.deny_also(reduced.deny.iter().cloned());
     if let Some(operators) = &reduced.operators {
-        let left = subset(operators, policy.commands.operators(), faults);
-        policy.commands.set_operators(left);
+        let remaining_operators = subset(operators, policy.commands.operators(), faults);
+        policy.commands.set_operators(remaining_operators);
     }
 }
 
-/// The list that stays; each element must be within the operator's. An empty list takes the network away.
+/// Replaces the hosts by the remaining list. Each element must be within the operator's list; an empty list takes the
+/// network away.
 fn reduce_hosts(
-    before: &mut BTreeSet<TunnelRule>,
-    reduced: &PlacedValue<Vec<PlacedValue<TunnelRule>>>,
+    granted_rules: &mut BTreeSet<TunnelRule>,
+    reduced: &Located<Vec<Located<TunnelRule>>>,
     faults: &mut Faults<'_>,
 ) {
     for rule in &reduced.value {
-        if !before.iter().any(|wider| wider.rule().covers_rule(rule.value.rule())) {
-            not_within(rule, faults);
+        if !granted_rules.iter().any(|wider| wider.rule().covers_rule(rule.value.rule())) {
+            refuse_not_within(rule, faults);
         }
     }
-    let left = reduced.value.iter().map(|rule| rule.value.clone()).collect();
-    if left == *before {
-        takes_nothing(reduced, faults);
+    let remaining_rules = reduced.value.iter().map(|rule| rule.value.clone()).collect();
+    if remaining_rules == *granted_rules {
+        warn_of_no_effect(reduced, faults);
     }
-    *before = left;
+    *granted_rules = remaining_rules;
 }
 
 fn reduce_mount(
     policy: &mut ShellPolicy,
     mount: &MountName,
-    access: &PlacedValue<ReducedAccess>,
+    access: &Located<ReducedAccess>,
     faults: &mut Faults<'_>,
 ) {
-    let before = match policy.access_to(mount.as_str()) {
+    let granted_access = match policy.access_to(mount.as_str()) {
         None => ReducedAccess::None,
         Some(Access::Read) => ReducedAccess::Read,
         Some(Access::Write) => ReducedAccess::Write,
     };
-    if access.value > before {
-        widens(access, access.value.as_str(), before.as_str(), faults);
+    if access.value > granted_access {
+        refuse_widening(access, access.value.as_str(), granted_access.as_str(), faults);
         return;
     }
-    if access.value == before {
-        takes_nothing(access, faults);
+    if access.value == granted_access {
+        warn_of_no_effect(access, faults);
     }
     match access.value {
         ReducedAccess::None => policy.mounts.retain(|granted| granted.name != *mount),
@@ -141,20 +162,32 @@ fn reduce_mount(
     }
 }
 
-/// The elements of a list, each of which must be in `before`; `None` there means everything. Others are
-/// faults.
-fn subset<T: Clone + Ord + Display>(
-    listed: &[PlacedValue<T>],
-    before: Option<&BTreeSet<T>>,
+/// The reduced list, whose elements must be in the operator's list. Warns if nothing was taken away.
+fn smaller_set<T: Clone + Ord + Display>(
+    reduced: &Located<Vec<Located<T>>>,
+    granted_set: &BTreeSet<T>,
     faults: &mut Faults<'_>,
 ) -> BTreeSet<T> {
-    for placed in listed {
-        if before.is_some_and(|before| !before.contains(&placed.value)) {
+    let remaining = subset(&reduced.value, Some(granted_set), faults);
+    if remaining == *granted_set {
+        warn_of_no_effect(reduced, faults);
+    }
+    remaining
+}
+
+/// The elements of a list. An element outside `granted_set` is a fault; `None` there means everything.
+fn subset<T: Clone + Ord + Display>(
+    reduced: &[Located<T>],
+    granted_set: Option<&BTreeSet<T>>,
+    faults: &mut Faults<'_>,
+) -> BTreeSet<T> {
+    for located in reduced {
+        if granted_set.is_some_and(|granted_set| !granted_set.contains(&located.value)) {
             faults.add_at(
-                placed,
-                format!("`{}` is not in the operator's list; this section may only take away", placed.value),
+                located,
+                format!("`{}` is not in the operator's list; this section may only take away", located.value),
             );
         }
     }
-    listed.iter().map(|placed| placed.value.clone()).collect()
+    reduced.iter().map(|located| located.value.clone()).collect()
 }

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use crate::{
-    Operator, ShellPolicy,
-    render::{quoted, quoted_texts, shown_mounts},
+    HostPath, Operator, ShellPolicy, Toolchain,
+    render::{quote, quoted, quoted_texts, shown_mounts},
 };
 
 use super::ShellOrAbsence;
@@ -22,6 +22,7 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
         file_size,
         output,
         environment,
+        toolchain,
         hosts,
         commands,
     } = shell;
@@ -35,6 +36,7 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
     writeln!(out, "memory = \"{memory}\"\nprocesses = {processes}")?;
     writeln!(out, "file_size = \"{file_size}\"\noutput = \"{output}\"")?;
     writeln!(out, "environment = [{}]", quoted(environment.iter().map(|name| name.as_str())))?;
+    write_toolchain(out, toolchain)?;
     if !hosts.is_empty() {
         writeln!(
             out,
@@ -53,22 +55,50 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
             quoted(operators.iter().map(|operator| Operator::as_str(*operator)))
         )?;
     }
-    Ok(())
-}
-
-/// Writes the lists of allowed commands after the first, which come from reductions: a command must be
-/// covered by every list. The second becomes a reduction of a sandbox tier. A section has only one list, so
-/// any further one is a comment.
-pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &ShellOrAbsence) -> fmt::Result {
-    let Ok(shell) = shell else { return Ok(()) };
-    for (index, list) in shell.commands.allowed().skip(1).enumerate() {
-        let before = if index == 0 { format!("\n[sandbox.{sandbox}.shell]\n") } else { "# and: ".to_owned() };
-        writeln!(out, "{before}allow = [{}]", quoted_texts(&list))?;
+    let unasked: Vec<String> = commands.unasked().collect();
+    if !unasked.is_empty() {
+        writeln!(out, "unasked = [{}]", quoted_texts(&unasked))?;
     }
     Ok(())
 }
 
-/// The summary of a shell, one line.
+fn write_toolchain(out: &mut String, toolchain: &Toolchain) -> fmt::Result {
+    let Toolchain { read, caches, path, variables } = toolchain;
+    if !read.is_empty() {
+        writeln!(out, "read = [{}]", quoted_texts(&texts(read)))?;
+    }
+    if !caches.is_empty() {
+        writeln!(out, "caches = [{}]", quoted_texts(&texts(caches)))?;
+    }
+    if !path.is_empty() {
+        writeln!(out, "path = [{}]", quoted_texts(&texts(path)))?;
+    }
+    if !variables.is_empty() {
+        let variables: Vec<String> =
+            variables.iter().map(|(name, value)| format!("{name} = {}", quote(value))).collect();
+        writeln!(out, "variables = {{ {} }}", variables.join(", "))?;
+    }
+    Ok(())
+}
+
+fn texts<'a>(paths: impl IntoIterator<Item = &'a HostPath>) -> Vec<String> {
+    paths.into_iter().map(ToString::to_string).collect()
+}
+
+/// Writes the lists of allowed commands after the first. They come from reductions, and a command needs a covering rule
+/// in every list. The second list becomes a section of a sandbox tier; a section has room for only one list, so further
+/// lists become comments.
+pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &ShellOrAbsence) -> fmt::Result {
+    let Ok(shell) = shell else { return Ok(()) };
+    for (index, list) in shell.commands.allowed().skip(1).enumerate() {
+        let line_start =
+            if index == 0 { format!("\n[sandbox.{sandbox}.shell]\n") } else { "# and: ".to_owned() };
+        writeln!(out, "{line_start}allow = [{}]", quoted_texts(&list))?;
+    }
+    Ok(())
+}
+
+/// The summary of a shell in one line.
 pub(crate) fn shell_summary(shell: &ShellOrAbsence) -> String {
     let Ok(shell) = shell else { return "no shell".to_owned() };
     let timeout = humantime::format_duration(shell.timeout);

@@ -5,22 +5,22 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The name of a variable that a shell takes from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9`
-/// and `_`, not beginning with a digit. Excluded are variables that a session sets itself, and those that
-/// make a shell or the loader run other code.
+/// The name of a variable that a shell takes from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9` and `_`,
+/// not starting with a digit. Variables that a session sets itself are excluded, and so are variables that make a shell
+/// or the loader run other code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariableName(Arc<str>);
 
-/// A text that cannot name such a variable.
+/// A text that cannot name a variable from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidVariable {
-    /// It is not a valid name.
+    /// The text is not a valid name.
     #[error("`{}` is not a name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
     Name(String),
-    /// A session sets it itself.
+    /// A session sets the variable itself.
     #[error("`{0}` is set by the session itself; leave it out")]
-    Own(String),
-    /// It makes a program run other code than asked for.
+    SetBySession(String),
+    /// The variable makes a program run other code than its caller asked for.
     #[error("`{0}` changes what {1} runs; leave it out")]
     Dangerous(String, &'static str),
 }
@@ -31,28 +31,29 @@ impl VariableName {
     /// # Errors
     /// [`InvalidVariable`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidVariable> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let starts_well = text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-        if !starts_well || text.len() > MAX_NAME_BYTES || !text.bytes().all(allowed) {
+        if !starts_well || text.len() > MAX_NAME_BYTES || !text.bytes().all(is_allowed) {
             return Err(InvalidVariable::Name(text.chars().take(MAX_NAME_BYTES).collect()));
         }
-        if OWN.contains(&text) || text.starts_with("PORTCULLIS_") {
-            return Err(InvalidVariable::Own(text.to_owned()));
+        if SESSION_VARIABLES.contains(&text) || text.starts_with("PORTCULLIS_") {
+            return Err(InvalidVariable::SetBySession(text.to_owned()));
         }
-        if SHELL.contains(&text) || text.starts_with("BASH") {
+        if SHELL_VARIABLES.contains(&text) || text.starts_with("BASH") {
             return Err(InvalidVariable::Dangerous(text.to_owned(), "the shell"));
         }
-        if LOADER.contains(&text) || text.starts_with("LD_") || text.starts_with("DYLD_") {
+        if LOADER_VARIABLES.contains(&text) || text.starts_with("LD_") || text.starts_with("DYLD_") {
             return Err(InvalidVariable::Dangerous(text.to_owned(), "every program"));
         }
         Ok(Self(text.into()))
     }
 
-    /// Whether the name looks like that of a secret. A guess, for warnings only.
+    /// Whether the name looks like that of a secret. This is a guess, only for warnings.
     #[must_use]
     pub fn looks_secret(&self) -> bool {
         let name = self.0.to_ascii_uppercase();
-        SECRETS.iter().any(|part| name.contains(part)) || SECRET_ENDS.iter().any(|end| name.ends_with(end))
+        SECRET_WORDS.iter().any(|part| name.contains(part))
+            || SECRET_SUFFIXES.iter().any(|end| name.ends_with(end))
     }
 
     /// The name as text.
@@ -86,15 +87,15 @@ impl<'de> Deserialize<'de> for VariableName {
     }
 }
 
-/// The longest name; names in use are shorter.
+/// The longest name, in bytes. Names in use are shorter.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Variables that a session sets, or bash for it.
-const OWN: &[&str] = &["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "_"];
+/// Variables that a session, or bash in a session, sets.
+const SESSION_VARIABLES: &[&str] =
+    &["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "_"];
 
-/// Variables that a shell reads before or while it runs a command: files to source, texts to run, and word
-/// separators.
-const SHELL: &[&str] = &[
+/// Variables that a shell reads before or while it runs a command: files to source, texts to run, word separators.
+const SHELL_VARIABLES: &[&str] = &[
     "ENV",
     "IFS",
     "CDPATH",
@@ -111,11 +112,11 @@ const SHELL: &[&str] = &[
     "ZDOTDIR",
 ];
 
-/// Variables by which the C library loads code or settings.
-const LOADER: &[&str] = &["GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"];
+/// Variables that make the C library load code or settings.
+const LOADER_VARIABLES: &[&str] = &["GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"];
 
 /// Parts of the usual names of secrets, and of paths to secrets.
-const SECRETS: &[&str] = &[
+const SECRET_WORDS: &[&str] = &[
     "SECRET",
     "TOKEN",
     "PASSWORD",
@@ -135,7 +136,7 @@ const SECRETS: &[&str] = &[
 ];
 
 /// Endings of the usual names of secrets.
-const SECRET_ENDS: &[&str] = &["_KEY", "_PAT", "_PWD", "_PASS", "PGPASS", "_AUTH", "_DSN", "_SIGNATURE"];
+const SECRET_SUFFIXES: &[&str] = &["_KEY", "_PAT", "_PWD", "_PASS", "PGPASS", "_AUTH", "_DSN", "_SIGNATURE"];
 
 #[cfg(test)]
 mod tests {
@@ -148,13 +149,13 @@ mod tests {
             assert!(VariableName::parse(good).is_ok(), "{good}");
         }
         let long = "a".repeat(257);
-        for bad in ["", "1a", "a b", "a=b", "a-b", "\u{e4}", "a\0", "BASH_FUNC_x%%", &long] {
-            assert!(matches!(VariableName::parse(bad), Err(InvalidVariable::Name(_))), "{bad}");
+        for invalid in ["", "1a", "a b", "a=b", "a-b", "\u{e4}", "a\0", "BASH_FUNC_x%%", &long] {
+            assert!(matches!(VariableName::parse(invalid), Err(InvalidVariable::Name(_))), "{invalid}");
         }
     }
 
     #[test]
-    fn names_of_secrets_are_told_from_others() {
+    fn names_that_look_like_secrets_are_recognized() {
         for name in
             ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "db_password", "X_PAT"]
         {
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn variables_of_session_and_shell_are_refused_with_the_reason() {
-        for (name, shown) in [
+        for (name, expected) in [
             ("PATH", "`PATH` is set by the session itself; leave it out"),
             ("HOME", "`HOME` is set by the session itself; leave it out"),
             ("PORTCULLIS_SHARED", "`PORTCULLIS_SHARED` is set by the session itself; leave it out"),
@@ -179,7 +180,7 @@ mod tests {
             ("LD_", "`LD_` changes what every program runs; leave it out"),
             ("GCONV_PATH", "`GCONV_PATH` changes what every program runs; leave it out"),
         ] {
-            assert_eq!(VariableName::parse(name).expect_err(name).to_string(), shown);
+            assert_eq!(VariableName::parse(name).expect_err(name).to_string(), expected);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, OutputBytes, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, OutputBytes, PinStatus, ToolFacts, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
@@ -42,7 +42,7 @@ fn a_tool_without_an_entry_gets_what_its_tier_and_origin_allow() {
 }
 
 #[test]
-fn an_entry_replaces_the_tiers_word_for_tools_of_ours() {
+fn an_entry_replaces_the_tiers_approval_for_shipped_tools() {
     check("profile = 'V'", &of(ShippedModule, ReadOnly), "V", Approval::Allow);
     check("approval = 'allow'", &of(ShippedModule, Privileged), "Nothing", Approval::Allow);
     check("approval = 'deny'", &of(ShippedModule, ReadOnly), "R", Approval::Deny);
@@ -63,7 +63,7 @@ fn a_tool_can_raise_its_approval_and_never_lower_it() {
 }
 
 #[test]
-fn a_strangers_module_gets_what_the_entry_says_and_no_more() {
+fn a_foreign_module_gets_only_what_its_entry_grants() {
     check("profile = 'R'", &of(ForeignModule, ReadOnly), "R", Approval::Allow);
     check("timeout = '5s'", &of(ForeignModule, ReadOnly), "Nothing", Approval::Allow);
     check("approval = 'allow'", &of(ForeignModule, Privileged), "Nothing", Approval::Ask);
@@ -102,13 +102,13 @@ fn a_foreign_module_that_may_write_is_side_effecting() {
         ("R", ForeignModule, ReadOnly, ReadOnly),
         ("Nothing", ForeignModule, ReadOnly, ReadOnly),
         ("W", ForeignModule, Privileged, Privileged),
-        // We vouch for shipped tools, and the operator for a native one.
+        // Shipped tools are trusted, and the operator vouches for a native tool.
         ("W", ShippedModule, ReadOnly, ReadOnly),
     ] {
         let policy = load(&format!("{BASE}\n[tools.t]\nprofile = '{profile}'\napproval = 'allow'"));
         let assignment = policy.assign(&of(origin, declared)).expect("enabled");
         assert_eq!(assignment.tier, tier, "{profile} {origin:?} {declared}");
-        // The approval of the operator's entry stands.
+        // The approval of the operator's entry applies.
         assert_eq!(assignment.approval == Approval::Allow, declared == ReadOnly, "{profile} {declared}");
     }
 }
@@ -202,22 +202,22 @@ fn memory_and_output_are_the_entrys_else_the_policys() {
 }
 
 #[test]
-fn a_tool_may_want_to_show_less_and_never_gets_to_show_more() {
-    let shown = |entry: &str, declared: u64| {
+fn a_tool_can_lower_its_output_limit_and_never_raise_it() {
+    let max_output_of = |entry: &str, declared: u64| {
         let policy = load(&format!("{BASE}\n[tools.t]\n{entry}"));
         let tool =
             ToolFacts { declared_max_output: Some(OutputBytes(declared)), ..of(ShippedModule, ReadOnly) };
         policy.assign(&tool).expect("enabled").max_output.0
     };
-    assert_eq!(shown("", 1 << 10), 1 << 10);
-    assert_eq!(shown("", 1 << 20), 16 << 10);
-    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 20), 2 << 10);
-    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 10), 1 << 10);
+    assert_eq!(max_output_of("", 1 << 10), 1 << 10);
+    assert_eq!(max_output_of("", 1 << 20), 16 << 10);
+    assert_eq!(max_output_of("max_output_bytes = '2KiB'", 1 << 20), 2 << 10);
+    assert_eq!(max_output_of("max_output_bytes = '2KiB'", 1 << 10), 1 << 10);
 }
 
 #[test]
 fn a_quarantined_tool_is_denied_whatever_its_entry_says() {
-    let changed = ToolFacts { standing: Standing::Quarantined, ..of(ForeignModule, ReadOnly) };
+    let changed = ToolFacts { pin_status: PinStatus::Quarantined, ..of(ForeignModule, ReadOnly) };
     for entry in ["", "[tools.t]\napproval = \"allow\"\nenabled = true\nprofile = \"W\""] {
         let policy = load(&format!("{BASE}\n{entry}"));
         let denial = policy.assign(&changed).expect_err("quarantined");
@@ -227,8 +227,8 @@ fn a_quarantined_tool_is_denied_whatever_its_entry_says() {
         );
         assert!(!policy.describe(&changed).enabled);
     }
-    let off = load(&format!("{BASE}\n[tools.t]\nenabled = false"));
-    assert_eq!(off.assign(&changed).expect_err("off").code, DenialCode::ToolDisabled);
+    let disabled = load(&format!("{BASE}\n[tools.t]\nenabled = false"));
+    assert_eq!(disabled.assign(&changed).expect_err("off").code, DenialCode::ToolDisabled);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn an_approved_tool_gets_no_more_than_one_that_is_not() {
         let policy = load(&format!("{BASE}\n{entry}"));
         for tier in SafetyTier::ALL {
             let unpinned = of(ForeignModule, tier);
-            let approved = ToolFacts { standing: Standing::Approved, ..unpinned.clone() };
+            let approved = ToolFacts { pin_status: PinStatus::Approved, ..unpinned.clone() };
             assert_eq!(policy.assign(&approved), policy.assign(&unpinned), "{entry}");
         }
     }

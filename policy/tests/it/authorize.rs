@@ -1,10 +1,10 @@
-//! Calls: allowed ones, denied ones, and attempts to evade.
+//! Allowed calls, denied calls, and attempts to evade the rules.
 
-use portcullis_policy::{DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts};
+use portcullis_policy::{Approval, DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts};
 use portcullis_types::{Access, SafetyTier};
 use serde_json::json;
 
-use crate::support::{BASE, decide, load, path, tool};
+use crate::support::{BASE, decide, load, load_with, path, tool};
 
 fn reader() -> ToolFacts {
     tool("file_read", SafetyTier::ReadOnly)
@@ -31,10 +31,10 @@ fn denied(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
 }
 
 #[track_caller]
-fn check_denied(tool: &ToolFacts, subject: RequestedSubject, code: &str, rule: &str, shown: &str) {
+fn check_denied(tool: &ToolFacts, subject: RequestedSubject, code: &str, rule: &str, expected: &str) {
     let denial = denied(tool, &[subject]);
     assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
-    assert_eq!(denial.to_string(), shown);
+    assert_eq!(denial.to_string(), expected);
 }
 
 #[test]
@@ -214,4 +214,38 @@ fn approval_deny_or_a_disabled_tool_denies_every_call() {
 fn a_call_that_must_be_approved_is_allowed_and_says_so() {
     let grant = allowed(&tool("t", SafetyTier::Privileged), &[]);
     assert_eq!(grant.approval.as_str(), "ask");
+}
+
+#[test]
+fn listed_paths_of_a_file_tool_need_no_approval() {
+    let entry = "\n[tools.file_write]\napproval = 'ask'\nunasked = { target = ['src/**', '/tmp/*.txt'] }\n";
+    let text = format!("{DEFAULT_POLICY}{entry}");
+    let policy = load(&text);
+    for (written, rule) in [
+        ("/shared/src/a/b", Some("tools.file_write.unasked.target[\"src/**\"]")),
+        ("src/a", Some("tools.file_write.unasked.target[\"src/**\"]")),
+        ("/tmp/a.txt", Some("tools.file_write.unasked.target[\"/tmp/*.txt\"]")),
+        ("/shared/Makefile", None),
+        ("/shared/src/../Makefile", None),
+        ("/tmp/a/b.txt", None),
+    ] {
+        let grant = decide(&policy, &writer(), &[path(written, Access::Write)]).expect("granted");
+        let expected = if rule.is_some() { Approval::Allow } else { Approval::Ask };
+        assert_eq!(
+            (grant.approval, grant.unasked),
+            (expected, rule.map(str::to_owned).into_iter().collect()),
+            "{written}"
+        );
+    }
+    // The whole call must be covered.
+    let both = [path("src/a", Access::Write), path("b", Access::Write)];
+    assert_eq!(decide(&policy, &writer(), &both).expect("granted").approval, Approval::Ask);
+    assert_eq!(decide(&policy, &writer(), &[]).expect("granted").approval, Approval::Ask);
+    // What a reduction asks about is asked about.
+    for overlay in ["[tools.file_write]\napproval = 'ask'", "[tiers]\nside_effecting = { approval = 'ask' }"]
+    {
+        let reduced = load_with(&text, overlay);
+        let grant = decide(&reduced, &writer(), &[path("src/a", Access::Write)]).expect("granted");
+        assert_eq!(grant.approval, Approval::Ask, "{overlay}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The digest: equal for equal meaning, different for any other.
+//! Policies with the same meaning have the same digest, and all others have different digests.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ wasm_memory = "63MiB"
 max_timeout = "9m"
 "#;
 
-/// The meaning of [`FULL`] in another order, other notations and with comments.
+/// The meaning of [`FULL`] in another order, in other notations and with comments.
 const FULL_OTHERWISE: &str = r#"
 limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
 audit = {}  # the default
@@ -69,12 +69,12 @@ shared = "shared"
 "#;
 
 #[test]
-fn order_notation_and_remarks_do_not_count() {
+fn order_notation_and_comments_do_not_change_the_digest() {
     assert_eq!(load(FULL).digest(), load(FULL_OTHERWISE).digest());
 }
 
 #[test]
-fn every_single_change_counts() {
+fn every_change_of_a_value_changes_the_digest() {
     let mut seen = BTreeMap::from([(load(FULL).digest().to_string(), "nothing")]);
     for (from, to) in [
         (r#"["landlock"]"#, r#"["seccomp"]"#),
@@ -174,7 +174,7 @@ fn a_policy_that_was_reduced_means_the_same_as_text() {
     for overlay in [
         "tiers.read_only.approval = \"ask\"",
         "tiers.privileged.approval = \"deny\"",
-        // An entry of the operator would give a foreign module its tier's profile.
+        // As an operator's entry, this would make a foreign module count as known.
         "tools.strangers = { enabled = false, memory = \"7MiB\", max_output_bytes = \"1KiB\" }",
         "tools.strangers = { approval = \"ask\", timeout = \"7s\" }",
         "tools.strangers = { optional = true }",

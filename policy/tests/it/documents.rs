@@ -1,8 +1,10 @@
-//! The documents' numbers and lists against the shipped values.
+//! Compares the numbers and lists in the documents with the shipped values.
 
 use std::{fs, path::Path};
 
-use portcullis_policy::{DEFAULT_POLICY, DenialCode, EgressSettings, Limits, MAX_URL_BYTES};
+use portcullis_policy::{
+    DEFAULT_POLICY, DenialCode, EgressSettings, Limits, MAX_URL_BYTES, ToolOrigin, shipped_tools,
+};
 
 use crate::support::{BASE, load, try_load};
 
@@ -21,15 +23,32 @@ fn words(text: &str) -> Vec<&str> {
 fn the_table_of_denials_has_every_code_and_no_other() {
     let text = document("docs/policy.md");
     let (_, section) = text.split_once("| `path_escapes_mount` |").expect("the table's first row");
-    let listed =
+    let documented =
         section.lines().take_while(|line| line.is_empty() || line.starts_with('|') || line.starts_with(' '));
-    let mut listed: Vec<&str> =
-        listed.filter(|line| line.starts_with("| `")).map(|line| words(line)[0]).collect();
-    listed.push("path_escapes_mount");
-    listed.sort_unstable();
+    let mut documented: Vec<&str> =
+        documented.filter(|line| line.starts_with("| `")).map(|line| words(line)[0]).collect();
+    documented.push("path_escapes_mount");
+    documented.sort_unstable();
     let mut codes = DenialCode::ALL.map(DenialCode::as_str);
     codes.sort_unstable();
-    assert_eq!(listed, codes);
+    assert_eq!(documented, codes);
+}
+
+#[test]
+fn the_table_of_origins_has_every_shipped_tool() {
+    let text = document("docs/policy.md");
+    for (beginning, origin) in [
+        ("| core module: ", ToolOrigin::ShippedModule),
+        ("| operation: ", ToolOrigin::ShippedOperation),
+        ("| shipped native: ", ToolOrigin::ShippedNative),
+    ] {
+        let cell = text.lines().find_map(|line| line.strip_prefix(beginning)?.split(" | ").next());
+        let mut listed = words(cell.expect("a row"));
+        listed.sort_unstable();
+        let tools = shipped_tools().filter(|tool| tool.origin == origin);
+        let shipped: Vec<String> = tools.map(|tool| tool.name.to_string()).collect();
+        assert_eq!(listed, shipped, "{beginning}");
+    }
 }
 
 #[test]
@@ -41,23 +60,23 @@ fn the_protected_names_are_listed_as_they_are_shipped() {
     };
     let shipped = list("paths");
     let text = document("docs/policy.md");
-    let (_, listed) = text.split_once("which hold in every policy: ").expect("the list");
-    assert_eq!(words(listed.lines().next().expect("a line")), shipped);
+    let (_, documented) = text.split_once("which hold in every policy: ").expect("the list");
+    assert_eq!(words(documented.lines().next().expect("a line")), shipped);
     let changes = document("CHANGELOG.md");
     let line = changes.lines().find(|line| line.starts_with("- No tool writes")).expect("a line");
-    // The line has examples, and the list is in the manual.
+    // The line gives examples; the manual has the full list.
     assert!(!words(line).is_empty() && words(line).iter().all(|name| shipped.contains(name)), "{line}");
-    // The kinds are grouped there by what they are for.
+    // The manual groups the kinds by their purpose.
     let (_, groups) = text.split_once("which hold in every policy:\n\n").expect("the kinds");
     let (groups, _) = groups.split_once("\n\n").expect("their end");
-    let (mut listed, mut kinds) = (words(groups), list("kinds"));
-    listed.sort_unstable();
+    let (mut documented, mut kinds) = (words(groups), list("kinds"));
+    documented.sort_unstable();
     kinds.sort_unstable();
-    assert_eq!(listed, kinds);
+    assert_eq!(documented, kinds);
 }
 
 #[test]
-fn the_defaults_of_egress_are_those_of_the_shipped_policy_and_documents() {
+fn egress_defaults_match_the_shipped_policy_and_documents() {
     let egress = EgressSettings::default();
     let shipped: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
     let shipped = shipped["egress"].as_table().expect("a table");
@@ -88,13 +107,13 @@ fn the_default_limits_are_those_of_policy_and_documents() {
     let sized = |size: String| size.replace("KiB", " KiB").replace("MiB", " MiB");
     let output = sized(limits.max_output_bytes.to_string());
     let memory = sized(limits.wasm_memory.to_string());
-    let said: [(&str, String); 4] = [
+    let defaults: [(&str, String); 4] = [
         ("concurrency", limits.concurrency.to_string()),
         ("calls_per_minute", limits.calls_per_minute.to_string()),
         ("max_output_bytes", output.clone()),
         ("wasm_memory", memory),
     ];
-    for (key, value) in &said {
+    for (key, value) in &defaults {
         let in_file = match &shipped[*key] {
             toml::Value::String(text) => text.clone(),
             toml::Value::Integer(number) => number.to_string(),
@@ -118,10 +137,10 @@ fn the_default_limits_are_those_of_policy_and_documents() {
     assert!(row.contains(&format!("(`max_timeout`) | {minutes} min |")), "docs/limits.md");
 }
 
-/// A key, its default as a policy writes it, and the bounds as the documents write them and as a policy does.
+/// A key, its default as a policy writes it, and its bounds as the documents and as a policy write them.
 type Bounded = (&'static str, &'static str, [(&'static str, &'static str); 2], [&'static str; 2]);
 
-/// Checks that a section takes each key from its least to its most value, and nothing beyond.
+/// Checks that each key of a section accepts its least and its most value, and no value beyond them.
 #[track_caller]
 fn check_bounds(section: &str, (key, _, bounds, beyond): &Bounded) {
     let is_accepted = |value: &str| {
@@ -177,6 +196,11 @@ fn the_table_of_the_shell_has_its_defaults_and_bounds() {
     row("deny", "`[]`");
     row("allow", "all");
     row("operators", "all");
+    row("unasked", "none");
+    row("read", "none");
+    row("path", "none");
+    row("variables", "none");
+    assert!(defaults.toolchain.is_empty());
     assert!(defaults.environment.is_empty() && defaults.commands.is_empty());
     let (memory, file_size, output) =
         (defaults.memory.to_string(), defaults.file_size.to_string(), defaults.output.to_string());
@@ -209,8 +233,8 @@ fn the_table_of_the_shell_has_its_defaults_and_bounds() {
         ),
     ];
     for (bounded, default) in &table {
-        let (key, written, [(least, _), (most, _)], _) = bounded;
-        assert!(default.contains(written), "{key}: {default}");
+        let (key, value, [(least, _), (most, _)], _) = bounded;
+        assert!(default.contains(value), "{key}: {default}");
         let line = row(key, default);
         assert!(line.contains(&format!("; {least} to {most}")), "{line}");
         check_bounds("shell", bounded);

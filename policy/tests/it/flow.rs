@@ -107,7 +107,7 @@ fn a_rule_that_would_do_nothing_is_a_fault() {
 
 const KINDS: &str = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:protected\"]\napproval = \"ask\"\n";
 
-/// Decides a call of the tool `t` of this tier after `tmp`, with these paths to write.
+/// Decides a call of the tool `t` of this tier that writes these paths, in a run that has read `tmp`.
 fn write_kinds(policy: &WorkspaceSecurityPolicy, tier: SafetyTier, paths: &[&str]) -> (Grant, bool) {
     let label = FlowLabel::of_mount(&MountName::parse("tmp").expect("a name"));
     let run = RunFacts { agent: "a", run: "r", labels: BTreeMap::from([(label, "c1".to_owned())]).into() };
@@ -136,7 +136,7 @@ fn a_call_that_may_write_a_kind_is_asked_about() {
         &["/shared/x.SH"],
         &["/shared/.github"],
         &["/shared/notes", "/shared/.github/workflows/x"],
-        // Nothing names what the call writes.
+        // No argument names a file to write.
         &[],
     ] {
         let (grant, withheld) = write_kinds(&policy, writes, paths);
@@ -148,7 +148,7 @@ fn a_call_that_may_write_a_kind_is_asked_about() {
     // A call that writes nothing meets no rule.
     let (grant, _) = write_kinds(&policy, SafetyTier::ReadOnly, &[]);
     assert_eq!((grant.approval, grant.flow), (Approval::Allow, None));
-    // Without a rule nothing is withheld.
+    // Without a rule, nothing is withheld.
     let (grant, withheld) = write_kinds(&load(BASE), writes, &["/shared/Makefile"]);
     assert_eq!((grant.flow, withheld), (None, false));
 }
@@ -202,7 +202,7 @@ fn an_overlay_adds_kinds_and_takes_none() {
     assert!(error.to_string().contains("this section only adds"), "{error}");
 }
 
-/// The word stands for the kinds, whatever mounts there are.
+/// `write:protected` means the protected kinds, whatever mounts there are.
 #[test]
 fn a_mount_with_the_name_of_the_sink_is_a_fault() {
     let text = BASE.replace("[profiles.R]", "protected = \"p\"\n[profiles.R]");

@@ -33,8 +33,8 @@ fn the_shipped_policy_says_what_the_design_says() {
     assert_eq!(policy.limits().wasm_memory.0, 64 << 20);
     assert_eq!(policy.max_timeout(), Duration::from_secs(600));
     assert_eq!(policy.audit_sync(), AuditSync::Interval);
-    // Two of the names are those that lead Git to other configuration.
-    assert_eq!(policy.protected().patterns().count(), 11);
+    // Two of the names, `.git/config.worktree` and `.git/commondir`, make Git use another configuration.
+    assert_eq!(policy.protected().patterns().count(), 12);
     assert_eq!(policy.protected_kinds().patterns().count(), 55);
     for (name, tier, profile) in [
         ("file_read", SafetyTier::ReadOnly, "FileReadOnly"),
@@ -79,11 +79,11 @@ fn omitted_section_grants_nothing() {
     }
     let waived = load("version = 1\nrequire = []\nprotect.paths = []\nprotect.except = ['.bashrc']");
     assert_eq!(waived.required_layers().count(), 0);
-    assert_eq!(waived.protected().patterns().count(), 10);
+    assert_eq!(waived.protected().patterns().count(), 11);
 }
 
 #[test]
-fn a_text_that_is_no_toml_is_told_with_its_place() {
+fn invalid_toml_is_reported_with_its_location() {
     check_faults("version = 1\n[mounts\n", &["portcullis.toml:2:8: unclosed table, expected `]`"]);
     check_faults("version = 1\nversion = 1\n", &["portcullis.toml:2:1: duplicate key"]);
     check_faults("version = 1\n[tools.x]\n[tools.x]\n", &["portcullis.toml:3:8: duplicate key"]);
@@ -101,8 +101,8 @@ fn unknown_keys_are_refused_at_every_level() {
     check_faults(
         "version = 1\nzones = {}\n[moutns]\n",
         &[
-            "portcullis.toml:2:1: zones: unknown key; known are `version`, `require`, `mounts`, `profiles`, \
-             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
+            "portcullis.toml:2:1: zones: unknown key; known are `version`, `require`, `home`, `project`, `mounts`, `profiles`, \
+             `tiers`, `tools`, `protect`, `hide`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
             "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
         ],
     );
@@ -179,18 +179,40 @@ fn values_have_units_types_and_bounds() {
 #[test]
 fn mounts_are_disjoint_folders_of_the_workspace() {
     check_faults(
-        "version = 1\n[mounts]\na = 'x'\nb = 'x/y'\nc = './X/'\nD = 'd'\ne = '../e'\nf = '/f'\ng = '.'\n",
+        "version = 1\n[mounts]\na = 'x'\nb = 'x/y'\nc = './X/'\nD = 'd'\ne = '../e'\nf = '/'\ng = '.'\nh = '/h'\ni = '/H/i'\n",
         &[
-            "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint",
-            "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint",
-            "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint",
+            "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint: name the outer \
+             folder alone, or two folders beside each other",
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint: name the outer \
+             folder alone, or two folders beside each other",
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint: name the outer \
+             folder alone, or two folders beside each other",
             "portcullis.toml:6:1: mounts.D: `D` is not a name of a mount: 1 to 64 characters of a-z, 0-9, `_` and \
              `-` are allowed",
-            "portcullis.toml:7:5: mounts.e: a mount lies in the workspace: `..` is not allowed",
-            "portcullis.toml:8:5: mounts.f: a mount lies in the workspace: write the folder relative to it",
-            "portcullis.toml:9:5: mounts.g: a mount is a folder in the workspace, not the workspace itself",
+            "portcullis.toml:7:5: mounts.e: `..` is not allowed in a mount's folder: write its absolute path",
+            "portcullis.toml:8:5: mounts.f: a mount is a folder below `/`, not `/` itself",
+            "portcullis.toml:9:5: mounts.g: a mount is a folder in the workspace, not the workspace itself; \
+             `portcullis init` makes an existing folder a project",
+            "portcullis.toml:11:5: mounts.i: `/H/i` overlaps `/h` of mount `h`; mounts must be disjoint: name the outer \
+             folder alone, or two folders beside each other",
         ],
     );
+}
+
+#[test]
+fn a_home_is_a_mount_and_a_project_an_absolute_path() {
+    check_faults(
+        "version = 1\nhome = 'shard'\n[project]\npath = 'here'\nname = 'x'\n[mounts]\nshared = 's'\n",
+        &[
+            "portcullis.toml:2:8: home: unknown mount; did you mean `shared`?",
+            "portcullis.toml:4:8: project.path: a project's folder is an absolute path",
+            "portcullis.toml:5:1: project.name: unknown key; known are `path`",
+        ],
+    );
+    let policy =
+        load("version = 1\nhome = 'code'\n[project]\npath = '/src//p/'\n[mounts]\ncode = '/src/p'\n");
+    assert_eq!((policy.home().as_str(), policy.project()), ("code", Some("/src/p")));
+    assert_eq!(load("version = 1\n").home().as_str(), "shared");
 }
 
 #[test]
@@ -248,10 +270,10 @@ fn an_operation_has_no_mounts_and_its_steps_share_none() {
 }
 
 #[test]
-fn a_strangers_text_is_bounded_and_shown_harmlessly() {
+fn untrusted_text_is_bounded_and_escaped_in_errors() {
     check_tool(
         "\"\\u001b[2J\" = 1",
-        "1: tools.x.\"\\u{1b}[2J\": unknown key; known are `profile`, `approval`, \
+        "1: tools.x.\"\\u{1b}[2J\": unknown key; known are `profile`, `approval`, `unasked`, \
          `timeout`, `memory`, `max_output_bytes`, `enabled`, `optional`",
     );
     let many: String = (0..2000).map(|number| format!("k{number} = 1\n")).collect();
@@ -265,12 +287,12 @@ fn a_strangers_text_is_bounded_and_shown_harmlessly() {
     assert_eq!(error.to_string(), "workspace.toml:1:1: the file has 65537 bytes; at most 65536 are allowed");
     let many: String = (0..1025).map(|number| format!("tools.t{number} = {{ enabled = false }}\n")).collect();
     let error = try_load(BASE, Some(&many)).expect_err("is refused");
-    let said = error.to_string();
-    assert!(said.ends_with("tools: 1025 entries; at most 1024 are allowed"), "{said}");
+    let message = error.to_string();
+    assert!(message.ends_with("tools: 1025 entries; at most 1024 are allowed"), "{message}");
 }
 
 #[test]
-fn faults_of_both_texts_are_told_together() {
+fn faults_of_both_texts_are_reported_together() {
     let error = try_load("version = 1\nx = 1", Some("y = 1")).expect_err("is refused");
     let files: Vec<_> = error.faults.iter().map(|fault| (fault.file.as_str(), fault.key.as_str())).collect();
     assert_eq!(files, [("portcullis.toml", "x"), ("workspace.toml", "y")]);
@@ -300,11 +322,51 @@ fn the_folder_of_modules_is_the_operators_to_name() {
         ("modul.dir = \"m\"", "2:1: modul: unknown key; did you mean `modules`?"),
         (
             "sandbox.process.modules.dir = \"m\"",
-            "2:17: sandbox.process.modules: unknown key; known are `require`, `profiles`, `tiers`, `tools`, `protect`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
+            "2:17: sandbox.process.modules: unknown key; known are `require`, `profiles`, `tiers`, `tools`, `protect`, `hide`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
         ),
     ] {
         check_faults(&format!("version = 1\n{section}\n"), &[&format!("portcullis.toml:{fault}")]);
     }
     let error = try_load(BASE, Some("[modules]\ndir = \"shared\"")).expect_err("an overlay takes away");
     assert!(error.to_string().contains("modules: only the operator's policy may say this"), "{error}");
+}
+
+#[test]
+fn a_mount_is_a_folder_or_a_table_with_undo() {
+    let policy = load(
+        "version = 1\n[mounts]\na = 'x'\nb = { path = 'y', undo = true }\n[mounts.c]\npath = 'z'\nundo = false\n",
+    );
+    let mounts = policy.mounts().iter().map(|mount| (mount.name.as_str(), &*mount.folder, mount.has_undo));
+    assert_eq!(mounts.collect::<Vec<_>>(), [("a", "x", false), ("b", "y", true), ("c", "z", false)]);
+    assert!(
+        policy.effective_toml().contains("\nb = { path = \"y\", undo = true }\n"),
+        "{}",
+        policy.effective_toml()
+    );
+    check_faults(
+        "version = 1\n[mounts]\na = { undo = true }\nb = { path = 'y', undo = 'yes' }\nc = { path = 'z', und = true }\n\
+         d = 7\nvault = { path = 'v', undo = true }\n",
+        &[
+            "portcullis.toml:3:5: mounts.a.path: missing key",
+            "portcullis.toml:4:26: mounts.b.undo: expected `true` or `false`, found string",
+            "portcullis.toml:5:19: mounts.c.und: unknown key; did you mean `undo`?",
+            "portcullis.toml:6:5: mounts.d: expected a string, found integer",
+            "portcullis.toml:7:30: mounts.vault.undo: no tool writes the vault, so no change of it can be taken back; remove the key",
+        ],
+    );
+}
+
+#[test]
+fn only_file_tools_have_paths_that_need_no_approval() {
+    check_faults(
+        "version = 1\n[tools.file_edit]\nunasked = { path = ['../x', 'src/**'] }\n[tools.file_read]\nunasked = 'src'\n\
+         [tools.word_count]\nunasked = { path = 'src/**' }\n",
+        &[
+            "portcullis.toml:3:21: tools.file_edit.unasked.path[0]: a pattern has no `.` and no `..`",
+            "portcullis.toml:5:11: tools.file_read.unasked: expected a table, found string",
+            "portcullis.toml:7:11: tools.word_count.unasked: only file_delete, file_edit, file_list, file_read, \
+             file_search, file_write can have paths that need no approval: other tools may touch what their arguments \
+             do not name",
+        ],
+    );
 }

@@ -1,4 +1,4 @@
-//! The policy's promises, tested through its public interface: one module per subject.
+//! Tests of the policy's guarantees through its public interface, one module per subject.
 
 mod assign;
 mod authorize;
@@ -6,6 +6,7 @@ mod digest;
 mod documents;
 mod flow;
 mod load;
+mod mistakes;
 mod model;
 mod network;
 mod random;
@@ -14,3 +15,4 @@ mod search;
 mod secrets;
 mod shell;
 mod support;
+mod traced;

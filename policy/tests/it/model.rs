@@ -1,8 +1,7 @@
-//! Compares the evaluator with a model, on random policies and calls, and checks that reductions only take
-//! away.
+//! Compares the evaluator with a model, on random policies and calls, and checks that reductions only take away.
 //!
-//! The model works on texts where the evaluator works on parsed values: it searches path strings, and a
-//! policy is a list of lines. An error escapes only if both make the same one.
+//! The model works on texts where the evaluator works on parsed values: it searches path strings, and a policy is a
+//! list of lines. The test misses an error only if both make it.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +27,14 @@ type Verdict = Result<BTreeMap<String, String>, &'static str>;
 /// The mounts of a profile, read from the lines.
 fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
     let prefix = format!("profiles.{profile}.mounts.");
-    let named = lines.iter().filter_map(|(key, value)| {
+    let mounts = lines.iter().filter_map(|(key, value)| {
         key.strip_prefix(&prefix).map(|mount| (mount.to_owned(), value.trim_matches('\'').to_owned()))
     });
     let always = PROFILES.contains(&profile).then(|| ("tmp2".to_owned(), "read".to_owned()));
-    named.chain(always).collect()
+    mounts.chain(always).collect()
 }
 
-/// Whether the policy keeps the vault's rules and so may be used.
+/// Whether the policy obeys the rules about the vault, and therefore loads.
 fn model_loads(lines: &Lines) -> bool {
     let profiles_hold = PROFILES.iter().all(|profile| {
         let mounts = model_mounts(lines, profile);
@@ -49,7 +48,7 @@ fn model_loads(lines: &Lines) -> bool {
             .filter(|profile| value.contains(&format!("'{profile}'")))
             .all(|profile| !model_mounts(lines, profile).contains_key("vault"))
     });
-    // The secret's host is covered by the first two values of `hosts`, and by the only one of the other profile.
+    // The first two values of `hosts`, and the only value of the other profile, cover the secret's host.
     let reached = |profile: &str| {
         lines
             .get(format!("profiles.{profile}.hosts").as_str())
@@ -81,7 +80,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         line.map(|value| value.trim_matches('\''))
     };
     let has_entry = lines.keys().any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
-    let ours = matches!(
+    let is_shipped = matches!(
         tool.origin,
         ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
@@ -98,7 +97,12 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     let (_, default_approval) = model_tier(lines, None);
     if foreign && tool.declared_tier == Some(SafetyTier::ReadOnly) {
         let profile = entry("profile").unwrap_or("Nothing");
-        if model_mounts(lines, profile).values().any(|access| access == "write") {
+        let network = |key: &str, value: &str| {
+            let line = lines.get(format!("profiles.{profile}.{key}").as_str());
+            line.is_some_and(|line| line.contains(value))
+        };
+        let may_change = network("methods", "POST") && network("hosts", "//");
+        if may_change || model_mounts(lines, profile).values().any(|access| access == "write") {
             tier_approval = default_approval;
         }
     }
@@ -107,7 +111,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         Some(approval) => demands.push(strictness(approval)),
         None => demands.push(tier_approval),
     }
-    if !ours {
+    if !is_shipped {
         demands.push(tier_approval);
     }
     if foreign && entry("approval").is_none() {
@@ -128,7 +132,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
 
 fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) -> Verdict {
     let mounts = model_mounts(lines, &model_profile(lines, tool)?);
-    // One text with a slash at both ends; a relative path starts in `/shared`.
+    // The path with a slash at both ends. A relative path starts in `/shared`.
     let mut path = if text.starts_with('/') { format!("{text}/") } else { format!("/shared/{text}/") };
     while path.contains("//") || path.contains("/./") {
         path = path.replace("//", "/").replace("/./", "/");
@@ -190,7 +194,8 @@ fn is_within(grant: &Grant, wider: &Grant) -> bool {
         && grant.limits.max_output <= wider.limits.max_output
         && is_network_within(grant.network.as_deref(), wider.network.as_deref())
         && grant.secrets.iter().all(|secret| {
-            let hosts_of = |name| wider.secrets.iter().find(|it| it.name == name).map(|it| &it.hosts);
+            let hosts_of =
+                |name| wider.secrets.iter().find(|other| other.name == name).map(|other| &other.hosts);
             hosts_of(secret.name.clone()).is_some_and(|hosts| {
                 secret.hosts.iter().all(|rule| hosts.iter().any(|wider| wider.covers_rule(rule)))
             })
@@ -227,7 +232,7 @@ fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &Works
         && no_shell_grew(reduced.shell(), before.shell())
 }
 
-/// Whether one shell is absent, or has nothing that the other lacks.
+/// Whether a shell is absent, or has nothing that the other lacks.
 fn no_shell_grew(reduced: Option<&ShellPolicy>, before: Option<&ShellPolicy>) -> bool {
     let (Some(small), Some(large)) = (reduced, before) else { return reduced.is_none() };
     small.mounts.iter().all(|mount| large.access_to(mount.name.as_str()) >= Some(mount.access))
@@ -241,6 +246,10 @@ fn no_shell_grew(reduced: Option<&ShellPolicy>, before: Option<&ShellPolicy>) ->
         && small.environment.is_subset(&large.environment)
         && large.commands.denied().all(|rule| small.commands.denied().any(|other| other == rule))
         && large.commands.allowed().all(|list| small.commands.allowed().any(|other| other == list))
+        && small.toolchain.read.is_subset(&large.toolchain.read)
+        && small.toolchain.caches.is_subset(&large.toolchain.caches)
+        && small.toolchain.variables == large.toolchain.variables
+        && small.commands.unasked().all(|rule| large.commands.unasked().any(|other| other == rule))
         && large.commands.operators().is_none_or(|operators| {
             small.commands.operators().is_some_and(|fewer| fewer.is_subset(operators))
         })
@@ -331,7 +340,7 @@ proptest! {
                 if let Ok(judged) = request(&grant) {
                     prop_assert_eq!(Ok(judged), request(&wider), "{}", url);
                 }
-                // An argument is granted only where some request to it could be.
+                // An argument is granted only if some request to its URL could be granted.
                 let subject = [RequestedSubject::Url { argument: "url".into(), url: url.clone() }];
                 let any_method = ["GET", "POST"].into_iter().any(|method| {
                     wider.clone().is_ok_and(|grant| grant.judge_request(method, &url).is_ok())

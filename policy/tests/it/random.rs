@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::tool;
 
-/// Keys and values of a policy. A random policy takes some of the keys, with one of their values each.
+/// Keys and values of a policy. A random policy has some of the keys, each with one of its values.
 pub(crate) type Lines = BTreeMap<&'static str, &'static str>;
 
 pub(crate) const MOUNTS: [&str; 3] = ["shared", "tmp", "vault"];
@@ -59,9 +59,11 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("shell.allow", &["['ls', 'git']", "['git', 'ls -l']"]),
     ("shell.deny", &["['git push']", "['rm', 'curl']"]),
     ("shell.operators", &["['|', ';']", "[]"]),
+    ("shell.unasked", &["['ls *', 'git status']", "['ls']", "[]"]),
+    ("shell.read", &["['/opt/a', '~/b']", "['/opt']"]),
 ];
 
-/// A whole secret. A profile must reach its host.
+/// A complete secret. Some profile must reach its host.
 const SECRET: &[&str] = &[
     "{from='env:S',hosts=['https://api.example.com'],header='X-A',tools=['t']}",
     "{from='env:S',hosts=['https://*.example.com'],header='X-A',tools=['t','u']}",
@@ -113,6 +115,8 @@ pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
     ("shell.allow", &["['ls']", "['git status', 'ls *']"]),
     ("shell.deny", &["['ls']", "['git push']"]),
     ("shell.operators", &["['|']", "[]", "['&&']"]),
+    ("shell.unasked", &["['ls']", "['git status']", "[]"]),
+    ("shell.read", &["['~/b']", "['/opt/a']", "[]"]),
 ];
 
 pub(crate) fn lines(
@@ -121,10 +125,10 @@ pub(crate) fn lines(
 ) -> impl Strategy<Value = Lines> {
     let choice = prop::option::weighted(share, any::<prop::sample::Index>());
     prop::collection::vec(choice, table.len()).prop_map(move |choices| {
-        let taken = table.iter().zip(choices).filter_map(|((key, values), choice)| {
+        let chosen_lines = table.iter().zip(choices).filter_map(|((key, values), choice)| {
             choice.map(|index| (*key, values[index.index(values.len())]))
         });
-        taken.collect()
+        chosen_lines.collect()
     })
 }
 
@@ -134,7 +138,7 @@ pub(crate) fn operator_text(lines: &Lines) -> String {
         text += &format!("mounts.{mount} = '{mount}'\n");
     }
     for profile in PROFILES {
-        // The profile must exist even if no line names a mount of it.
+        // The profile must exist even if no line names one of its mounts.
         text += &format!("profiles.{profile}.mounts.tmp2 = 'read'\n");
     }
     text += "mounts.tmp2 = 'tmp2'\n";

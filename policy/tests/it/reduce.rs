@@ -10,7 +10,7 @@ use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::support::{BASE, decide, load, load_with, path, tool, try_load};
 
-/// The operator's policy of these tests: one tool with an entry that sets every key.
+/// The operator's policy in these tests: one tool with an entry that sets every key.
 fn operator() -> String {
     format!(
         "{BASE}\n[tools.full]\nprofile = 'W'\napproval = 'ask'\ntimeout = '20s'\nmemory = '32MiB'\n\
@@ -55,7 +55,7 @@ fn an_overlay_makes_approvals_stricter_and_switches_tools_off() {
     assert_eq!(approval("gone", SafetyTier::ReadOnly), None);
     assert_eq!(approval("other", SafetyTier::ReadOnly), Some(Approval::Ask));
     assert_eq!(approval("other", SafetyTier::SideEffecting), Some(Approval::Allow));
-    // A tier's floor holds even for tools whose entry is laxer.
+    // A tier's floor applies even to tools whose entry is less strict.
     assert_eq!(approval("free", SafetyTier::ReadOnly), Some(Approval::Ask));
     assert_eq!(approval("free", SafetyTier::SideEffecting), Some(Approval::Allow));
 }
@@ -113,7 +113,7 @@ fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
-    for (overlay, place, after, before) in [
+    for (overlay, location, after, before) in [
         ("[profiles.R]\nmounts.shared = 'write'", "2:17: profiles.R.mounts.shared", "write", "read"),
         ("[profiles.R]\nmounts.vault = 'read'", "2:16: profiles.R.mounts.vault", "read", "none"),
         ("[tiers.privileged]\napproval = 'allow'", "2:12: tiers.privileged.approval", "allow", "ask"),
@@ -132,7 +132,7 @@ fn widening_overlay_is_refused_with_both_values() {
         ("[limits]\nwasm_memory = '65MiB'", "2:15: limits.wasm_memory", "65MiB", "64MiB"),
         ("[limits]\nmax_timeout = '11m'", "2:15: limits.max_timeout", "11m", "10m"),
     ] {
-        check_refused(overlay, &format!("{place}: {}", widens(after, before)));
+        check_refused(overlay, &format!("{location}: {}", widens(after, before)));
     }
 }
 
@@ -143,6 +143,14 @@ fn operator_only_key_in_an_overlay_is_refused() {
         (
             "mounts = {}",
             "1:1: mounts: only the operator's policy may say this; a workspace's may only take away",
+        ),
+        (
+            "home = 'vault'",
+            "1:1: home: only the operator's policy may say this; a workspace's may only take away",
+        ),
+        (
+            "[project]\npath = '/'",
+            "1:2: project: only the operator's policy may say this; a workspace's may only take away",
         ),
         (
             "[sandbox.process]",
@@ -220,7 +228,7 @@ fn a_section_of_another_sandbox_tier_is_checked_as_well() {
 }
 
 #[test]
-fn a_tiers_demand_holds_for_strangers_too() {
+fn approval_of_a_tier_applies_to_foreign_modules_too() {
     let policy = load_with(
         &format!("{BASE}\n[tools.t]\nprofile = 'R'\napproval = 'allow'"),
         "tiers.read_only.approval = 'deny'",

@@ -1,4 +1,4 @@
-//! `[search]`: faults, warnings, and that a reduction takes the provider away and sets none.
+//! `[search]`: faults and warnings. A reduction can only turn the provider off.
 
 use portcullis_policy::{DEFAULT_POLICY, SearchProvider};
 

@@ -1,4 +1,4 @@
-//! `[secrets]`: faults, audiences, what an overlay may take away, and that no grant has one without a network.
+//! `[secrets]`: faults, audiences and reductions. No grant without a network has a secret.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ tools = ['t']
     )
 }
 
-/// Checks the fault of a secret with one line exchanged, at the place of that line.
+/// Checks the fault of a secret with one line replaced, at the place of that line.
 #[track_caller]
 fn check_fault(key: &str, line: &str, fault: &str) {
     let operator = operator("");
@@ -76,15 +76,15 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     {
         check_fault("hosts", &format!("hosts = ['{host}']"), by_tls);
     }
-    // A proxy would read what goes out without TLS.
-    let behind = operator("").replace("[egress]\n", "[egress]\nproxy = 'http://proxy.example:3128'\n");
-    let error = try_load(&behind, None).expect_err("the proxy reads it").to_string();
+    // A proxy could read a secret that is sent without TLS.
+    let with_proxy = operator("").replace("[egress]\n", "[egress]\nproxy = 'http://proxy.example:3128'\n");
+    let error = try_load(&with_proxy, None).expect_err("the proxy reads it").to_string();
     assert!(
         error.contains("secrets.api.hosts[1]: a secret goes out by `https` only where `[egress] proxy`"),
         "{error}"
     );
-    load(&behind.replace(", 'http://127.0.0.1:8080']\nheader", "]\nheader"));
-    // Wider than what a profile reaches, and narrower.
+    load(&with_proxy.replace(", 'http://127.0.0.1:8080']\nheader", "]\nheader"));
+    // Some rules are wider than a profile's hosts, and some are narrower.
     for host in ["https://*.example.com", "https://x.example.org", "https://*.y.example.org"] {
         let text = operator("").replace("'https://api.example.com', 'http://127.0.0.1:8080'\n", "")
             + &format!("[secrets.two]\nfrom = 'env:B'\nhosts = ['{host}']\nheader = 'X-Key'\ntools = ['t']");
@@ -93,7 +93,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
 }
 
 #[test]
-fn a_header_or_a_tool_that_could_not_be_meant_is_refused() {
+fn an_unusable_header_or_tool_is_refused() {
     check_fault("header", "", "secrets.api.header: missing key");
     check_fault("header", "header = 'Host'", "the header `host` cannot carry a secret");
     check_fault("header", "header = 'Authorization: Bearer'", "`{secret}` stands once");
@@ -101,7 +101,7 @@ fn a_header_or_a_tool_that_could_not_be_meant_is_refused() {
     check_fault("tools", "tools = []", "secrets.api.tools: an empty list");
     check_fault("tools", "tools = ['web fetch']", "secrets.api.tools[0]");
     check_fault("tools", "tools = ['web_fetch_request']", "this is a step of `web_fetch`; write `web_fetch`");
-    // Both names have the same requests.
+    // Both names stand for the same requests.
     for tools in ["'search_web'", "'web_search', 'search_web'"] {
         let line = "the requests of `search_web` are those of `web_search`; write `web_search`, which stands for both";
         check_fault("tools", &format!("tools = [{tools}]"), line);
@@ -200,7 +200,7 @@ fn a_secret_is_in_the_grants_of_its_tools_alone() {
     }
     let other = fetch(&policy, "u", "https://api.example.com/v1");
     assert!(other.secrets.is_empty() && !other.attaches_secret("api", "https://api.example.com/v1"));
-    // A tool that a secret names, without a network.
+    // A secret names this tool, but the tool has no network.
     let without = load(&operator("").replace("[tools.t]\nprofile = 'Net'", "[tools.t]\nprofile = 'R'"));
     assert!(decide(&without, &tool("t", SafetyTier::ReadOnly), &[]).expect("granted").secrets.is_empty());
 }
@@ -229,8 +229,8 @@ fn an_overlay_narrows_a_secret_and_adds_none() {
             ),
             overlay,
         );
-        let shown = policy.effective_toml();
-        assert_eq!(load(&shown).digest(), policy.digest(), "{shown}");
+        let toml = policy.effective_toml();
+        assert_eq!(load(&toml).digest(), policy.digest(), "{toml}");
         let t = fetch(&policy, "t", url);
         let u = fetch(&policy, "u", url);
         let b = "https://x.example.org/";
@@ -261,8 +261,8 @@ fn an_overlay_narrows_a_secret_and_adds_none() {
         let error = try_load(&operator(""), Some(overlay)).expect_err(overlay).to_string();
         assert!(error.contains(fault), "{overlay}\n{error}");
     }
-    let off = operator("").replace("header =", "enabled = false\nheader =");
-    let error = try_load(&off, Some("[secrets.api]\nenabled = true")).expect_err("widens").to_string();
+    let disabled = operator("").replace("header =", "enabled = false\nheader =");
+    let error = try_load(&disabled, Some("[secrets.api]\nenabled = true")).expect_err("widens").to_string();
     assert!(error.contains("would widen"), "{error}");
     for overlay in ["[secrets.api]\nenabled = true", "[secrets.api]\ntools = ['t']"] {
         let warnings = load_with(&operator(""), overlay).warnings().len();
@@ -275,14 +275,14 @@ fn a_secret_is_shown_and_changes_the_digest() {
     let policy = load(&operator(""));
     assert_ne!(policy.digest(), load(&operator("").replace("env:API_TOKEN", "env:OTHER")).digest());
     assert_ne!(policy.digest(), load(&operator("").replace("Bearer ", "Token ")).digest());
-    let shown = policy.summary();
+    let summary = policy.summary();
     let line = "api                      \"env:API_TOKEN\", in `authorization` to http://127.0.0.1:8080, \
                 https://api.example.com, for t";
-    assert!(shown.contains(line), "{shown}");
+    assert!(summary.contains(line), "{summary}");
 }
 
 #[test]
-fn a_flow_rule_follows_what_a_secret_has_brought() {
+fn a_flow_rule_applies_after_a_secret_was_sent() {
     let rule = "[[flow]]\nafter = ['secret:api']\nthen = ['write:shared']\napproval = 'deny'";
     let policy = load(&operator(rule));
     assert_eq!(load(&policy.effective_toml()).digest(), policy.digest());

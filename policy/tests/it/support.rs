@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    CallRequest, Denial, Grant, LoadOptions, PolicyError, PolicySource, RequestedSubject, RunFacts, Standing,
-    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    CallRequest, Denial, Grant, LoadOptions, PinStatus, PolicyError, PolicySource, RequestedSubject,
+    RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
 
-/// A small policy to which tests add sections.
+/// A small policy that tests add sections to.
 pub(crate) const BASE: &str = r#"
 version = 1
 [mounts]
@@ -58,7 +58,7 @@ pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
         declared_max_output: None,
         roles: vec![ArgumentRole::path("path", Access::Read), ArgumentRole::path("target", Access::Write)],
         origin: ToolOrigin::ShippedModule,
-        standing: Standing::Unpinned,
+        pin_status: PinStatus::Unpinned,
     }
 }
 

@@ -10,41 +10,51 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use portcullis_adapters::event_formats::EventForm;
+use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind};
 
 use super::Modules;
 
-/// Let a model work with the tools until it answers.
+/// Let a model work with the tools, for one question or in a conversation.
+///
+/// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a question,
+/// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are kept in the state folder;
+/// `--continue` and `--resume` go on with one.
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
 /// has already shown it. Ctrl-C cancels the run and its calls. A second Ctrl-C ends the program at once.
 ///
-/// The key is read from a file or from the variable that the provider's own programs use (`OPENAI_API_KEY`,
-/// `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from the command line.
+/// The default provider and model stand in `$XDG_CONFIG_HOME/portcullis/agent.toml`. `OPENAI_BASE_URL`,
+/// `ANTHROPIC_BASE_URL` and `GOOGLE_GEMINI_BASE_URL` name other addresses. The key is read from a file or from the
+/// variable that the provider's own programs use (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from the
+/// command line.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   portcullis agent 'What is in /shared?' --provider anthropic --model claude-sonnet-4-5
   portcullis agent 'Tidy up notes.md' --model qwen3 --base-url http://127.0.0.1:8080/v1
   portcullis agent - --provider ollama --model llama3.1 < question.txt
+  portcullis agent --continue
 
 Exit codes:
   0 the model answered    1 the run ended without an answer    2 wrong usage, or an unusable policy
   5 the provider gave no complete answer    130 cancelled by Ctrl-C")]
 pub(crate) struct AgentOptions {
-    /// The question for the model; `-` reads it from standard input.
+    /// The question for the model; `-` reads it from standard input. Without it, a conversation begins.
     #[arg(value_name = "PROMPT")]
-    pub(crate) prompt: String,
+    pub(crate) prompt: Option<String>,
 
-    /// The model's name, as the provider knows it.
+    #[command(flatten)]
+    pub(crate) kept: KeptOptions,
+
+    /// The model's name, as the provider knows it. Default: that of `agent.toml`.
     #[arg(long, value_name = "NAME")]
-    pub(crate) model: String,
+    pub(crate) model: Option<String>,
 
-    /// The provider's protocol. Most servers of local models use `openai`.
-    #[arg(long, value_name = "KIND", default_value = ProviderKind::OpenAi.as_str(), value_parser = provider())]
-    pub(crate) provider: ProviderKind,
+    /// The provider's protocol. Most servers of local models use `openai`. Default: that of `agent.toml`, else `openai`.
+    #[arg(long, value_name = "KIND", value_parser = provider())]
+    pub(crate) provider: Option<ProviderKind>,
 
     /// The provider's address, if it is not the default.
     #[arg(long, value_name = "URL")]
@@ -58,7 +68,13 @@ pub(crate) struct AgentOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
 
-    /// The largest number of times that the model is asked.
+    /// Do not read the project's file `AGENTS.md`.
+    ///
+    /// Without this option its text goes to the model, marked as a text of the project and not of the operator.
+    #[arg(long)]
+    pub(crate) no_instructions: bool,
+
+    /// The largest number of times that the model is asked for one question.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 
@@ -75,16 +91,31 @@ pub(crate) struct AgentOptions {
     pub(crate) approve: bool,
 
     /// Print the run's events instead of the answer, as JSON, one object a line.
-    #[arg(long)]
+    #[arg(long, requires = "prompt")]
     pub(crate) json: bool,
 
     /// The format of the events: `everruns`, `yoagent` or `hsafa`.
-    #[arg(long, value_name = "FORM", default_value = EventForm::Yoagent.as_str(), requires = "json",
+    #[arg(long, value_name = "FORM", default_value = EventFormatKind::Yoagent.as_str(), requires = "json",
           value_parser = form())]
-    pub(crate) form: EventForm,
+    pub(crate) form: EventFormatKind,
 
     #[command(flatten)]
     pub(crate) modules: Modules,
+}
+
+/// Which conversation goes on.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct KeptOptions {
+    /// Go on with the newest conversation about this workspace or project.
+    ///
+    /// The model gets the messages so far. Flow rules hold for what the conversation has read before.
+    #[arg(long = "continue")]
+    pub(crate) newest: bool,
+
+    /// Go on with the conversation that has this id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) resume: Option<String>,
 }
 
 /// Show what Portcullis does: a scripted agent at work in a temporary workspace.
@@ -122,8 +153,9 @@ fn provider() -> impl TypedValueParser<Value = ProviderKind> {
         .try_map(|text| text.parse::<ProviderKind>())
 }
 
-fn form() -> impl TypedValueParser<Value = EventForm> {
-    PossibleValuesParser::new(EventForm::ALL.map(EventForm::as_str)).try_map(|text| text.parse::<EventForm>())
+fn form() -> impl TypedValueParser<Value = EventFormatKind> {
+    PossibleValuesParser::new(EventFormatKind::ALL.map(EventFormatKind::as_str))
+        .try_map(|text| text.parse::<EventFormatKind>())
 }
 
 #[cfg(test)]
@@ -133,12 +165,12 @@ mod tests {
     #[test]
     fn a_strategy_is_named_in_one_of_three_ways() {
         let size = NonZeroUsize::new(3).expect("3 is not 0");
-        let of = |text: &str| text.parse::<Strategy>().map(|strategy| strategy.0);
-        assert_eq!(of("parallel"), Ok(ExecutionStrategy::Parallel));
-        assert_eq!(of("sequential"), Ok(ExecutionStrategy::Sequential));
-        assert_eq!(of("batched:3"), Ok(ExecutionStrategy::Batched { size }));
+        let parse_strategy = |text: &str| text.parse::<Strategy>().map(|strategy| strategy.0);
+        assert_eq!(parse_strategy("parallel"), Ok(ExecutionStrategy::Parallel));
+        assert_eq!(parse_strategy("sequential"), Ok(ExecutionStrategy::Sequential));
+        assert_eq!(parse_strategy("batched:3"), Ok(ExecutionStrategy::Batched { size }));
         for wrong in ["", "batched", "batched:", "batched:0", "batched:-1", "Parallel"] {
-            of(wrong).expect_err(wrong);
+            parse_strategy(wrong).expect_err(wrong);
         }
     }
 }

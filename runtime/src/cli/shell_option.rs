@@ -5,9 +5,9 @@ use std::{fmt, path::PathBuf, str::FromStr};
 /// The value of `--shell`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ShellOption {
-    /// A sidecar of our own.
+    /// A private sidecar of this program.
     Own,
-    /// A sidecar of our own that confines nothing.
+    /// A private sidecar of this program that confines nothing.
     Host,
     /// No shell.
     Off,
@@ -35,7 +35,7 @@ impl fmt::Display for ShellOption {
             Self::Own => f.write_str("own"),
             Self::Host => f.write_str("host"),
             Self::Off => f.write_str("off"),
-            // Absolute, because the started server may have another working directory.
+            // Make the path absolute, because the started server may have another working directory.
             Self::Socket(path) => {
                 write!(f, "unix:{}", std::path::absolute(path).as_ref().unwrap_or(path).display())
             }

@@ -57,8 +57,8 @@ pub(crate) struct BuildOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  portcullis tool try word_count '{\"path\": \"/shared/README.md\"}'
-  portcullis tool try word_count '{\"path\": \"/shared/README.md\"}' --grant WorkspaceRead
+  portcullis tool try line_count '{\"path\": \"/shared/README.md\"}'
+  portcullis tool try line_count '{\"path\": \"/shared/README.md\"}' --grant WorkspaceRead
 
 Exit codes are those of `portcullis call`; 1 also if the crate does not build or has no such tool.")]
 pub(crate) struct TryOptions {

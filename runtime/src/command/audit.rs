@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use portcullis_tools::audit::{self, Event, Row, VerifyReport};
+use portcullis_tools::audit::{self, Row, RowKind, VerifyReport};
 
 use crate::{
     cli::CommonOptions,
@@ -16,7 +16,7 @@ use crate::{
     setup,
 };
 
-/// Shows the newest rows. An unreadable line is reported and skipped; the exit code is then 1.
+/// Shows the newest rows. An unreadable line is reported and skipped, and the exit code is then 1.
 pub(crate) fn log(common: &CommonOptions, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
     let path = path(common)?;
     let mut newest: VecDeque<Row> = VecDeque::new();
@@ -42,8 +42,8 @@ pub(crate) fn log(common: &CommonOptions, limit: usize, as_json: bool) -> Result
             }
         }
     }
-    let answer = if as_json { lines(&newest)? } else { listing(&newest) };
-    stream::answer(&answer)?;
+    let answer = if as_json { json_lines(&newest)? } else { listing(&newest) };
+    stream::write_answer(&answer)?;
     Ok(code)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn verify(common: &CommonOptions) -> Result<ExitCode, CliError> {
             CliError::Audit { source }
         }
     })?;
-    stream::answer(&verification_text(&report))?;
+    stream::write_answer(&verification_text(&report))?;
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -65,13 +65,31 @@ fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
-fn lines(rows: &VecDeque<Row>) -> Result<String, CliError> {
+fn json_lines(rows: &VecDeque<Row>) -> Result<String, CliError> {
     let mut out = String::new();
     for row in rows {
         out.push_str(&serde_json::to_string(row).map_err(|source| CliError::Json { source })?);
         out.push('\n');
     }
     Ok(out)
+}
+
+/// The rows of one run as a table.
+///
+/// # Errors
+/// [`CliError::Audit`] if a row cannot be read.
+pub(super) fn listing_of_run(path: &Path, run: &str) -> Result<String, CliError> {
+    let mut rows = VecDeque::new();
+    for row in audit::rows(path) {
+        match row {
+            Ok(row) if row.run_id.as_deref() == Some(run) => rows.push_back(row),
+            Ok(_) => {}
+            // No call is on record yet.
+            Err(error) if error.is_missing() => break,
+            Err(source) => return Err(CliError::Audit { source }),
+        }
+    }
+    Ok(listing(&rows))
 }
 
 fn listing(rows: &VecDeque<Row>) -> String {
@@ -82,7 +100,7 @@ fn listing(rows: &VecDeque<Row>) -> String {
             format!("{:.3}", row.time),
             row.agent.as_deref().unwrap_or("–").to_owned(),
             row.tool.to_string(),
-            ended(row),
+            outcome_cell(row),
             row.code.as_deref().unwrap_or("–").to_owned(),
             row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
             subjects.join(", "),
@@ -91,19 +109,19 @@ fn listing(rows: &VecDeque<Row>) -> String {
     table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
 }
 
-/// All rows of a short log, with each call's mounts and posture.
-pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
+/// All rows of a short log as a table, with each call's mounts and posture.
+pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =
         audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
     let rows = rows.iter().map(|row| {
         let mounts: Vec<String> =
             row.mounts.iter().map(|mount| format!("{} {}", mount.name, mount.access)).collect();
         let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
-        let posture = row.posture.as_deref().map_or_else(|| "–".to_owned(), held_by);
+        let posture = row.posture.as_deref().map_or_else(|| "–".to_owned(), posture_layers);
         [
             row.seq.to_string(),
             row.tool.to_string(),
-            ended(row),
+            outcome_cell(row),
             row.code.as_deref().unwrap_or("–").to_owned(),
             subjects.join(", "),
             mounts.join(", "),
@@ -115,30 +133,31 @@ pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
     Ok(table::render(head, rows))
 }
 
-/// A posture in short: a session's posture word, or the names of a thread's layers.
-fn held_by(posture: &str) -> String {
-    let mut inside = 0_usize;
-    let outside = posture.chars().filter(|character| {
+/// A posture in short: a session's level, or the names of a thread's layers, without the text in parentheses and
+/// after `=`.
+fn posture_layers(posture: &str) -> String {
+    let mut parenthesis_depth = 0_usize;
+    let outside_parentheses = posture.chars().filter(|character| {
         match character {
-            '(' => inside += 1,
-            ')' => inside = inside.saturating_sub(1),
+            '(' => parenthesis_depth += 1,
+            ')' => parenthesis_depth = parenthesis_depth.saturating_sub(1),
             _ => {}
         }
-        inside == 0 && *character != ')'
+        parenthesis_depth == 0 && *character != ')'
     });
-    let layers: String = outside.collect();
+    let layers: String = outside_parentheses.collect();
     let names = layers.split(',').map(|layer| layer.split('=').next().unwrap_or(layer));
     names.collect::<Vec<_>>().join(", ")
 }
 
 /// The outcome column of a row.
-fn ended(row: &Row) -> String {
+fn outcome_cell(row: &Row) -> String {
     match (row.event, row.outcome) {
-        (Event::Begin, _) => "begins".to_owned(),
-        (Event::End, Some(outcome)) => outcome.to_string(),
-        (Event::End, None) => "–".to_owned(),
-        (Event::Approve, _) => "approves".to_owned(),
-        (Event::Revoke, _) => "revokes".to_owned(),
+        (RowKind::Begin, _) => "begins".to_owned(),
+        (RowKind::End, Some(outcome)) => outcome.to_string(),
+        (RowKind::End, None) => "–".to_owned(),
+        (RowKind::Approve, _) => "approves".to_owned(),
+        (RowKind::Revoke, _) => "revokes".to_owned(),
     }
 }
 
@@ -201,10 +220,10 @@ mod tests {
 
     #[test]
     fn times_are_shown_in_tenths_of_a_millisecond() {
-        for (microseconds, shown) in
+        for (microseconds, expected_text) in
             [(0, "0.0 ms"), (99, "0.0 ms"), (1234, "1.2 ms"), (10_050_000, "10050.0 ms")]
         {
-            assert_eq!(milliseconds(microseconds), shown);
+            assert_eq!(milliseconds(microseconds), expected_text);
         }
     }
 }

@@ -27,27 +27,26 @@ use crate::{
     terminal_approver::TerminalApprover,
 };
 
-/// The pipeline's limit (1 MiB) plus one byte, by which the pipeline sees that there was more.
+/// The pipeline's limit (1 MiB) plus one byte. The extra byte makes the pipeline refuse longer arguments.
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
-/// Runs the command.
 pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let call = new_call(options.tool, arguments(options.arguments)?);
     let mut caller = caller(options.run, options.approve);
-    let stderr = options.stderr.then(|| Diagnostics::of(&mut caller));
+    let stderr = options.stderr.then(|| Diagnostics::attach(&mut caller));
     let run_id = caller.run_id.clone();
     let shell = sidecar::shell_source(common);
     match run_interruptibly(&caller.cancel.clone(), move || run_call(&envelope, shell, call, &caller))? {
         Some(result) => {
             let stderr = stderr.and_then(|stderr| stderr.text());
-            answer(&hinted(result), stderr.as_deref(), &run_id, options.json)
+            answer(&with_approval_hint(result), stderr.as_deref(), &run_id, options.json)
         }
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 
-/// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
+/// Makes the call, from the registry's start to its end. This blocks until the audit row is on the disk.
 fn run_call(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
@@ -65,29 +64,29 @@ fn run_call(
 }
 
 /// The text of a call's arguments, or standard input for `-`.
-pub(super) fn arguments(given: String) -> Result<String, CliError> {
-    if given == "-" { read_arguments(io::stdin().lock()) } else { Ok(given) }
+pub(super) fn arguments(argument: String) -> Result<String, CliError> {
+    if argument == "-" { read_arguments(io::stdin().lock()) } else { Ok(argument) }
 }
 
-/// Standard input for a command that reads it; empty on a terminal, where a person would have to type it.
+/// Standard input for a command that reads it. Empty on a terminal, where a person would have to type it.
 pub(super) fn stdin_unless_terminal() -> Result<String, CliError> {
     if io::stdin().is_terminal() { Ok(String::new()) } else { read_arguments(io::stdin().lock()) }
 }
 
-/// Reads the arguments, bounded. Text over the limit is passed on, so that the pipeline refuses it and
+/// Reads the arguments, up to a limit. Text over the limit is passed on, so that the pipeline refuses it and
 /// records the call.
 fn read_arguments(source: impl Read) -> Result<String, CliError> {
     let failed = |source| CliError::Arguments { source };
     let mut bytes = Vec::new();
     source.take(MAX_STDIN_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 == MAX_STDIN_BYTES {
-        // The cut may be within a character.
+        // Replace invalid UTF-8, because the cut may split a character.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// The caller of the command line.
+/// The caller for calls from the command line.
 pub(super) fn caller(run: String, approve: bool) -> Caller {
     let mut caller = Caller::new(CLI_ID, run);
     caller.approver = if approve {
@@ -98,7 +97,7 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     caller.on_progress =
         Some(Arc::new(|progress| stream::write_stderr(&format!("{}\n", progress.trim_end()))));
     caller.on_update = Some(Arc::new(|partial| {
-        // The output of a command is the answer itself, so it is not printed again.
+        // A command's streamed output is part of the answer, so it is not printed twice.
         if partial.details.get("stream").is_some() {
             return;
         }
@@ -107,8 +106,8 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     caller
 }
 
-/// Adds the hint how to approve a call that was denied for want of an approver.
-pub(super) fn hinted(result: ToolResult) -> ToolResult {
+/// If a call was denied because there was no approver, adds a hint on how to approve it.
+pub(super) fn with_approval_hint(result: ToolResult) -> ToolResult {
     portcullis_tools::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
 }
 
@@ -123,12 +122,12 @@ pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
 fn answer(result: &ToolResult, stderr: Option<&str>, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let code = exit_code(&result.outcome);
     if as_json {
-        json::answer(&CallAnswer::new(result).with_stderr(stderr))?;
+        json::write_answer(&CallAnswer::new(result).with_stderr(stderr))?;
         return Ok(code);
     }
     show(&result.outcome)?;
     if let Some(stderr) = stderr {
-        stream::write_stderr(&diagnostics::shown(stderr));
+        stream::write_stderr(&diagnostics::format_stderr(stderr));
     }
     if let Some(id) = result.details["output_id"].as_str() {
         stream::write_stderr(&rest_of(id, run, result.original_bytes));
@@ -144,9 +143,9 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
         Ok(output) => {
             let answer = text::of_content(&output.content);
             if stream::stdout_is_terminal() {
-                stream::answer(&text::for_terminal_with_newline(&answer))
+                stream::write_answer(&text::for_terminal_with_newline(&answer))
             } else {
-                stream::answer(&answer)
+                stream::write_answer(&answer)
             }
         }
         Err(error) => {
@@ -156,7 +155,7 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
     }
 }
 
-/// Tells where the rest of a shortened output is.
+/// The note that says how to read the rest of a shortened output.
 pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
     let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
     format!(
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_could_be_asked_about_says_how_to_approve() {
+    fn a_call_without_an_approver_gets_a_hint_on_approval() {
         let denied = |code: DenialCode| ToolResult {
             call_id: "c".into(),
             tool: "t".into(),
@@ -194,7 +193,8 @@ mod tests {
             original_bytes: 0,
             duration: Duration::ZERO,
         };
-        let hint = |code| hinted(denied(code)).outcome.expect_err("denied").hint().map(str::to_owned);
+        let hint =
+            |code| with_approval_hint(denied(code)).outcome.expect_err("denied").hint().map(str::to_owned);
         assert!(hint(DenialCode::ApprovalUnavailable).expect("a hint").contains("--approve"));
         assert_eq!(hint(DenialCode::ApprovalRefused), None);
     }

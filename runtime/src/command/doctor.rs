@@ -1,6 +1,6 @@
-//! `portcullis doctor`: shows what is enforced here, with the proof, and how to get what is missing.
+//! `portcullis doctor`: shows which layers are enforced here, with the proof, and how to get the missing ones.
 //!
-//! The findings are a value, shown as text or as JSON. A failed start is a finding too.
+//! The findings are a value that is shown as text or as JSON. A failed start is a finding too.
 
 mod findings;
 mod shown;
@@ -14,7 +14,7 @@ use portcullis_tools::{
         Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
         probe_kernel, prove_on_scratch_thread,
     },
-    policy::{self, Standing, ToolOrigin},
+    policy::{self, PinStatus, ToolOrigin},
     sandbox::GuestModule,
     shell::{LayerHealth, ShellSource},
 };
@@ -29,23 +29,22 @@ use crate::{
 
 use self::findings::{
     AuditFinding, EgressFinding, Findings, KernelReport, LayerFinding, LinkFinding, MissingPart,
-    PolicyFinding, ProvenAttempt, SecretFinding, ShellFinding, ShellLayer, ToolCount,
+    PolicyFinding, ProjectFinding, ProvenAttempt, SecretFinding, ShellFinding, ShellLayer, ToolCount,
 };
 use super::tools::ShellState;
 
-/// Runs the command.
 pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
     let findings = examine(common)?;
     if options.json {
-        json::answer(&findings)?;
+        json::write_answer(&findings)?;
     } else {
-        stream::answer(&shown::shown(&findings))?;
+        stream::write_answer(&shown::render(&findings))?;
     }
     Ok(exit_code(&findings))
 }
 
-/// The findings in a few lines, and the exit code, which tells whether everything that the policy requires
-/// holds.
+/// The findings in a few lines, and the exit code. The exit code tells whether everything that the policy requires
+/// is enforced.
 pub(super) fn summary(common: &CommonOptions) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;
     Ok((shown::summary(&findings), exit_code(&findings)))
@@ -58,13 +57,13 @@ fn exit_code(findings: &Findings) -> ExitCode {
 fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
     let envelope = setup::envelope(common)?;
     let files = setup::policy_files(&envelope)?;
-    // Load the policy first: an unusable policy requires nothing that could be examined.
+    // Load the policy first: an unusable policy names no layer to examine.
     let policy = files.load(envelope.sandbox_tier)?;
     let support = probe_kernel();
-    // Verify before the start: the start repairs the traces of a crash in the log, and could hide more.
+    // Verify the log before the start: the start repairs the traces of a crash, and could hide other damage.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
-    let started = runtime.block_on(start(&envelope, sidecar::shell_source(common)));
+    let started = runtime.block_on(start_and_prove(&envelope, sidecar::shell_source(common)));
     let (mut shell, mut egress) = (None, None);
     let (registry, posture, error) = match started {
         Ok((registry, posture)) => {
@@ -88,10 +87,10 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
         ok: error.is_none()
             && proven
             && recorded
-            // Where the client cannot be started, no request is made, and nothing is unproven.
+            // A client that cannot start is no fault: it makes no request, so nothing runs unproven.
             && egress.as_ref().is_none_or(|egress| egress.ok || egress.posture.is_none())
             && shell.as_ref().is_none_or(|shell| shell.ok || !shell.wanted),
-        missing: missing(&layers, &support),
+        missing: missing_parts(&layers, &support),
         layers,
         egress,
         shell,
@@ -108,42 +107,44 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
             requires: policy.required_layers().map(policy::RequiredLayer::as_str).collect(),
             digest,
         },
-        secrets: secrets(&files, &policy),
-        tools: registry.as_ref().map(count),
+        secrets: secret_findings(&files, &policy),
+        tools: registry.as_ref().map(count_tools),
         audit,
-        hard_links: registry.as_ref().map(LinkFinding::of),
+        hard_links: registry.as_ref().map(LinkFinding::collect),
         error: error.map(|error| format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
+        project: setup::project(common)?
+            .map(|project| ProjectFinding { name: project.name, folder: project.folder }),
         workspace: envelope.workspace,
         state: envelope.state,
     })
 }
 
-/// The secrets, each with what keeps it from being used.
-fn secrets(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy) -> Vec<SecretFinding> {
+/// The secrets, each with the problem that prevents its use.
+fn secret_findings(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy) -> Vec<SecretFinding> {
     let problems = files.examine_secrets(policy);
-    let told = policy.secrets().zip(problems).map(|((name, rule), (_, problem))| SecretFinding {
+    let findings = policy.secrets().zip(problems).map(|((name, rule), (_, problem))| SecretFinding {
         name: name.to_string(),
         audience: rule.audience(),
         problem: problem.map(|problem| portcullis_types::chain(&problem)),
     });
-    told.collect()
+    findings.collect()
 }
 
 /// Starts the tools as for a call, and lets a worker thread prove its confinement.
-async fn start(
+async fn start_and_prove(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
 ) -> Result<(ToolRegistry, Option<Posture>), CliError> {
     let registry = setup::registry(envelope, shell).await?;
     let tools = registry.tools();
-    let posture = match (registry.runner(), tools.iter().find_map(|tool| shipped(tool))) {
+    let posture = match (registry.runner(), tools.iter().find_map(|tool| shipped_module(tool))) {
         (Some(runner), Some(module)) => Some(runner.posture(module).await.map_err(BootstrapError::Wasm)?),
         _ => None,
     };
     Ok((registry, posture))
 }
 
-/// Starts the HTTP client, as for a request.
+/// Starts the HTTP client as for a request. `None` if the policy grants no hosts.
 async fn egress_finding(
     registry: &ToolRegistry,
     policy: &policy::WorkspaceSecurityPolicy,
@@ -172,12 +173,12 @@ async fn egress_finding(
     })
 }
 
-/// Starts a session of the shell, as for a command.
+/// Starts a session of the shell as for a command.
 async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
     let least = registry.policy().shell().map(|shell| shell.posture.to_string());
-    let nothing = |wanted, reason| ShellFinding {
+    let unavailable = |is_configured, reason| ShellFinding {
         ok: false,
-        wanted,
+        wanted: is_configured,
         posture: None,
         least: least.clone(),
         layers: Vec::new(),
@@ -185,10 +186,10 @@ async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
         network_absence: None,
         reason: Some(reason),
     };
-    match ShellState::meet(registry).await {
-        ShellState::Off(reason) => nothing(false, reason),
+    match ShellState::query(registry).await {
+        ShellState::Off(reason) => unavailable(false, reason),
         ShellState::Lost(error) => {
-            nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned())
+            unavailable(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned())
         }
         ShellState::On(health) => ShellFinding {
             ok: true,
@@ -210,12 +211,12 @@ fn shell_layer(layer: LayerHealth) -> ShellLayer {
     ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 
-/// The module of a shipped tool: a foreign module would take longer.
-fn shipped(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
+/// The module of a shipped tool. A foreign module would take longer to prove the same.
+fn shipped_module(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
     tool.module().filter(|_| tool.facts().origin == ToolOrigin::ShippedModule)
 }
 
-/// Whether a failed start tells something about enforcement here, as opposed to wrong options.
+/// Whether a failed start concerns enforcement on this machine, and not wrong options.
 fn is_finding(error: &CliError) -> bool {
     use BootstrapError as E;
     matches!(
@@ -226,7 +227,7 @@ fn is_finding(error: &CliError) -> bool {
     )
 }
 
-/// Proves the available layers even if the tools do not start, on a thread that does nothing else.
+/// Proves the available layers on a thread that does nothing else, for a start of the tools that failed.
 fn prove_without_tools(
     envelope: &RunnerBootstrapEnvelope,
     policy: &policy::WorkspaceSecurityPolicy,
@@ -261,9 +262,9 @@ fn layer_finding(
     posture: Option<&Posture>,
 ) -> LayerFinding {
     let required = is_required(layer, policy);
-    let of_layer = |evidence: &&Evidence| evidence.layer == layer;
+    let concerns_layer = |evidence: &&Evidence| evidence.layer == layer;
     let evidence: Vec<_> =
-        posture.map_or(&[][..], Posture::evidence).iter().filter(of_layer).cloned().collect();
+        posture.map_or(&[][..], Posture::evidence).iter().filter(concerns_layer).cloned().collect();
     let status = match (support.missing(layer), posture) {
         _ if !required => LayerStatus::Waived,
         (Some(reason), _) => LayerStatus::Missing { reason: reason.to_owned() },
@@ -272,18 +273,18 @@ fn layer_finding(
             LayerStatus::Missing { reason: "the kernel has it, but no thread could prove it".to_owned() }
         }
     };
-    let held = matches!(status, LayerStatus::Enforced | LayerStatus::Partial { .. });
+    let is_held = matches!(status, LayerStatus::Enforced | LayerStatus::Partial { .. });
     LayerFinding {
         layer,
         required,
-        proven: held && evidence.iter().any(Evidence::is_proof),
+        proven: is_held && evidence.iter().any(Evidence::is_proof),
         status,
         evidence,
     }
 }
 
-/// The result of verification; none if there is no log yet, or only a torn tail that the next start
-/// repairs.
+/// The result of verification. `None` if there is no log yet, or if its only fault is a torn tail, which the next
+/// start repairs.
 fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {
@@ -295,20 +296,20 @@ fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     Some(AuditFinding { path, intact, report })
 }
 
-fn count(registry: &ToolRegistry) -> ToolCount {
+fn count_tools(registry: &ToolRegistry) -> ToolCount {
     let tools = registry.tools();
-    let of = |confinement| tools.iter().filter(|tool| tool.confinement() == confinement).count();
+    let count_confined = |confinement| tools.iter().filter(|tool| tool.confinement() == confinement).count();
     ToolCount {
-        wasm: of(Confinement::Wasm),
-        egress: of(Confinement::Egress),
-        shell: of(Confinement::Shell),
-        native_unconfined: of(Confinement::Native),
-        quarantined: tools.iter().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),
+        wasm: count_confined(Confinement::Wasm),
+        egress: count_confined(Confinement::Egress),
+        shell: count_confined(Confinement::Shell),
+        native_unconfined: count_confined(Confinement::Native),
+        quarantined: tools.iter().filter(|tool| tool.facts().pin_status == PinStatus::Quarantined).count(),
         refused_modules: registry.refused_modules().len(),
     }
 }
 
-fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<MissingPart> {
+fn missing_parts(layers: &[LayerFinding], support: &KernelSupport) -> Vec<MissingPart> {
     let mut missing = Vec::new();
     for finding in layers {
         let LayerFinding { layer, required, status, .. } = finding;
@@ -349,7 +350,7 @@ fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<MissingPart>
 }
 
 fn remedy(layer: Layer, reason: &str) -> String {
-    let how = match layer {
+    let requirement = match layer {
         Layer::Landlock => {
             "needed: Linux 6.2 or newer with CONFIG_SECURITY_LANDLOCK=y and `landlock` in the boot parameter \
              lsm=; in a container, a seccomp profile that lets landlock_create_ruleset, landlock_add_rule and \
@@ -361,5 +362,5 @@ fn remedy(layer: Layer, reason: &str) -> String {
         }
         _ => "",
     };
-    format!("{reason}; {how}")
+    format!("{reason}; {requirement}")
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C during work: the first cancels the work, the second stops waiting for it. A command with several
-//! steps defines the effect of an interrupt itself, through [`Interruptible`].
+//! Handles Ctrl-C during work: the first cancels the work, the second ends the wait for the work. A command with
+//! several steps implements [`Interruptible`] to define the effect itself.
 
 use std::io;
 
@@ -11,16 +11,16 @@ use tokio::{
 
 use crate::{error::CliError, output::stream, setup};
 
-/// The exit code that shells expect of a program ended by an interrupt.
+/// The exit code that shells expect from a program that an interrupt ended: 128 plus the number of SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
 
 /// Work that reacts to interrupts.
 pub(super) trait Interruptible {
-    /// Reacts to an interrupt; `false` if the work must not be waited for any longer.
+    /// Reacts to an interrupt. Returns `false` if the program must stop waiting for the work.
     fn interrupt(&self, interrupt: Interrupt) -> bool;
 }
 
-/// The work of one call: it is cancelled, and its audit row says so.
+/// The work of one call. The first interrupt cancels the call, and the call's audit row says so.
 impl Interruptible for CancellationToken {
     fn interrupt(&self, _interrupt: Interrupt) -> bool {
         let is_first = !self.is_cancelled();
@@ -29,39 +29,39 @@ impl Interruptible for CancellationToken {
     }
 }
 
-/// Does work on a separate thread, so that interrupts are handled while the work blocks. None if the work is
-/// no longer waited for.
+/// Does work on a separate thread, so that interrupts are handled while the work blocks. `None` if an interrupt
+/// ended the wait for the work.
 pub(super) fn run_interruptibly<T: Send + 'static>(
     target: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<Option<T>, CliError> {
-    let (sender, ended) = oneshot::channel();
+    let (sender, result_receiver) = oneshot::channel();
     std::thread::Builder::new()
         .name("portcullis-call".to_owned())
         .spawn(move || {
-            // After a second interrupt no receiver is left.
+            // Ignore the error: after a second interrupt no receiver is left.
             let _ = sender.send(work());
         })
         .map_err(|source| CliError::Start { source })?;
-    setup::runtime()?.block_on(interruptible(ended, target))?.transpose()
+    setup::runtime()?.block_on(wait_or_interrupt(result_receiver, target))?.transpose()
 }
 
-/// Waits for the work, or until an interrupt ends the wait.
+/// Waits until the work is done or an interrupt ends the wait.
 ///
 /// # Cancellation
 /// Safe: the work goes on.
-async fn interruptible<T>(
-    mut ended: oneshot::Receiver<T>,
+async fn wait_or_interrupt<T>(
+    mut result_receiver: oneshot::Receiver<T>,
     target: &impl Interruptible,
 ) -> Result<Option<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
-        // `biased`: work that is done wins over an interrupt.
+        // `biased`: if the work is done, an interrupt at the same time has no effect.
         tokio::select! {
             biased;
-            ended = &mut ended => {
-                let lost = |error| CliError::Start { source: io::Error::other(error) };
-                return Ok(Some(ended.map_err(lost)?));
+            result = &mut result_receiver => {
+                let start_error = |error| CliError::Start { source: io::Error::other(error) };
+                return Ok(Some(result.map_err(start_error)?));
             }
             interrupt = interrupts.next() => {
                 if stream::stderr_is_terminal() {
@@ -80,7 +80,7 @@ async fn interruptible<T>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
     CtrlC,
-    /// SIGTERM, the system's request to end.
+    /// SIGTERM, a request to end from outside the terminal.
     Terminate,
 }
 

@@ -1,12 +1,17 @@
-//! `portcullis policy`: prints the shipped policy, and checks what a policy gives to each tool.
+//! `portcullis policy`: prints the shipped policy, and checks a policy and shows its grants.
+
+mod lint;
+mod sarif;
+mod show;
+
+pub(crate) use lint::lint;
+pub(crate) use show::show;
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use portcullis_tools::{
     BootstrapError, PolicyFiles,
-    policy::{
-        DEFAULT_POLICY, KnownTools, Operation, PolicyFault, ToolFacts, WorkspaceSecurityPolicy, shipped_tools,
-    },
+    policy::{DEFAULT_POLICY, KnownTools, PolicyFault, WorkspaceSecurityPolicy},
 };
 
 use super::tools;
@@ -19,12 +24,12 @@ use crate::{
 
 /// Prints the shipped policy.
 pub(crate) fn default() -> Result<ExitCode, CliError> {
-    stream::answer(DEFAULT_POLICY)?;
+    stream::write_answer(DEFAULT_POLICY)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks a single file. A file that other users can change gives a warning, not an error: it is only shown,
-/// not obeyed.
+/// Checks a single file. A file that other users can change gives a warning, not an error, because it is only
+/// shown, not obeyed.
 pub(crate) fn check_file(
     common: &CommonOptions,
     file: &Path,
@@ -34,12 +39,12 @@ pub(crate) fn check_file(
     let policy = files.load(common.sandbox_tier)?;
     let mut warnings: Vec<String> =
         files.untrusted().iter().map(|error| format!("a start would not obey it: {error}")).collect();
-    let by_itself = policy.check_tools(&KnownTools::shipped());
+    let unused_entries = policy.check_tools(&KnownTools::shipped());
     let has_modules = policy.modules_dir().is_some() || !modules.files.is_empty();
-    let listing = match by_itself {
-        Ok(idle) => {
-            add_warnings(&mut warnings, idle.iter().chain(policy.warnings()));
-            shipped(&policy)
+    let listing = match unused_entries {
+        Ok(entries) => {
+            add_warnings(&mut warnings, entries.iter().chain(policy.warnings()));
+            shipped_assignments(&policy)
         }
         // The entry may be for a module's tool, so the modules must be asked.
         Err(_) if has_modules => {
@@ -47,7 +52,7 @@ pub(crate) fn check_file(
             let runtime = setup::runtime()?;
             let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
             add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
-            format!("{}{}", tools::listing(&registry), tools::refused(&registry))
+            format!("{}{}", tools::listing(&registry), tools::refused_modules(&registry))
         }
         Err(error) => return Err(BootstrapError::from(error).into()),
     };
@@ -57,15 +62,15 @@ pub(crate) fn check_file(
 /// Shows the policy in force.
 pub(crate) fn check_in_force(common: &CommonOptions, modules: Modules) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, modules)?;
-    let files = PolicyFiles::find(&envelope)?;
-    // Load the policy first, so that one with faults leaves no folders behind.
+    let files = setup::policy_files(&envelope)?;
+    // Load the policy first, so that a policy with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     let policy = registry.policy();
     let mut warnings = Vec::new();
     add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
-    let listing = format!("{}{}", tools::listing(&registry), tools::refused(&registry));
+    let listing = format!("{}{}", tools::listing(&registry), tools::refused_modules(&registry));
     answer(&files, policy, &listing, &warnings)
 }
 
@@ -82,7 +87,7 @@ fn answer(
         let _ = writeln!(answer, "{}{line}", if line.is_empty() { "" } else { "  " });
     }
     let _ = write!(answer, "\ntools\n{listing}");
-    stream::answer(&answer)?;
+    stream::write_answer(&answer)?;
     for warning in warnings {
         stream::write_stderr(&format!("warning: {}\n", text::inline(warning)));
     }
@@ -94,45 +99,53 @@ fn add_warnings<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a
 }
 
 /// The assignments of the shipped tools, without a registry.
-fn shipped(policy: &WorkspaceSecurityPolicy) -> String {
-    let is_there = |facts: &ToolFacts| {
-        policy.search().is_some() || !Operation::needs_search_provider(facts.name.as_str())
-    };
-    let rows = shipped_tools().filter(is_there).map(|facts| {
+fn shipped_assignments(policy: &WorkspaceSecurityPolicy) -> String {
+    let rows = policy.offered_tools().map(|facts| {
         let assigned = policy.describe(&facts);
         let mounts = policy.mounts_of(&assigned.profile);
         let mounts: Vec<String> =
             mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access)).collect();
-        let share = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
+        let folder_list = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
         let network = if policy.network_of(&assigned.profile).is_some() { ", network" } else { "" };
         [
             facts.name.to_string(),
             assigned.tier.to_string(),
-            format!("{} ({share}{network})", assigned.profile),
+            format!("{} ({folder_list}{network})", assigned.profile),
             if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() },
         ]
     });
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL"], rows)
 }
 
-fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: &str| {
+/// A policy in short: where it comes from, its digest, mounts, and what else decides about calls.
+pub(super) fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
+    let mut out = summary_head(files, policy);
+    let mut add_line = |name: &str, value: &str| {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name}: {}", text::inline(value));
     };
-    line("policy", files.operator_name());
-    if let Some(overlay) = files.overlay_name() {
-        line("overlay", overlay);
-    }
-    line("digest", policy.digest().as_str());
-    for (tier, is_applied) in policy.sandbox_sections() {
-        let state = if *is_applied { "applied" } else { "not applied here" };
-        line(&format!("[sandbox.{tier}]"), state);
-    }
     let mounts: Vec<String> =
         policy.mounts().iter().map(|mount| format!("/{} = {}", mount.name, mount.folder)).collect();
-    line("mounts", &if mounts.is_empty() { "none".to_owned() } else { mounts.join(", ") });
+    add_line("mounts", &if mounts.is_empty() { "none".to_owned() } else { mounts.join(", ") });
     out.push_str(&policy.summary());
+    out
+}
+
+/// Where a policy comes from, its digest, and which sandbox sections apply.
+fn summary_head(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
+    let mut out = String::new();
+    let mut add_line = |name: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name}: {}", text::inline(value));
+    };
+    add_line("policy", files.operator_name());
+    if let Some(overlay) = files.overlay_name() {
+        add_line("overlay", overlay);
+    }
+    add_line("digest", policy.digest().as_str());
+    for (tier, is_applied) in policy.sandbox_sections() {
+        let state = if *is_applied { "applied" } else { "not applied here" };
+        add_line(&format!("[sandbox.{tier}]"), state);
+    }
     out
 }

@@ -18,26 +18,25 @@ use crate::{
     setup, sidecar,
 };
 
-/// How long calls that did not end in time have to write their rows.
+/// How long calls that did not end in time may take to write their audit rows.
 const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
 
-/// Runs the command.
 pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
     if let Some(client) = options.print_config {
         let launch = launch(common, &options)?;
         let text = snippet(client, &launch).ok_or(CliError::Unprintable)?;
-        stream::answer(&text)?;
+        stream::write_answer(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
-    // Leftover calls write their rows; a native tool that blocks its thread is not waited for.
+    // Leftover calls get this time to write their rows. A native tool that blocks its thread is left behind.
     runtime.shutdown_timeout(UNFINISHED_CALL_TIME);
     served
 }
 
-/// Serves until the client leaves or a signal asks to end. After a signal, calls are cancelled and their ends
-/// awaited, unless a second signal arrives.
+/// Serves until the client leaves or a signal asks to end. A signal cancels the calls, and the server waits for their
+/// end or for a second signal.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
@@ -46,7 +45,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         options;
     let envelope = setup::envelope_with(common, modules)?;
     let mut signals = Signals::listen()?;
-    // Bind first: a wrong address is wrong usage, and nothing is made yet.
+    // Bind first: a wrong address is wrong usage, and nothing has been made yet.
     let listener = match http {
         Some(address) => Some(bind(address, allow_remote).await?),
         None => None,
@@ -65,7 +64,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         let failed = |source| CliError::Start { source };
         let address = listener.local_addr().map_err(failed)?;
         let (token, file) = token(token_file, &envelope)?;
-        let hosts = allow_hosts.into_iter().chain(own_host(address));
+        let hosts = allow_hosts.into_iter().chain(host_of_address(address));
         let access = HttpAccess::new(token).hosts(hosts).origins(allow_origins);
         stream::write_stderr(&format!(
             "serving at http://{address}{MCP_PATH}\nthe token is in {}\n",
@@ -85,19 +84,19 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
     }
 }
 
-/// The token in the operator's file, else in the state folder's, and the path of the file.
+/// The token and the path of its file: the operator's file, else the file in the state folder.
 fn token(
     file: Option<PathBuf>,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<(BearerToken, PathBuf), CliError> {
     Ok(match file {
         Some(file) => (BearerToken::read(&file)?, file),
-        None => BearerToken::of_state(&envelope.state)?,
+        None => BearerToken::from_state_folder(&envelope.state)?,
     })
 }
 
-/// The address as clients may name it, unless it is the unspecified address (all interfaces).
-fn own_host(address: SocketAddr) -> Option<String> {
+/// The host name under which clients reach the address. `None` for the unspecified address (all interfaces).
+fn host_of_address(address: SocketAddr) -> Option<String> {
     let ip = address.ip();
     (!ip.is_unspecified()).then(|| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
 }
@@ -111,11 +110,11 @@ async fn registry(
 
 /// Reloads policy and modules. If they cannot be used, everything stays unchanged.
 async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
-    let again = async {
+    let reload_result = async {
         let registry = registry(common, envelope).await?;
         server.replace(registry).map_err(CliError::from)
     };
-    match again.await {
+    match reload_result.await {
         Ok(()) => stream::write_stderr("policy and modules were read anew\n"),
         Err(error) => {
             stream::write_stderr(&format!("policy and modules stay as they were\n{}", error.report()));
@@ -123,7 +122,7 @@ async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, serv
     }
 }
 
-/// The signals that end a server, and the one that makes it reload.
+/// The signals that end a server, and the signal that makes it reload.
 struct Signals {
     end: Interrupts,
     hangup: Signal,
@@ -150,17 +149,22 @@ impl Signals {
     }
 }
 
-/// The command by which a client starts this program with the same options. Paths are absolute, so that they
-/// hold in any working directory.
+/// The command that starts this program with the same options. Paths are absolute, so that they are valid in any
+/// working directory.
 fn launch(common: &CommonOptions, options: &ServeOptions) -> Result<Launch, CliError> {
     let failed = |source| CliError::Start { source };
     let program = std::env::current_exe().map_err(failed)?;
     let absolute = |path: &PathBuf| -> Result<_, CliError> {
         std::path::absolute(path).map(PathBuf::into_os_string).map_err(failed)
     };
-    let mut arguments = vec!["serve".into(), "--workspace".into(), absolute(&common.workspace)?];
+    let mut arguments = vec!["serve".into()];
+    // A client may start the program elsewhere, so a project that was found here is named by its file.
+    let project = setup::project(common)?.map(|project| project.file);
+    let workspace =
+        common.workspace.clone().or_else(|| project.is_none().then(|| setup::DEFAULT_WORKSPACE.into()));
     let paths = [
-        ("--policy", common.policy.as_ref()),
+        ("--workspace", workspace.as_ref()),
+        ("--policy", common.policy.as_ref().or(project.as_ref())),
         ("--state", common.state.as_ref()),
         ("--shell-token-file", common.shell_token_file.as_ref()),
     ];
@@ -168,6 +172,9 @@ fn launch(common: &CommonOptions, options: &ServeOptions) -> Result<Launch, CliE
         if let Some(path) = path {
             arguments.extend([name.into(), absolute(path)?]);
         }
+    }
+    for mount in &common.mounts {
+        arguments.extend(["--mount".into(), mount.to_string().into()]);
     }
     if common.shell != crate::cli::ShellOption::Own {
         arguments.extend(["--shell".into(), common.shell.to_string().into()]);

@@ -12,7 +12,7 @@ pub(crate) enum AuthorError {
     #[error(transparent)]
     Name(#[from] InvalidToolName),
     /// The name is a shipped tool's, or resembles one.
-    #[error("{}", taken(name, shipped))]
+    #[error("{}", name_taken_message(name, shipped))]
     Shipped { name: String, shipped: &'static str },
     /// The path is already taken.
     #[error("`{}` already exists, and nothing is overwritten; name another folder with --dir", path.display())]
@@ -87,7 +87,7 @@ pub(crate) enum AuthorError {
     NoCase,
 }
 
-fn taken(name: &str, shipped: &str) -> String {
+fn name_taken_message(name: &str, shipped: &str) -> String {
     if name == shipped {
         format!("`{name}` is the name of a shipped tool, and no module gets it; choose another")
     } else {

@@ -1,4 +1,4 @@
-//! A tool's standard error, as its author sees it.
+//! Collects a tool's standard error, and shows it to the tool's author.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,11 +6,11 @@ use portcullis_tools::Caller;
 
 use super::{stream, text};
 
-/// The most bytes that are shown on a terminal. The end is shown, where the message of a panic is. Programs
-/// get everything that was kept.
+/// Limit of the text that is shown, in bytes. Of a longer text the end is shown, which has the message of a panic.
+/// JSON output has all text that was kept.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 
-/// The margin before each line, so that none can pass for a line of ours.
+/// The margin before each line, so that no line can pass for a line of this program.
 const MARGIN: &str = "  | ";
 
 /// A guest's standard error, collected while the call runs.
@@ -19,14 +19,14 @@ pub(crate) struct Diagnostics(Arc<Mutex<String>>);
 
 impl Diagnostics {
     /// Collects the standard error of this caller's guests.
-    pub(crate) fn of(caller: &mut Caller) -> Self {
-        let gathered = Self::default();
-        let text = Arc::clone(&gathered.0);
-        // Keep only the last try's: earlier tries gave no answer.
+    pub(crate) fn attach(caller: &mut Caller) -> Self {
+        let diagnostics = Self::default();
+        let text = Arc::clone(&diagnostics.0);
+        // Keep only the text of the last try: earlier tries gave no answer.
         caller.on_stderr = Some(Arc::new(move |stderr| {
             stderr.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
         }));
-        gathered
+        diagnostics
     }
 
     /// The collected text, if there is any.
@@ -36,21 +36,21 @@ impl Diagnostics {
     }
 }
 
-/// The text for our standard error: a heading, then escaped lines behind a margin.
-pub(crate) fn shown(stderr: &str) -> String {
-    shown_within(stderr, stream::stderr_columns())
+/// The text for this program's standard error: a heading, then escaped lines behind a margin.
+pub(crate) fn format_stderr(stderr: &str) -> String {
+    format_stderr_within(stderr, stream::stderr_columns())
 }
 
-fn shown_within(stderr: &str, columns: Option<usize>) -> String {
+fn format_stderr_within(stderr: &str, columns: Option<usize>) -> String {
     let stderr = stderr.trim_end();
     let cut = stderr.len().saturating_sub(MAX_SHOWN_BYTES);
-    let last = &stderr[stderr.ceil_char_boundary(cut)..];
+    let shown_end = &stderr[stderr.ceil_char_boundary(cut)..];
     let mut out = String::from("stderr   the tool wrote:\n");
     if cut > 0 {
         out.push_str(MARGIN);
         out.push_str("…\n");
     }
-    out.push_str(&text::behind_margin(last, MARGIN, columns));
+    out.push_str(&text::behind_margin(shown_end, MARGIN, columns));
     out
 }
 
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strangers_lines_stand_behind_a_margin_and_move_no_cursor() {
+    fn untrusted_lines_have_a_margin_and_no_control_characters() {
         let stderr = "panicked at src/main.rs:5:\r\n\tboom\u{1b}[2J\u{202e}\rresult   ok\n";
-        let text = shown_within(stderr, None);
+        let text = format_stderr_within(stderr, None);
         assert_eq!(
             text,
             "stderr   the tool wrote:\n  | panicked at src/main.rs:5:\n  | \tboom\\u{1b}[2J\\u{202e}\\u{d}result   ok\n"
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_text_is_shown() {
-        let text = shown_within(&format!("{}\nboom", "ä".repeat(MAX_SHOWN_BYTES)), None);
+        let text = format_stderr_within(&format!("{}\nboom", "ä".repeat(MAX_SHOWN_BYTES)), None);
         assert!(text.len() < MAX_SHOWN_BYTES + 100, "{}", text.len());
         assert!(text.starts_with("stderr   the tool wrote:\n  | …\n") && text.ends_with("  | boom\n"));
     }

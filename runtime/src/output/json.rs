@@ -1,4 +1,4 @@
-//! Answers for programs: one JSON value and a newline, indented on a terminal.
+//! Writes answers for programs: one JSON value and a newline, indented on a terminal.
 
 use portcullis_tools::ToolResult;
 use portcullis_types::{Content, ToolErrorKind};
@@ -9,12 +9,12 @@ use super::stream;
 use crate::error::CliError;
 
 /// Writes one value as the answer.
-pub(crate) fn answer(value: &impl Serialize) -> Result<(), CliError> {
+pub(crate) fn write_answer(value: &impl Serialize) -> Result<(), CliError> {
     let layout =
         if stream::stdout_is_terminal() { serde_json::to_string_pretty } else { serde_json::to_string };
     let mut text = layout(value).map_err(|source| CliError::Json { source })?;
     text.push('\n');
-    stream::answer(&text)
+    stream::write_answer(&text)
 }
 
 /// The outcome of a call. Results and errors have the same fields in the same order, which programs rely on.
@@ -23,7 +23,7 @@ pub(crate) struct CallAnswer<'a> {
     call_id: &'a str,
     tool: &'a str,
     is_error: bool,
-    /// The content for a model; for a failed call, the text of its error.
+    /// The content for a model. For a failed call this is the text of its error.
     content: Vec<Content>,
     structured: Option<&'a Value>,
     details: &'a Value,

@@ -1,4 +1,4 @@
-//! Live view of a run for a person: the model's text, each call, and its outcome.
+//! Live view of a run for a person: the model's text, each call, and each outcome.
 
 mod streamed;
 
@@ -17,105 +17,102 @@ use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 use self::streamed::StreamedOutput;
 use super::text;
 
-/// The most lines of a result that are shown.
+/// Limit of the lines of a result that are shown.
 const SHOWN_LINES: usize = 8;
 
-/// The most characters of a line, or of a call's arguments, that are shown.
+/// Limit of the characters that are shown of a line, or of a call's arguments.
 const SHOWN_CHARS: usize = 160;
 
-/// The most events that are held while an approver is asked; later ones are dropped, except those that must
-/// arrive. A call that keeps reporting while the question is open must not fill the memory.
+/// Limit of the events that are held while an approver is asked. Later events are dropped unless they must arrive.
+/// Without the limit, a call that keeps reporting while the question is open could fill the memory.
 const HELD_EVENTS: usize = 1024;
 
-/// The tick of the progress line.
+/// The interval at which the progress line is drawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
-/// tells what the run waits for, and characters that a terminal would act on are escaped.
+/// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom says what
+/// the run waits for, and characters that the terminal would act on are escaped.
 pub(crate) struct Live {
     out: EventOutput,
     state: Mutex<LiveState>,
 }
 
-/// The stream of the events.
 struct EventOutput {
     stream: Mutex<Box<dyn Write + Send>>,
-    /// Whether it is a terminal, which acts on control characters.
+    /// Whether the stream is a terminal, which acts on control characters.
     is_terminal: bool,
-    /// Whether to use colours, by `NO_COLOR` and `CLICOLOR`.
+    /// Whether to use colours, as `NO_COLOR` and `CLICOLOR` decide.
     has_colours: bool,
     /// The draw target of the progress line.
-    target: fn() -> ProgressDrawTarget,
+    draw_target: fn() -> ProgressDrawTarget,
 }
 
 #[derive(Default)]
 struct LiveState {
     /// Whether the last output ended within a line.
-    within_a_line: bool,
+    is_mid_line: bool,
     /// The running calls, with their tools.
     running: Vec<(String, String)>,
-    /// Whether calls run concurrently. Results must then name their tools.
-    several: bool,
+    /// Whether calls run concurrently. Results then name their tools.
+    runs_concurrently: bool,
     /// Calls whose output was streamed.
     streamed: Vec<(String, StreamedOutput)>,
     /// The call that the current line of streamed output belongs to.
-    streams: Option<String>,
+    streaming_call: Option<String>,
     /// The progress line, while the run waits.
-    waiting: Option<ProgressBar>,
-    /// The number of open questions; while there are any, events are held.
+    progress_bar: Option<ProgressBar>,
+    /// The number of open questions. Events are held while there are any.
     open_questions: usize,
-    /// The held events.
-    held: Vec<AgentEvent>,
+    held_events: Vec<AgentEvent>,
 }
 
 impl Live {
-    /// On standard error, beside an answer on standard output.
+    /// A view on standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
-        Self::to(EventOutput {
+        Self::with_output(EventOutput {
             is_terminal: stderr.is_terminal(),
             has_colours: colors_enabled_stderr(),
             stream: Mutex::new(Box::new(stderr)),
-            target: ProgressDrawTarget::stderr,
+            draw_target: ProgressDrawTarget::stderr,
         })
     }
 
-    /// On standard output, as the answer itself.
+    /// A view on standard output, where it is the answer itself.
     pub(crate) fn to_stdout() -> Self {
         let stdout = io::stdout();
-        Self::to(EventOutput {
+        Self::with_output(EventOutput {
             is_terminal: stdout.is_terminal(),
             has_colours: colors_enabled(),
             stream: Mutex::new(Box::new(stdout)),
-            target: ProgressDrawTarget::stdout,
+            draw_target: ProgressDrawTarget::stdout,
         })
     }
 
-    fn to(out: EventOutput) -> Self {
+    fn with_output(out: EventOutput) -> Self {
         Self { out, state: Mutex::default() }
     }
 
-    /// Shows an event.
     pub(crate) fn show(&self, event: &AgentEvent) {
         let mut state = self.state();
         if state.open_questions == 0 {
-            self.show_now(&mut state, event);
-        } else if state.held.len() < HELD_EVENTS || event.must_arrive() {
-            state.held.push(event.clone());
+            self.show_event(&mut state, event);
+        } else if state.held_events.len() < HELD_EVENTS || event.must_arrive() {
+            state.held_events.push(event.clone());
         }
     }
 
-    fn show_now(&self, state: &mut LiveState, event: &AgentEvent) {
+    fn show_event(&self, state: &mut LiveState, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStart { iteration } => {
                 if *iteration > 1 {
-                    self.line(state, "");
+                    self.show_line(state, "");
                 }
-                self.wait(state, "the model thinks");
+                self.show_waiting(state, "the model thinks");
             }
             AgentEvent::TextDelta { delta } => {
                 // The model's text must not continue a line of a tool's output.
-                if state.streams.is_some() {
+                if state.streaming_call.is_some() {
                     self.end_line(state);
                 }
                 self.write(state, delta);
@@ -124,7 +121,7 @@ impl Live {
             AgentEvent::ToolEnd { result } => self.show_result(state, result),
             AgentEvent::Steered { messages } => {
                 for message in messages.iter() {
-                    self.line(state, &format!("you: {}", cut(&Message::text(message))));
+                    self.show_line(state, &format!("you: {}", excerpt(&Message::text(message))));
                 }
             }
             AgentEvent::MessageEnd { .. } => self.end_line(state),
@@ -153,85 +150,94 @@ impl Live {
     fn show_call(&self, state: &mut LiveState, event: &ToolEvent) {
         match event {
             ToolEvent::Requested { call_id, tool, arguments } => {
-                self.line(state, &format!("→ {} {}", cut(tool), cut(arguments)));
+                self.show_line(state, &format!("→ {} {}", excerpt(tool), excerpt(arguments)));
                 state.running.push((call_id.clone(), tool.clone()));
-                state.several = state.running.len() > 1;
-                self.wait_for_calls(state);
+                state.runs_concurrently = state.running.len() > 1;
+                self.show_waiting_for_calls(state);
             }
-            // On a terminal the progress line shows it.
+            // On a terminal the progress line shows the running time.
             ToolEvent::Heartbeat { call_id, elapsed } if !self.out.is_terminal => {
-                let running = state.running.iter().find(|(call, _)| call == call_id && state.several);
-                let name = running.map(|(_, tool)| format!("{}, ", cut(tool))).unwrap_or_default();
-                self.line(state, &format!("  · {name}running for {} s", elapsed.as_secs()));
+                let running =
+                    state.running.iter().find(|(call, _)| call == call_id && state.runs_concurrently);
+                let name = running.map(|(_, tool)| format!("{}, ", excerpt(tool))).unwrap_or_default();
+                self.show_line(state, &format!("  · {name}running for {} s", elapsed.as_secs()));
             }
             ToolEvent::Progress { text, .. } => {
-                self.line(state, &format!("  · {}", cut(text.trim_end())));
-                self.wait_for_calls(state);
+                self.show_line(state, &format!("  · {}", excerpt(text.trim_end())));
+                self.show_waiting_for_calls(state);
             }
             ToolEvent::Update { call_id, partial } => {
-                let shown = text::of_content(&partial.content);
+                let update_text = text::of_content(&partial.content);
                 if partial.details.get("stream").is_some() {
-                    self.stream(state, call_id, &shown);
+                    self.show_stream_piece(state, call_id, &update_text);
                 } else {
-                    self.block(state, &shown, SHOWN_LINES);
+                    self.show_block(state, &update_text, SHOWN_LINES);
                 }
-                self.wait_for_calls(state);
+                self.show_waiting_for_calls(state);
             }
             ToolEvent::ApprovalResolved { approved, .. } => {
-                self.line(state, if *approved { "  approved" } else { "  not approved" });
-                self.wait_for_calls(state);
+                self.show_line(state, if *approved { "  approved" } else { "  not approved" });
+                self.show_waiting_for_calls(state);
             }
-            ToolEvent::Pending { .. } => self.line(state, "  the result will come later"),
-            // Other events add nothing to what is shown before or after.
+            ToolEvent::Pending { .. } => self.show_line(state, "  the result will come later"),
+            // The other events contain nothing that is not shown with an earlier or a later event.
             _ => {}
         }
     }
 
     fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
-        let at = state.streamed.iter().position(|(call, _)| *call == result.call_id);
-        let streamed = at.map(|at| state.streamed.swap_remove(at).1);
-        let name = if state.several { format!("{}, ", cut(&result.tool)) } else { String::new() };
-        let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
+        let index = state.streamed.iter().position(|(call, _)| *call == result.call_id);
+        let streamed = index.map(|index| state.streamed.swap_remove(index).1);
+        let name =
+            if state.runs_concurrently { format!("{}, ", excerpt(&result.tool)) } else { String::new() };
+        let duration_text = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
             Ok(output) => {
-                let shown = text::of_content(&output.content);
+                let result_text = text::of_content(&output.content);
                 match streamed {
                     Some(streamed) => {
-                        self.block(state, &streamed.unstreamed_notes(&shown).join("\n"), SHOWN_LINES);
+                        self.show_block(
+                            state,
+                            &streamed.unstreamed_notes(&result_text).join("\n"),
+                            SHOWN_LINES,
+                        );
                     }
-                    None => self.block(state, &shown, SHOWN_LINES),
+                    None => self.show_block(state, &result_text, SHOWN_LINES),
                 }
-                self.line(state, &format!("  ✓ {name}{took}"));
+                self.show_line(state, &format!("  ✓ {name}{duration_text}"));
             }
             Err(error) => {
-                let text_shown = text::inline(&error.for_model());
-                self.line(state, &format!("  ✗ {name}{text_shown} [{}], {took}", text::inline(error.code())));
+                let error_text = text::inline(&error.for_model());
+                self.show_line(
+                    state,
+                    &format!("  ✗ {name}{error_text} [{}], {duration_text}", text::inline(error.code())),
+                );
             }
         }
-        state.several &= !state.running.is_empty();
-        self.wait_for_calls(state);
+        state.runs_concurrently &= !state.running.is_empty();
+        self.show_waiting_for_calls(state);
     }
 
-    /// Shows more of a call's output as it arrives. A piece may end within a line, and the next one goes on
-    /// there.
-    fn stream(&self, state: &mut LiveState, call: &str, shown: &str) {
-        match state.streamed.iter_mut().find(|(known, _)| known == call) {
-            Some((_, streamed)) => streamed.take(shown),
+    /// Shows more of a call's output as it arrives. A piece may end within a line, and the next piece continues that
+    /// line.
+    fn show_stream_piece(&self, state: &mut LiveState, call: &str, piece_text: &str) {
+        match state.streamed.iter_mut().find(|(call_id, _)| call_id == call) {
+            Some((_, streamed)) => streamed.append(piece_text),
             None => {
                 let mut streamed = StreamedOutput::default();
-                streamed.take(shown);
+                streamed.append(piece_text);
                 state.streamed.push((call.to_owned(), streamed));
             }
         }
-        for piece in shown.split_inclusive('\n') {
-            if !(state.within_a_line && state.streams.as_deref() == Some(call)) {
+        for piece in piece_text.split_inclusive('\n') {
+            if !(state.is_mid_line && state.streaming_call.as_deref() == Some(call)) {
                 self.end_line(state);
-                self.put(state, "  │ ", style("  │ "));
+                self.write_styled(state, "  │ ", style("  │ "));
             }
             self.write(state, &text::inline(piece.trim_end_matches('\n')));
-            state.within_a_line = true;
-            state.streams = Some(call.to_owned());
+            state.is_mid_line = true;
+            state.streaming_call = Some(call.to_owned());
             if piece.ends_with('\n') {
                 self.write(state, "\n");
             }
@@ -240,7 +246,7 @@ impl Live {
 
     fn show_end(&self, state: &mut LiveState, end: &AgentEnd) {
         state.running.clear();
-        let text_shown = match end {
+        let notice = match end {
             AgentEnd::Answer { .. } => None,
             AgentEnd::MaxIterations { limit } => {
                 Some(format!("the model was asked {limit} times without giving a final answer"))
@@ -254,91 +260,91 @@ impl Live {
             AgentEnd::Internal { message } => Some(format!("internal error: {message}")),
         };
         self.end_line(state);
-        if let Some(text_shown) = text_shown {
-            self.line(state, &text_shown);
+        if let Some(notice) = notice {
+            self.show_line(state, &notice);
         }
     }
 
-    /// Shows a text in whole lines, at most `most` of them.
-    fn block(&self, state: &mut LiveState, shown: &str, most: usize) {
-        if shown.is_empty() {
+    /// Shows a text in whole lines, at most `max_lines` of them.
+    fn show_block(&self, state: &mut LiveState, block_text: &str, max_lines: usize) {
+        if block_text.is_empty() {
             return;
         }
-        let lines: Vec<&str> = shown.lines().collect();
-        // Always show the last line: it may say that there is more.
-        let first = if lines.len() > most { most - 1 } else { lines.len() };
-        for line in &lines[..first] {
-            self.line(state, &format!("  │ {}", cut(line)));
+        let lines: Vec<&str> = block_text.lines().collect();
+        // Always show the last line, because it may say that there is more.
+        let shown_count = if lines.len() > max_lines { max_lines - 1 } else { lines.len() };
+        for line in &lines[..shown_count] {
+            self.show_line(state, &format!("  │ {}", excerpt(line)));
         }
-        if first < lines.len() {
-            self.line(state, &format!("  ┆ {} more lines", lines.len() - most));
-            self.line(state, &format!("  │ {}", cut(lines[lines.len() - 1])));
+        if shown_count < lines.len() {
+            self.show_line(state, &format!("  ┆ {} more lines", lines.len() - max_lines));
+            self.show_line(state, &format!("  │ {}", excerpt(lines[lines.len() - 1])));
         }
     }
 
-    fn wait_for_calls(&self, state: &mut LiveState) {
+    fn show_waiting_for_calls(&self, state: &mut LiveState) {
         let tools: Vec<&str> = state.running.iter().map(|(_, tool)| tool.as_str()).collect();
         if !tools.is_empty() {
             let tools = tools.join(", ");
-            self.wait(state, &tools);
+            self.show_waiting(state, &tools);
         }
     }
 
     /// Shows the progress line, on a terminal.
-    fn wait(&self, state: &mut LiveState, what: &str) {
-        if !self.out.is_terminal || state.within_a_line {
+    fn show_waiting(&self, state: &mut LiveState, activity: &str) {
+        if !self.out.is_terminal || state.is_mid_line {
             return;
         }
-        let bar = state.waiting.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, (self.out.target)());
-            // Only a malformed template is an error; the default style will do.
+        let bar = state.progress_bar.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, (self.out.draw_target)());
+            // Only a malformed template is an error. The default style would then stay.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(TICK);
             bar
         });
-        bar.set_message(text::inline(what));
+        bar.set_message(text::inline(activity));
     }
 
-    fn line(&self, state: &mut LiveState, line: &str) {
+    fn show_line(&self, state: &mut LiveState, line: &str) {
         self.end_line(state);
-        self.put(state, line, style(line));
+        self.write_styled(state, line, style(line));
         self.write(state, "\n");
     }
 
     /// Ends the current line, if there is one, and the progress line.
     fn end_line(&self, state: &mut LiveState) {
-        if state.within_a_line {
+        if state.is_mid_line {
             self.write(state, "\n");
         }
-        if let Some(bar) = state.waiting.take() {
+        if let Some(bar) = state.progress_bar.take() {
             bar.finish_and_clear();
         }
     }
 
-    /// Writes uncoloured text, whatever it begins with, such as the model's.
+    /// Writes text without colour. The model's text must get none, even if it imitates one of this view's marks.
     fn write(&self, state: &mut LiveState, words: &str) {
-        self.put(state, words, None);
+        self.write_styled(state, words, None);
     }
 
-    fn put(&self, state: &mut LiveState, words: &str, style: Option<Style>) {
-        let Some(last) = words.chars().last() else { return };
-        if let Some(bar) = state.waiting.take() {
+    fn write_styled(&self, state: &mut LiveState, words: &str, style: Option<Style>) {
+        let Some(last_character) = words.chars().last() else { return };
+        if let Some(bar) = state.progress_bar.take() {
             bar.finish_and_clear();
         }
-        state.within_a_line = last != '\n';
-        state.streams = None;
-        let mut shown = words.to_owned();
+        state.is_mid_line = last_character != '\n';
+        state.streaming_call = None;
+        let mut styled = words.to_owned();
         if self.out.is_terminal {
-            shown = text::for_terminal(words);
+            styled = text::for_terminal(words);
             if let Some(style) = style.filter(|_| self.out.has_colours) {
-                shown = style.force_styling(true).apply_to(shown).to_string();
+                styled = style.force_styling(true).apply_to(styled).to_string();
             }
         }
         let mut stream = self.out.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // Ignore write errors: there is no stream left to report them on.
-        let _ = stream.write_all(shown.as_bytes()).and_then(|()| stream.flush());
+        let _ = stream.write_all(styled.as_bytes()).and_then(|()| stream.flush());
     }
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
@@ -347,7 +353,7 @@ impl Live {
     }
 }
 
-/// The colour of a line of ours, by its mark.
+/// The colour of one of this view's own lines, which its mark decides.
 fn style(line: &str) -> Option<Style> {
     let styles = [
         ("→ ", Style::new().cyan().bold()),
@@ -361,14 +367,14 @@ fn style(line: &str) -> Option<Style> {
 }
 
 /// A text for one line: escaped, and cut to [`SHOWN_CHARS`].
-fn cut(words: &str) -> String {
+fn excerpt(words: &str) -> String {
     let mut characters = words.chars();
-    let shown: String = characters.by_ref().take(SHOWN_CHARS).collect();
-    let more = if characters.next().is_some() { "…" } else { "" };
-    format!("{}{more}", text::inline(&shown))
+    let shown_part: String = characters.by_ref().take(SHOWN_CHARS).collect();
+    let ellipsis = if characters.next().is_some() { "…" } else { "" };
+    format!("{}{ellipsis}", text::inline(&shown_part))
 }
 
-/// Holds events back while it lives. Dropping the last one shows them.
+/// Holds events back while it exists. Dropping the last pause shows the held events.
 struct LivePause<'a>(&'a Live);
 
 impl Drop for LivePause<'_> {
@@ -376,8 +382,8 @@ impl Drop for LivePause<'_> {
         let mut state = self.0.state();
         state.open_questions -= 1;
         if state.open_questions == 0 {
-            for event in std::mem::take(&mut state.held) {
-                self.0.show_now(&mut state, &event);
+            for event in std::mem::take(&mut state.held_events) {
+                self.0.show_event(&mut state, &event);
             }
         }
     }

@@ -29,13 +29,13 @@ pub(crate) fn stderr_columns() -> Option<usize> {
 }
 
 fn columns(terminal: &console::Term) -> usize {
-    // A serial line or a program's pseudo-terminal may report 0 by 0.
+    // A serial line or a program's pseudo-terminal may report a size of 0 by 0.
     let reported_columns = terminal.size_checked().map(|(_, columns)| columns.into());
     reported_columns.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
 /// Writes the answer. A reader that stops early (`| head`) is no error.
-pub(crate) fn answer(text: &str) -> Result<(), CliError> {
+pub(crate) fn write_answer(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -43,8 +43,8 @@ pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes to standard error. On a terminal, characters that it would act on are escaped: the text may quote a
-/// model, a tool or a file.
+/// Writes to standard error. On a terminal, characters that the terminal would act on are escaped, because the text
+/// may quote a model, a tool or a file.
 pub(crate) fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     // Ignore write errors: there is no stream left to report them on.

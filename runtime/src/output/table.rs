@@ -1,4 +1,4 @@
-//! Tables for people: plain columns, so that lines can be searched and cut.
+//! Tables for people, in plain columns, so that lines can be searched and cut.
 
 use comfy_table::{ContentArrangement, Table, presets};
 use portcullis_types::is_right_to_left;
@@ -21,7 +21,7 @@ fn render_within<const N: usize>(
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
     if let Some(columns) = columns {
-        // One more for the space before the first cell, which is removed below.
+        // Allow one column more: the space before the first cell is removed below.
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(1));
     }
     for row in rows {
@@ -29,16 +29,16 @@ fn render_within<const N: usize>(
     }
     let mut out = String::new();
     for line in table.lines() {
-        // Remove only the space before the first cell: further ones align the continuation of a folded cell.
-        out.push_str(&in_order(line.strip_prefix(' ').unwrap_or(&line).trim_end()));
+        // Remove only the space before the first cell: further spaces align the continuation of a folded cell.
+        out.push_str(&keep_column_order(line.strip_prefix(' ').unwrap_or(&line).trim_end()));
         out.push('\n');
     }
     out
 }
 
-/// Keeps the columns of a line in their order if it has right-to-left letters: left-to-right marks (U+200E)
-/// stand between the columns.
-fn in_order(line: &str) -> String {
+/// Puts left-to-right marks (U+200E) between the columns of a line with right-to-left letters, so that its columns
+/// keep their order.
+fn keep_column_order(line: &str) -> String {
     if line.chars().any(is_right_to_left) { line.replace("  ", "\u{200e}  ") } else { line.to_owned() }
 }
 
@@ -62,27 +62,27 @@ mod tests {
             [name, "read_only", "WorkspaceRead", "ask every time", confined].map(str::to_owned)
         };
         for columns in 60..=200 {
-            let shown = render_within(
+            let rendered = render_within(
                 ["tool", "tier", "profile", "approval", "confinement"],
                 names.map(row),
                 Some(columns),
             );
-            let head = shown.lines().next().expect("a head");
+            let head = rendered.lines().next().expect("a head");
             let second = head.find("tier").expect("a column");
-            for line in shown.lines().skip(1) {
-                assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{shown}");
-                // The first column has a name or a part of one; a continuation line stands in its own column.
+            for line in rendered.lines().skip(1) {
+                assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{rendered}");
+                // The first column has a name or a part of a name. A continuation stands in its own column.
                 let first = line.split(' ').next().unwrap_or(line);
                 let is_name = !first.is_empty() && names.iter().any(|name| name.contains(first));
-                let goes_on = line.get(..second).unwrap_or(line).trim().is_empty();
-                assert!(is_name || goes_on, "{columns}: {line}\n{shown}");
+                let continues_row = line.get(..second).unwrap_or(line).trim().is_empty();
+                assert!(is_name || continues_row, "{columns}: {line}\n{rendered}");
             }
         }
     }
 
     #[test]
     fn columns_stay_in_their_order_whatever_is_written_in_them() {
-        let shown = render_within(["a", "b"], [["שלום".to_owned(), "עולם".to_owned()]], None);
-        assert!(shown.contains("שלום\u{200e}  עולם"), "{shown:?}");
+        let rendered = render_within(["a", "b"], [["שלום".to_owned(), "עולם".to_owned()]], None);
+        assert!(rendered.contains("שלום\u{200e}  עולם"), "{rendered:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Schedules the search for exposed private files, and selects the result that a call uses.
 //!
-//! The folders may lie on a file system that does not respond. So a search runs on a separate thread, one at
-//! a time, and a call awaits it for a bounded time without blocking its own thread.
+//! The folders can lie on a file system that does not respond. The search therefore runs on a thread of its own, one
+//! search at a time, and a call awaits it for a bounded time without blocking its own thread.
 
 use std::{
     fmt,
@@ -14,103 +14,107 @@ use tokio::sync::Notify;
 
 use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownReason, walk};
 
-/// How long a result counts as fresh if searching is fast.
+/// The least time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
 
-/// Searches use at most one part in this many of the time.
+/// The freshness of a result is its search's duration times 50, within the limits above and below. Searches that take
+/// at most 0.6 s therefore use at most about 1/50 of the time.
 const MIN_IDLE_RATIO: u32 = 50;
 
-/// Limit of a result's freshness, however long the search took.
+/// The longest time for which a result counts as fresh, even after a long search.
 const MAX_FRESHNESS: Duration = Duration::from_secs(30);
 
-/// How long the last result stands in for an overdue search. After that any file with several names counts as
-/// possibly private, and no command runs.
+/// The time for which the last result is used while a search is overdue. After that, any file with several names counts
+/// as possibly private, and no command runs.
 const STALE_RESULT_TIME: Duration = Duration::from_secs(30);
 
-/// Repeated search for private files that have names elsewhere.
+/// The repeated search for private files that have names elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivateLinks {
-    /// None if there are no private places.
+    /// `None` if there are no private places.
     searcher: Option<Arc<LinkSearcher>>,
 }
 
 struct LinkSearcher {
     search: Box<dyn Fn() -> ExposedFiles + Send + Sync>,
-    seen: Mutex<SearchState>,
+    state: Mutex<SearchState>,
     done: Notify,
 }
 
 #[derive(Debug, Default)]
 struct SearchState {
     last: Option<LastSearch>,
-    /// When the running search began; none if no search runs.
-    begun: Option<Instant>,
+    /// The start of the running search. `None` if no search runs.
+    started_at: Option<Instant>,
 }
 
 /// The last completed search.
 #[derive(Debug)]
 struct LastSearch {
-    /// Until when its result is fresh.
-    until: Instant,
-    found: Arc<ExposedFiles>,
+    /// The time until which the result is fresh.
+    fresh_until: Instant,
+    exposed: Arc<ExposedFiles>,
 }
 
 impl PrivateLinks {
-    /// Prepares the search of these places, without starting it.
+    /// Prepares the search of the vault and these paths. The search does not start yet.
     #[must_use]
     pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
-        let places = private.open(vault);
-        if places.is_empty() {
+        let opened_paths = private.open(vault);
+        if opened_paths.is_empty() {
             return Self::default();
         }
-        Self::searching_with(move || walk::private(&places))
+        Self::searching_with(move || walk::search_private(&opened_paths))
     }
 
     fn searching_with(search: impl Fn() -> ExposedFiles + Send + Sync + 'static) -> Self {
-        let searcher = LinkSearcher { search: Box::new(search), seen: Mutex::default(), done: Notify::new() };
+        let searcher =
+            LinkSearcher { search: Box::new(search), state: Mutex::default(), done: Notify::new() };
         Self { searcher: Some(Arc::new(searcher)) }
     }
 
-    /// The current result: fresh, or of a new search, or the one that stands in.
+    /// The current result: a fresh one, or the result of a new search, or the last one if the search is overdue.
     ///
     /// # Cancellation
-    /// Dropping the future leaves a running search to its thread; the next call finds its result.
+    /// If the future is dropped, a running search continues on its thread, and the next call finds its result.
     pub async fn exposed(&self) -> Arc<ExposedFiles> {
         let Some(searcher) = &self.searcher else { return Arc::default() };
-        if let Some(found) = searcher.without_waiting() {
-            return found;
+        if let Some(exposed) = searcher.current_result() {
+            return exposed;
         }
-        let time_limit = searcher.seen().time_limit();
-        let _in_time = tokio::time::timeout(time_limit, searcher.search_ended()).await;
-        let seen = searcher.seen();
-        seen.fresh().unwrap_or_else(|| seen.stand_in())
+        let time_limit = searcher.state().time_limit();
+        // A timeout is no error: the fallback below then counts.
+        let _in_time = tokio::time::timeout(time_limit, searcher.wait_until_idle()).await;
+        let state = searcher.state();
+        state.fresh_result().unwrap_or_else(|| state.fallback_result())
     }
 
-    /// Searches now, on this thread; for callers other than calls.
+    /// Searches now, on this thread. For use outside of calls.
     pub(super) fn search_now(&self) -> ExposedFiles {
         self.searcher.as_ref().map(|searcher| (searcher.search)()).unwrap_or_default()
     }
 }
 
 impl LinkSearcher {
-    /// Returns a result that needs no waiting. Starts a search if none runs.
-    fn without_waiting(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
-        let mut seen = self.seen();
-        if let Some(found) = seen.fresh() {
-            return Some(found);
+    /// Returns a result that can be used without waiting, if there is one. Starts a search if none runs.
+    fn current_result(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
+        let mut state = self.state();
+        if let Some(exposed) = state.fresh_result() {
+            return Some(exposed);
         }
-        match seen.begun {
-            // One call has already waited that long; later ones do not wait again.
-            Some(begun) if begun.elapsed() >= seen.time_limit() => Some(seen.stand_in()),
+        match state.started_at {
+            // A call has already waited this long, and later calls do not wait again.
+            Some(started_at) if started_at.elapsed() >= state.time_limit() => Some(state.fallback_result()),
             Some(_) => None,
             None => {
                 let searcher = Arc::clone(self);
                 let thread = std::thread::Builder::new().name("private-links".to_owned());
                 match thread.spawn(move || searcher.run()) {
-                    Ok(_detached) => seen.begun = Some(Instant::now()),
+                    // `run` resets this under the lock that is held here, so even a quick search ends after this line.
+                    Ok(_detached) => state.started_at = Some(Instant::now()),
                     Err(error) => {
                         tracing::warn!(%error, "cannot start the thread that searches private files");
-                        return Some(seen.stand_in());
+                        return Some(state.fallback_result());
                     }
                 }
                 None
@@ -119,58 +123,63 @@ impl LinkSearcher {
     }
 
     /// Waits until no search runs.
-    async fn search_ended(&self) {
+    async fn wait_until_idle(&self) {
         let done = self.done.notified();
         tokio::pin!(done);
-        // Register before the check, so that an end in between is not missed.
+        // Register before the check, so that a search that ends in between is not missed.
         done.as_mut().enable();
-        if self.seen().begun.is_some() {
+        if self.state().started_at.is_some() {
             done.await;
         }
     }
 
     fn run(&self) {
-        let before = Instant::now();
-        let found = Arc::new((self.search)());
-        let mut seen = self.seen();
-        let fresh = before.elapsed().saturating_mul(MIN_IDLE_RATIO).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
-        let until = Instant::now() + fresh;
-        *seen = SearchState { last: Some(LastSearch { until, found }), begun: None };
-        drop(seen);
+        let started_at = Instant::now();
+        let exposed = Arc::new((self.search)());
+        let mut state = self.state();
+        let lifetime =
+            started_at.elapsed().saturating_mul(MIN_IDLE_RATIO).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+        let fresh_until = Instant::now() + lifetime;
+        *state = SearchState { last: Some(LastSearch { fresh_until, exposed }), started_at: None };
+        // Release the lock before the waiters wake, because each of them takes it.
+        drop(state);
         self.done.notify_waiters();
     }
 
-    fn seen(&self) -> MutexGuard<'_, SearchState> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SearchState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SearchState {
-    fn fresh(&self) -> Option<Arc<ExposedFiles>> {
-        self.last.as_ref().filter(|last| Instant::now() < last.until).map(|last| Arc::clone(&last.found))
+    fn fresh_result(&self) -> Option<Arc<ExposedFiles>> {
+        self.last
+            .as_ref()
+            .filter(|last| Instant::now() < last.fresh_until)
+            .map(|last| Arc::clone(&last.exposed))
     }
 
-    fn standing_in(&self) -> Option<&LastSearch> {
-        self.last.as_ref().filter(|last| Instant::now() < last.until + STALE_RESULT_TIME)
+    fn stale_result(&self) -> Option<&LastSearch> {
+        self.last.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TIME)
     }
 
-    /// How long a search may take before it is overdue.
+    /// The time that a search may take before it is overdue.
     fn time_limit(&self) -> Duration {
-        if self.standing_in().is_some() { SEARCH_WAIT } else { FIRST_SEARCH_WAIT }
+        if self.stale_result().is_some() { SEARCH_WAIT } else { FIRST_SEARCH_WAIT }
     }
 
     /// The result that counts while a search is overdue.
-    fn stand_in(&self) -> Arc<ExposedFiles> {
-        self.standing_in().map_or_else(
+    fn fallback_result(&self) -> Arc<ExposedFiles> {
+        self.stale_result().map_or_else(
             || Arc::new(ExposedFiles::unknown(UnknownReason::Overdue)),
-            |last| Arc::clone(&last.found),
+            |last| Arc::clone(&last.exposed),
         )
     }
 }
 
 impl fmt::Debug for LinkSearcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkSearcher").field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("LinkSearcher").field("seen", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -184,42 +193,42 @@ mod tests {
     /// A search that ends on command.
     fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
         let (answer, answers) = mpsc::channel();
-        let (begin, begun) = mpsc::channel();
+        let (start_sender, starts) = mpsc::channel();
         let answers = Mutex::new(answers);
         let links = PrivateLinks::searching_with(move || {
-            begin.send(()).expect("heard");
+            start_sender.send(()).expect("heard");
             answers.lock().expect("one search at a time").recv().unwrap_or_default()
         });
-        (links, answer, begun)
+        (links, answer, starts)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_search_that_hangs_blocks_no_call_and_counts_as_suspicion() {
-        let (links, answer, begun) = held_links();
+        let (links, answer, starts) = held_links();
         let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
-        // Both run on this thread: a search on it would let neither end.
-        let (one, other) = tokio::join!(links.exposed(), links.exposed());
-        assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
-        begun.recv().expect("begun");
-        assert!(begun.try_recv().is_err(), "one search at a time");
+        // Both calls run on this thread, so a search that blocked it would let neither end.
+        let (first, second) = tokio::join!(links.exposed(), links.exposed());
+        assert_eq!((first.suspects_any(), second.suspects_any()), (overdue, overdue));
+        starts.recv().expect("begun");
+        assert!(starts.try_recv().is_err(), "one search at a time");
         answer.send(ExposedFiles::default()).expect("heard");
         while links.exposed().await.suspects_any().is_some() {
             tokio::task::yield_now().await;
         }
-        assert!(begun.try_recv().is_err(), "the search that had begun is the answer");
+        assert!(starts.try_recv().is_err(), "the search that had begun is the answer");
     }
 
     #[test]
     fn the_last_result_stands_in_for_a_bounded_time() {
         let ended = |ago: Duration| {
-            let until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
-            SearchState { last: Some(LastSearch { until, found: Arc::default() }), begun: None }
+            let fresh_until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
+            SearchState { last: Some(LastSearch { fresh_until, exposed: Arc::default() }), started_at: None }
         };
-        assert!(ended(Duration::ZERO).fresh().is_none());
-        assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
+        assert!(ended(Duration::ZERO).fresh_result().is_none());
+        assert_eq!(ended(Duration::from_secs(1)).fallback_result().suspects_any(), None);
         let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
-        assert_eq!(ended(STALE_RESULT_TIME).stand_in().suspects_any(), overdue);
-        assert_eq!(SearchState::default().stand_in().suspects_any(), overdue);
+        assert_eq!(ended(STALE_RESULT_TIME).fallback_result().suspects_any(), overdue);
+        assert_eq!(SearchState::default().fallback_result().suspects_any(), overdue);
     }
 
     #[tokio::test]

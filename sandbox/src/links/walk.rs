@@ -1,4 +1,4 @@
-//! Walks through folders without following links, and collects files with several names.
+//! Walks through folders without following links, and collects the files with several names.
 
 use std::{
     collections::BTreeMap,
@@ -11,18 +11,18 @@ use std::{
 
 use super::{
     ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, UnknownReason,
-    place::{PlaceKind, PrivatePlace, handle_path},
+    private::{OpenPrivatePath, PrivateKind, handle_path},
 };
 
-/// Suffix of a module's file name.
+/// The suffix of a module's file name.
 const MODULE: &str = ".wasm";
 
-/// State of a walk through folders.
+/// The state of a walk through folders.
 #[derive(Debug, Default)]
 pub(super) struct FolderWalk {
     /// Files with several names.
     pub(super) names: BTreeMap<FileIdentity, LinkCount>,
-    pub(super) left: usize,
+    pub(super) remaining_entries: usize,
     pub(super) has_more: bool,
     /// Whether an entry may exist that could not be read.
     pub(super) failed: bool,
@@ -31,53 +31,53 @@ pub(super) struct FolderWalk {
 #[derive(Debug)]
 pub(super) struct LinkCount {
     pub(super) links: u64,
-    /// How many of its names were found.
+    /// The number of the file's names that were found.
     pub(super) paths: u64,
-    /// The first name that counts, relative to the folder.
+    /// The first of its names that counts, relative to the folder.
     pub(super) first: PathBuf,
-    place: usize,
-    /// Whether names elsewhere matter.
-    counts: bool,
+    path_number: usize,
+    /// Whether a name of this file outside the private folders is an exposure.
+    is_counted: bool,
 }
 
-/// Which files of a folder count.
+/// The files of a folder that count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountedFiles {
     All,
-    /// Modules directly in the folder; files further down are not modules. Names further down count as
-    /// inside, such as those that cargo leaves in `deps`.
+    /// Modules directly in the folder. Files further down are not modules, but their names count as inside, such as the
+    /// names that cargo leaves in `deps`.
     Modules,
 }
 
-/// Searches all private places. Our own files briefly have two names while they are created, so a finding
+/// Searches all private places. This process's own files briefly have two names while they are created, so a finding
 /// counts only if a second search confirms it.
-pub(super) fn private(places: &[PrivatePlace]) -> ExposedFiles {
-    let (mut found, mut unknown) = once(places);
-    if !found.is_empty() {
-        let (again, unknown_still) = once(places);
-        found.retain(|identity, _| again.contains_key(identity));
+pub(super) fn search_private(opened_paths: &[OpenPrivatePath]) -> ExposedFiles {
+    let (mut exposed_names, mut unknown) = search_once(opened_paths);
+    if !exposed_names.is_empty() {
+        let (second_search, unknown_still) = search_once(opened_paths);
+        exposed_names.retain(|identity, _| second_search.contains_key(identity));
         unknown = unknown.or(unknown_still);
     }
-    ExposedFiles::of(found, unknown)
+    ExposedFiles::new(exposed_names, unknown)
 }
 
-fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<UnknownReason>) {
-    let mut walk = FolderWalk { left: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
-    for (number, place) in places.iter().enumerate() {
-        if place.is_read_only() {
+fn search_once(opened_paths: &[OpenPrivatePath]) -> (BTreeMap<FileIdentity, String>, Option<UnknownReason>) {
+    let mut walk = FolderWalk { remaining_entries: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
+    for (number, opened) in opened_paths.iter().enumerate() {
+        if opened.is_read_only() {
             continue;
         }
-        let path = handle_path(place.as_fd());
+        let path = handle_path(opened.as_fd());
         let Ok(metadata) = std::fs::metadata(&path) else {
             walk.failed = true;
             continue;
         };
-        let takes = |metadata: &Metadata| place.takes(metadata.uid());
+        let counts_as_private = |metadata: &Metadata| opened.counts_owner_as_private(metadata.uid());
         if metadata.is_dir() {
             let counted =
-                if place.kind == PlaceKind::Modules { CountedFiles::Modules } else { CountedFiles::All };
-            walk.enter(&path, number, counted, takes);
-        } else if takes(&metadata) {
+                if opened.kind == PrivateKind::Modules { CountedFiles::Modules } else { CountedFiles::All };
+            walk.enter(&path, number, counted, counts_as_private);
+        } else if counts_as_private(&metadata) {
             walk.note(&metadata, number, true, PathBuf::new);
         }
     }
@@ -86,18 +86,23 @@ fn once(places: &[PrivatePlace]) -> (BTreeMap<FileIdentity, String>, Option<Unkn
         (false, true) => Some(UnknownReason::TooMany),
         (false, false) => None,
     };
-    let outside = walk.names.into_iter().filter(|(_, seen)| seen.counts && seen.links > seen.paths);
-    let named = outside.map(|(identity, seen)| (identity, places[seen.place].name(&seen.first)));
-    (named.collect(), unknown)
+    let outside = walk
+        .names
+        .into_iter()
+        .filter(|(_, link_count)| link_count.is_counted && link_count.links > link_count.paths);
+    let outside_names = outside.map(|(identity, link_count)| {
+        (identity, opened_paths[link_count.path_number].name(&link_count.first))
+    });
+    (outside_names.collect(), unknown)
 }
 
 impl FolderWalk {
     pub(super) fn enter(
         &mut self,
         root: &Path,
-        place: usize,
+        path_number: usize,
         counted: CountedFiles,
-        takes: impl Fn(&Metadata) -> bool,
+        counts_as_private: impl Fn(&Metadata) -> bool,
     ) {
         let mut folders = vec![root.to_path_buf()];
         while let Some(folder) = folders.pop() {
@@ -110,12 +115,12 @@ impl FolderWalk {
                 }
             };
             for entry in entries {
-                if self.left == 0 {
+                if self.remaining_entries == 0 {
                     self.has_more = true;
                     return;
                 }
-                self.left -= 1;
-                // Metadata of the entry itself, not of a link's target.
+                self.remaining_entries -= 1;
+                // Metadata of the entry itself, and not of the target of a link.
                 let (entry, metadata) = match entry.and_then(|entry| Ok((entry.metadata()?, entry))) {
                     Ok((metadata, entry)) => (entry, metadata),
                     Err(error) => {
@@ -125,31 +130,48 @@ impl FolderWalk {
                 };
                 if metadata.is_dir() {
                     folders.push(entry.path());
-                } else if takes(&metadata) {
+                } else if counts_as_private(&metadata) {
                     let is_module = is_root && entry.file_name().to_string_lossy().ends_with(MODULE);
-                    let below = || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
-                    self.note(&metadata, place, counted == CountedFiles::All || is_module, below);
+                    let relative_path =
+                        || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
+                    self.note(
+                        &metadata,
+                        path_number,
+                        counted == CountedFiles::All || is_module,
+                        relative_path,
+                    );
                 }
             }
         }
     }
 
-    fn note(&mut self, metadata: &Metadata, place: usize, counts: bool, path: impl FnOnce() -> PathBuf) {
+    fn note(
+        &mut self,
+        metadata: &Metadata,
+        path_number: usize,
+        is_counted: bool,
+        path: impl FnOnce() -> PathBuf,
+    ) {
         if !metadata.is_file() || metadata.nlink() <= 1 {
             return;
         }
-        let new =
-            || LinkCount { links: metadata.nlink(), paths: 0, first: PathBuf::new(), place, counts: false };
-        let seen = self.names.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
-        seen.paths += 1;
-        if counts && !seen.counts {
-            (seen.first, seen.place, seen.counts) = (path(), place, true);
+        let new = || LinkCount {
+            links: metadata.nlink(),
+            paths: 0,
+            first: PathBuf::new(),
+            path_number,
+            is_counted: false,
+        };
+        let link_count = self.names.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
+        link_count.paths += 1;
+        if is_counted && !link_count.is_counted {
+            (link_count.first, link_count.path_number, link_count.is_counted) = (path(), path_number, true);
         }
     }
 }
 
-/// Whether an entry may exist that was not seen. `NotFound` means that it is gone, and a folder that this
-/// user may not read holds nothing that this user's processes read.
+/// Whether an entry may exist that was not seen. `NotFound` means that the entry is gone. A folder that this user may
+/// not read contains nothing that this user's processes read.
 fn is_no_answer(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -167,7 +189,7 @@ mod tests {
         rustix::fs::stat(path).expect("there")
     }
 
-    fn world() -> (tempfile::TempDir, PrivatePaths) {
+    fn fixture() -> (tempfile::TempDir, PrivatePaths) {
         let dir = tempfile::tempdir().expect("a folder");
         for folder in ["vault", "state", "modules", "shared"] {
             fs::create_dir_all(dir.path().join(folder).join("deep")).expect("made");
@@ -175,18 +197,19 @@ mod tests {
         for file in ["policy.toml", "token"] {
             fs::write(dir.path().join(file), "p").expect("written");
         }
-        let at = |name: &str| Some(dir.path().join(name));
+        let path_of = |name: &str| Some(dir.path().join(name));
         let paths = PrivatePaths {
-            state: at("state"),
-            policy: at("policy.toml"),
-            modules: at("modules"),
-            overlay: at("overlay.toml"),
+            state: path_of("state"),
+            cache: None,
+            policy: path_of("policy.toml"),
+            modules: path_of("modules"),
+            overlay: path_of("overlay.toml"),
             secrets: vec![dir.path().join("token"), dir.path().join("missing")],
         };
         (dir, paths)
     }
 
-    fn opened(dir: &Path, paths: &PrivatePaths) -> Vec<PrivatePlace> {
+    fn open_private_paths(dir: &Path, paths: &PrivatePaths) -> Vec<OpenPrivatePath> {
         let flags = rustix::fs::OFlags::PATH;
         let vault = rustix::fs::open(dir.join("vault"), flags, rustix::fs::Mode::empty()).expect("opens");
         paths.open(Some(Arc::new(vault)))
@@ -194,14 +217,14 @@ mod tests {
 
     #[test]
     fn a_private_file_is_exposed_only_by_a_name_outside() {
-        let (dir, paths) = world();
-        let at = |name: &str| dir.path().join(name);
-        let places = opened(dir.path(), &paths);
-        fs::write(at("vault/deep/key"), "k").expect("written");
-        fs::hard_link(at("vault/deep/key"), at("vault/again")).expect("linked");
-        fs::write(at("shared/a"), "a").expect("written");
-        fs::hard_link(at("shared/a"), at("shared/b")).expect("linked");
-        assert_eq!(private(&places).suspects_any(), None);
+        let (dir, paths) = fixture();
+        let path_of = |name: &str| dir.path().join(name);
+        let opened_paths = open_private_paths(dir.path(), &paths);
+        fs::write(path_of("vault/deep/key"), "k").expect("written");
+        fs::hard_link(path_of("vault/deep/key"), path_of("vault/again")).expect("linked");
+        fs::write(path_of("shared/a"), "a").expect("written");
+        fs::hard_link(path_of("shared/a"), path_of("shared/b")).expect("linked");
+        assert_eq!(search_private(&opened_paths).suspects_any(), None);
         for (file, name) in [
             ("vault/deep/key", "/vault/"),
             ("state/audit.jsonl", "audit.jsonl in the state folder"),
@@ -209,40 +232,48 @@ mod tests {
             ("policy.toml", "the policy file"),
             ("token", "the file of a secret"),
         ] {
-            if !at(file).exists() {
-                fs::write(at(file), "x").expect("written");
+            if !path_of(file).exists() {
+                fs::write(path_of(file), "x").expect("written");
             }
-            fs::hard_link(at(file), at("shared/innocent")).expect("linked");
-            let found = private(&places);
-            assert_eq!(found.suspects(&stat(&at("shared/innocent"))), Some(LinkSuspicion::Private), "{file}");
-            assert_eq!(found.suspects(&stat(&at("shared/a"))), None, "{file}");
-            assert!(found.named()[0].starts_with(name) && found.named().len() == 1, "{:?}", found.named());
-            fs::remove_file(at("shared/innocent")).expect("removed");
-            assert_eq!(private(&places).suspects_any(), None, "{file}");
+            fs::hard_link(path_of(file), path_of("shared/innocent")).expect("linked");
+            let exposed = search_private(&opened_paths);
+            assert_eq!(
+                exposed.suspects(&stat(&path_of("shared/innocent"))),
+                Some(LinkSuspicion::Private),
+                "{file}"
+            );
+            assert_eq!(exposed.suspects(&stat(&path_of("shared/a"))), None, "{file}");
+            assert!(
+                exposed.names()[0].starts_with(name) && exposed.names().len() == 1,
+                "{:?}",
+                exposed.names()
+            );
+            fs::remove_file(path_of("shared/innocent")).expect("removed");
+            assert_eq!(search_private(&opened_paths).suspects_any(), None, "{file}");
         }
     }
 
     #[test]
     fn only_modules_count_in_their_folder() {
-        let (dir, paths) = world();
-        let at = |name: &str| dir.path().join(name);
-        let places = opened(dir.path(), &paths);
+        let (dir, paths) = fixture();
+        let path_of = |name: &str| dir.path().join(name);
+        let opened_paths = open_private_paths(dir.path(), &paths);
         for name in ["deps.d", "deep/own.wasm"] {
-            fs::write(at("modules").join(name), "x").expect("written");
-            fs::hard_link(at("modules").join(name), at("shared").join(name)).expect("linked");
+            fs::write(path_of("modules").join(name), "x").expect("written");
+            fs::hard_link(path_of("modules").join(name), path_of("shared").join(name)).expect("linked");
         }
         // The layout that cargo leaves after a build.
-        fs::write(at("modules/own.wasm"), "x").expect("written");
-        fs::hard_link(at("modules/own.wasm"), at("modules/deep/own-1.wasm")).expect("linked");
-        assert_eq!(private(&places).suspects_any(), None);
-        fs::hard_link(at("modules/own.wasm"), at("shared/own-1.wasm")).expect("linked");
-        assert_eq!(private(&places).named(), ["module own.wasm"]);
+        fs::write(path_of("modules/own.wasm"), "x").expect("written");
+        fs::hard_link(path_of("modules/own.wasm"), path_of("modules/deep/own-1.wasm")).expect("linked");
+        assert_eq!(search_private(&opened_paths).suspects_any(), None);
+        fs::hard_link(path_of("modules/own.wasm"), path_of("shared/own-1.wasm")).expect("linked");
+        assert_eq!(search_private(&opened_paths).names(), ["module own.wasm"]);
     }
 
     #[test]
     fn missing_folder_makes_the_walk_fail() {
-        let (dir, paths) = world();
-        let mut walk = FolderWalk { left: 10, ..FolderWalk::default() };
+        let (dir, paths) = fixture();
+        let mut walk = FolderWalk { remaining_entries: 10, ..FolderWalk::default() };
         walk.enter(&dir.path().join("vault"), 0, CountedFiles::All, |_| true);
         assert!(!walk.failed);
         walk.enter(&dir.path().join("nowhere"), 0, CountedFiles::All, |_| true);
@@ -253,19 +284,19 @@ mod tests {
 
     #[test]
     fn the_overlays_target_is_not_private_and_names_may_change() {
-        let (dir, paths) = world();
-        let at = |name: &str| dir.path().join(name);
-        fs::write(at("shared/a"), "a").expect("written");
-        fs::hard_link(at("shared/a"), at("outside")).expect("linked");
-        std::os::unix::fs::symlink(at("shared"), at("overlay.toml")).expect("linked");
-        let places = opened(dir.path(), &paths);
-        // The state folder's name is taken by another folder; the handle still leads to the original.
-        fs::write(at("state/log"), "x").expect("written");
-        fs::hard_link(at("state/log"), at("shared/log")).expect("linked");
-        fs::rename(at("state"), at("moved")).expect("renamed");
-        std::os::unix::fs::symlink(at("shared"), at("state")).expect("linked");
-        let found = private(&places);
-        assert_eq!(found.suspects(&stat(&at("shared/a"))), None);
-        assert_eq!(found.suspects(&stat(&at("shared/log"))), Some(LinkSuspicion::Private));
+        let (dir, paths) = fixture();
+        let path_of = |name: &str| dir.path().join(name);
+        fs::write(path_of("shared/a"), "a").expect("written");
+        fs::hard_link(path_of("shared/a"), path_of("outside")).expect("linked");
+        std::os::unix::fs::symlink(path_of("shared"), path_of("overlay.toml")).expect("linked");
+        let opened_paths = open_private_paths(dir.path(), &paths);
+        // Another folder has taken the state folder's name. The handle still leads to the original folder.
+        fs::write(path_of("state/log"), "x").expect("written");
+        fs::hard_link(path_of("state/log"), path_of("shared/log")).expect("linked");
+        fs::rename(path_of("state"), path_of("moved")).expect("renamed");
+        std::os::unix::fs::symlink(path_of("shared"), path_of("state")).expect("linked");
+        let exposed = search_private(&opened_paths);
+        assert_eq!(exposed.suspects(&stat(&path_of("shared/a"))), None);
+        assert_eq!(exposed.suspects(&stat(&path_of("shared/log"))), Some(LinkSuspicion::Private));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of both ends, without guests.
+//! Tests of both ends of a transfer, without guests.
 
 use std::time::Instant;
 
@@ -37,21 +37,21 @@ fn broken_off_transfer_has_no_end() {
     assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
     transfer.end();
     assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
-    let whole = Transfer::new();
-    whole.end();
-    assert_eq!(whole.receive(&control), Ok(TransferItem::End(0)));
-    assert!(!whole.break_off());
+    let complete = Transfer::new();
+    complete.end();
+    assert_eq!(complete.receive(&control), Ok(TransferItem::End(0)));
+    assert!(!complete.break_off());
 }
 
 #[test]
-fn no_more_waits_than_there_is_room_for_and_nothing_is_lost() {
+fn waiting_chunks_are_bounded_and_none_is_lost() {
     const CHUNKS: usize = 1000;
     let transfer = Transfer::new();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
             for number in 0..CHUNKS {
                 transfer.send(number.to_le_bytes().to_vec(), &minute()).expect("sent");
-                assert!(transfer.state().waiting.len() <= CAPACITY);
+                assert!(transfer.state().chunks.len() <= CAPACITY);
             }
             transfer.end();
         });
@@ -68,12 +68,12 @@ fn no_more_waits_than_there_is_room_for_and_nothing_is_lost() {
 #[test]
 fn neither_end_waits_beyond_its_deadline_or_its_cancellation() {
     let transfer = Transfer::new();
-    let soon = Duration::from_millis(20);
-    assert_eq!(transfer.receive(&control(soon)), Err(CallStop::Deadline));
+    let short_time = Duration::from_millis(20);
+    assert_eq!(transfer.receive(&control(short_time)), Err(CallStop::Deadline));
     for _ in 0..CAPACITY {
         transfer.send(b"a".to_vec(), &minute()).expect("room");
     }
-    let stopped = transfer.send(b"a".to_vec(), &control(soon));
+    let stopped = transfer.send(b"a".to_vec(), &control(short_time));
     assert_eq!(stopped, Err(SendRefusal::Stopped(CallStop::Deadline)));
     let given_up = minute();
     given_up.cancel();
@@ -82,7 +82,7 @@ fn neither_end_waits_beyond_its_deadline_or_its_cancellation() {
 }
 
 #[test]
-fn a_sender_that_waits_learns_that_nobody_receives_any_more() {
+fn a_waiting_sender_learns_that_the_receiver_is_gone() {
     let transfer = Transfer::new();
     for _ in 0..CAPACITY {
         transfer.send(b"a".to_vec(), &minute()).expect("room");
@@ -100,8 +100,9 @@ fn more_than_the_limit_is_not_passed_on() {
     let (transfer, control) = (Transfer::with_limit(3), minute());
     transfer.send(b"abc".to_vec(), &control).expect("as much as may be");
     assert_eq!(transfer.send(b"d".to_vec(), &control), Err(SendRefusal::TooMuch));
-    let outlet = ChunkSink { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
-    assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
-    outlet.transfer.break_off();
-    assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::Cancelled));
+    let transfer_output =
+        ChunkSink { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
+    assert_eq!(transfer_output.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
+    transfer_output.transfer.break_off();
+    assert_eq!(transfer_output.send(b"d".to_vec()), Err(GuestFault::Cancelled));
 }

@@ -1,8 +1,9 @@
 //! Finds the decoder of a type, or a stub.
 //!
 //! A type that cannot be a parameter is reported once, where the tool's schema needs it. If the decoding code
-//! needed it too, the compiler would report it twice. So that code looks the type up by method resolution,
-//! which prefers the implementation for decodable types and falls back to a stub that never runs.
+//! required a decodable type too, the compiler would report the type twice. The decoding code therefore uses method
+//! resolution (autoref specialisation): it prefers the implementation for decodable types, and falls back to a stub
+//! that never runs.
 
 use std::marker::PhantomData;
 
@@ -20,8 +21,8 @@ pub type DecodeFn<T> = fn(&RawValue, &ParamSpec) -> Result<T, Mistakes>;
 pub struct Mistakes {
     /// A text for each mistake.
     pub texts: Vec<String>,
-    /// Makes an example, if it tells more than the texts. A function, so that a tool with primitives only
-    /// does not link the code for examples.
+    /// Makes an example, if an example helps more than the texts. This is a function pointer, so that a tool with only
+    /// primitives does not link the code for examples.
     pub example: Option<fn(&ToolSpec) -> String>,
 }
 
@@ -34,7 +35,7 @@ impl<T> Decoder<T> {
     pub const NEW: Self = Self(PhantomData);
 }
 
-/// Implemented for types that decode.
+/// Implemented for types that can be decoded.
 pub trait Decodes<T> {
     /// The function that decodes the argument.
     fn function(&self) -> DecodeFn<T>;
@@ -46,7 +47,8 @@ impl<T: DeserializeOwned> Decodes<T> for &Decoder<T> {
     }
 }
 
-/// Implemented for all other types, in code that does not compile for another reason.
+/// Implemented for all other types. Code with such a type does not compile anyway, because the tool's schema needs
+/// the type.
 pub trait CannotDecode<T> {
     /// A stub that never runs.
     fn function(&self) -> DecodeFn<T>;

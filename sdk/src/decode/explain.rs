@@ -1,7 +1,7 @@
-//! Explains by the schema what is wrong with a value, and where in it.
+//! Explains with the schema what is wrong with a value, and where in the value.
 //!
-//! Not a validator: decoding has already failed, and this only describes why. It knows the keywords of the
-//! normal form and accepts a value that it cannot judge.
+//! This is not a validator: decoding has already failed, and this module only describes why. It knows only the
+//! keywords of the normal form, and finds no fault in a value that it cannot judge.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
@@ -15,10 +15,10 @@ pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     };
     let mut definitions = Definitions::default();
     let schema = spec.kind.schema(None, &mut definitions).into();
-    let mut search = Search { definitions: definitions.into_map(), found: Vec::new() };
-    search.value(&value, &schema, spec.name, MAX_DEPTH);
-    search.found.truncate(MAX_FOUND);
-    search.found
+    let mut search = Search { definitions: definitions.into_map(), problems: Vec::new() };
+    search.explain_value(&value, &schema, spec.name, MAX_DEPTH);
+    search.problems.truncate(MAX_FOUND);
+    search.problems
 }
 
 /// The deepest nesting that is searched, including references to references.
@@ -29,57 +29,58 @@ const MAX_FOUND: usize = 5;
 
 struct Search {
     definitions: Map<String, Value>,
-    found: Vec<String>,
+    problems: Vec<String>,
 }
 
 impl Search {
-    fn value(&mut self, value: &Value, schema: &Value, place: &str, depth: usize) {
+    fn explain_value(&mut self, value: &Value, schema: &Value, path: &str, depth: usize) {
         let (Some(map), Some(depth)) = (schema.as_object(), depth.checked_sub(1)) else {
             return;
         };
-        if let Some(target) = self.referenced(map) {
-            return self.value(value, &target, place, depth);
+        if let Some(target) = self.resolve_reference(map) {
+            return self.explain_value(value, &target, path, depth);
         }
         if let Some(Value::Array(branches)) = map.get("anyOf") {
-            return self.any_of(value, branches, place, depth);
+            return self.explain_any_of(value, branches, path, depth);
         }
         if let Some(expected) = wrong_type(value, map) {
-            return self.fault(place, &format!("{} is not {expected}", show(value)));
+            return self.add_problem(path, &format!("{} is not {expected}", show_value(value)));
         }
         if let Some(Value::Array(values)) = map.get("enum")
             && !values.contains(value)
         {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-            return self.fault(place, &format!("{} is not one of {}", show(value), values.join(", ")));
+            return self
+                .add_problem(path, &format!("{} is not one of {}", show_value(value), values.join(", ")));
         }
         if let Some(only) = map.get("const")
             && only != value
         {
-            return self.fault(place, &format!("{} is not {only}", show(value)));
+            return self.add_problem(path, &format!("{} is not {only}", show_value(value)));
         }
         match value {
-            Value::Object(members) => self.members(members, map, place, depth),
-            Value::Array(items) => self.items(items, map, place, depth),
+            Value::Object(members) => self.explain_members(members, map, path, depth),
+            Value::Array(items) => self.explain_items(items, map, path, depth),
             Value::Number(number) => {
-                if let Some(problem) = beyond(number, map) {
-                    self.fault(place, &format!("{} is {problem}", show(value)));
+                if let Some(problem) = broken_bound(number, map) {
+                    self.add_problem(path, &format!("{} is {problem}", show_value(value)));
                 }
             }
             Value::Null | Value::Bool(_) | Value::String(_) => {}
         }
     }
 
-    fn members(
+    fn explain_members(
         &mut self,
         members: &Map<String, Value>,
         schema: &Map<String, Value>,
-        place: &str,
+        path: &str,
         depth: usize,
     ) {
         for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
             if !members.contains_key(name) {
-                self.found.push(format!("missing required field '{name}' in '{place}'"));
+                self.problems.push(format!("missing required field '{name}' in '{path}'"));
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -87,81 +88,93 @@ impl Search {
             schema
                 .get("required")
                 .and_then(Value::as_array)
-                .is_some_and(|all| all.iter().any(|one| one == name))
+                .is_some_and(|names| names.iter().any(|entry| entry == name))
         };
         for (name, value) in members {
-            let inner = format!("{place}/{name}");
-            match (properties.and_then(|known| known.get(name)), schema.get("additionalProperties")) {
+            let member_path = format!("{path}/{name}");
+            match (properties.and_then(|properties| properties.get(name)), schema.get("additionalProperties"))
+            {
+                // Null for an optional property means absence.
                 (Some(_), _) if value.is_null() && !required(name) => {}
-                (Some(property), _) => self.value(value, property, &inner, depth),
+                (Some(property), _) => self.explain_value(value, property, &member_path, depth),
                 (None, Some(Value::Bool(false))) => {
-                    let known: Vec<String> =
+                    let known_fields: Vec<String> =
                         properties.into_iter().flatten().map(|(name, _)| format!("'{name}'")).collect();
-                    let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-                    self.found.push(format!("unknown field '{name}' in '{place}' (fields: {known})"));
+                    let known_fields = if known_fields.is_empty() {
+                        "there are none".to_owned()
+                    } else {
+                        known_fields.join(", ")
+                    };
+                    self.problems
+                        .push(format!("unknown field '{name}' in '{path}' (fields: {known_fields})"));
                 }
-                (None, Some(other)) => self.value(value, other, &inner, depth),
+                (None, Some(other)) => self.explain_value(value, other, &member_path, depth),
                 (None, None) => {}
             }
         }
     }
 
-    fn items(&mut self, items: &[Value], schema: &Map<String, Value>, place: &str, depth: usize) {
-        let least = schema.get("minItems").and_then(Value::as_u64);
-        let most = schema.get("maxItems").and_then(Value::as_u64);
+    fn explain_items(&mut self, items: &[Value], schema: &Map<String, Value>, path: &str, depth: usize) {
+        let min_items = schema.get("minItems").and_then(Value::as_u64);
+        let max_items = schema.get("maxItems").and_then(Value::as_u64);
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-        match (least, most) {
-            (Some(least), Some(most)) if least == most && count != least => {
-                return self.fault(place, &format!("{count} items where there must be {least}"));
+        match (min_items, max_items) {
+            (Some(min_items), Some(max_items)) if min_items == max_items && count != min_items => {
+                return self.add_problem(path, &format!("{count} items where there must be {min_items}"));
             }
-            (Some(least), _) if count < least => {
-                return self.fault(place, &format!("{count} items where there must be at least {least}"));
+            (Some(min_items), _) if count < min_items => {
+                return self
+                    .add_problem(path, &format!("{count} items where there must be at least {min_items}"));
             }
-            (_, Some(most)) if count > most => {
-                return self.fault(place, &format!("{count} items where there may be {most}"));
+            (_, Some(max_items)) if count > max_items => {
+                return self.add_problem(path, &format!("{count} items where there may be {max_items}"));
             }
             _ => {}
         }
-        let places = schema.get("prefixItems").and_then(Value::as_array);
+        let position_schemas = schema.get("prefixItems").and_then(Value::as_array);
         for (index, item) in items.iter().enumerate() {
-            let own = places.and_then(|places| places.get(index)).or_else(|| schema.get("items"));
-            if let Some(own) = own {
-                self.value(item, own, &format!("{place}/{index}"), depth);
+            let item_schema = position_schemas
+                .and_then(|position_schemas| position_schemas.get(index))
+                .or_else(|| schema.get("items"));
+            if let Some(item_schema) = item_schema {
+                self.explain_value(item, item_schema, &format!("{path}/{index}"), depth);
             }
         }
     }
 
-    /// The mistakes within the intended branch: the only branch that the value does not fail as a whole.
-    fn any_of(&mut self, value: &Value, branches: &[Value], place: &str, depth: usize) {
-        let before = self.found.len();
-        let mut meant = None;
+    /// Reports the mistakes within the branch that the value was meant for: the only branch with the value's type and
+    /// tag.
+    fn explain_any_of(&mut self, value: &Value, branches: &[Value], path: &str, depth: usize) {
+        let earlier_count = self.problems.len();
+        let mut closest_faults = None;
         for branch in branches {
-            self.value(value, branch, place, depth);
-            let faults = self.found.split_off(before);
+            self.explain_value(value, branch, path, depth);
+            // Take the faults out again: only those of the intended branch are reported.
+            let faults = self.problems.split_off(earlier_count);
             if faults.is_empty() {
                 return;
             }
-            if !self.is_other_kind(value, branch, depth) {
-                match meant {
-                    None => meant = Some(faults),
+            if !self.belongs_to_other_branch(value, branch, depth) {
+                match closest_faults {
+                    None => closest_faults = Some(faults),
                     Some(_) => {
-                        meant = None;
+                        closest_faults = None;
                         break;
                     }
                 }
             }
         }
-        match meant {
-            Some(faults) => self.found.extend(faults),
-            None => self.fault(place, &format!("{} fits none of the allowed forms", show(value))),
+        match closest_faults {
+            Some(faults) => self.problems.extend(faults),
+            None => self.add_problem(path, &format!("{} fits none of the allowed forms", show_value(value))),
         }
     }
 
-    /// Whether a value belongs to another branch: it has another type or another tag.
-    fn is_other_kind(&self, value: &Value, branch: &Value, depth: usize) -> bool {
+    /// Whether a value belongs to another branch, because it has another type or another tag.
+    fn belongs_to_other_branch(&self, value: &Value, branch: &Value, depth: usize) -> bool {
         let Some(map) = branch.as_object() else { return true };
-        if let Some(target) = self.referenced(map) {
-            return depth == 0 || self.is_other_kind(value, &target, depth - 1);
+        if let Some(target) = self.resolve_reference(map) {
+            return depth == 0 || self.belongs_to_other_branch(value, &target, depth - 1);
         }
         if wrong_type(value, map).is_some() {
             return true;
@@ -171,55 +184,57 @@ impl Search {
         else {
             return false;
         };
-        let wrong_tag = properties
+        let has_wrong_tag = properties
             .iter()
             .any(|(name, property)| property.get("const").is_some_and(|tag| members.get(name) != Some(tag)));
-        // A variant given as an object whose only key names it.
-        let closed = map.get("additionalProperties") == Some(&Value::Bool(false));
-        wrong_tag || (closed && !properties.keys().any(|name| members.contains_key(name)))
+        // A variant is an object whose only key is the variant's name.
+        let is_closed = map.get("additionalProperties") == Some(&Value::Bool(false));
+        has_wrong_tag || (is_closed && !properties.keys().any(|name| members.contains_key(name)))
     }
 
-    fn referenced(&self, map: &Map<String, Value>) -> Option<Value> {
+    fn resolve_reference(&self, map: &Map<String, Value>) -> Option<Value> {
         let name = map.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
         self.definitions.get(name).cloned()
     }
 
-    fn fault(&mut self, place: &str, problem: &str) {
-        self.found.push(format!("field '{place}': {problem}"));
+    fn add_problem(&mut self, path: &str, problem: &str) {
+        self.problems.push(format!("field '{path}': {problem}"));
     }
 }
 
-/// The bound that a number breaks.
-fn beyond(number: &Number, schema: &Map<String, Value>) -> Option<String> {
+/// The bound that a number breaks, in words.
+fn broken_bound(number: &Number, schema: &Map<String, Value>) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
     match (bound("minimum"), bound("maximum")) {
-        (Some(least), _) if is_below(number, least) => Some(format!("less than the minimum of {least}")),
-        (_, Some(most)) if is_below(most, number) => Some(format!("greater than the maximum of {most}")),
+        (Some(minimum), _) if is_less(number, minimum) => Some(format!("less than the minimum of {minimum}")),
+        (_, Some(maximum)) if is_less(maximum, number) => {
+            Some(format!("greater than the maximum of {maximum}"))
+        }
         _ => None,
     }
 }
 
-fn is_below(this: &Number, other: &Number) -> bool {
-    match (this.as_i128(), other.as_i128()) {
-        (Some(this), Some(other)) => this < other,
-        _ => this.as_f64() < other.as_f64(),
+fn is_less(left: &Number, right: &Number) -> bool {
+    match (left.as_i128(), right.as_i128()) {
+        (Some(left), Some(right)) => left < right,
+        _ => left.as_f64() < right.as_f64(),
     }
 }
 
-/// The expected type, if the value has another one.
+/// The expected type in words, if the value has another type.
 fn wrong_type(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     let kinds: Vec<&str> = match schema.get("type")? {
         Value::String(kind) => vec![kind.as_str()],
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
         _ => return None,
     };
-    if kinds.iter().any(|kind| is(value, kind)) {
+    if kinds.iter().any(|kind| has_type(value, kind)) {
         return None;
     }
-    Some(kinds.into_iter().map(named).collect::<Vec<_>>().join(" or "))
+    Some(kinds.into_iter().map(type_with_article).collect::<Vec<_>>().join(" or "))
 }
 
-fn is(value: &Value, kind: &str) -> bool {
+fn has_type(value: &Value, kind: &str) -> bool {
     match (value, kind) {
         (Value::Null, "null")
         | (Value::Bool(_), "boolean")
@@ -227,12 +242,13 @@ fn is(value: &Value, kind: &str) -> bool {
         | (Value::String(_), "string")
         | (Value::Array(_), "array")
         | (Value::Object(_), "object") => true,
+        // As in JSON Schema, a number without a fraction is an integer.
         (Value::Number(number), "integer") => number.as_f64().is_none_or(|number| number.fract() == 0.0),
         _ => false,
     }
 }
 
-fn named(kind: &str) -> &str {
+fn type_with_article(kind: &str) -> &str {
     match kind {
         "array" => "an array",
         "boolean" => "a boolean",
@@ -244,6 +260,6 @@ fn named(kind: &str) -> &str {
     }
 }
 
-fn show(value: &Value) -> String {
+fn show_value(value: &Value) -> String {
     shown_text(&value.to_string())
 }

@@ -1,77 +1,77 @@
-//! Integers that are written with a point or an exponent.
+//! Rewrites integers that are written with a point or an exponent.
 //!
-//! JSON Schema accepts `5.0` and `5e0` as integers, and models write them; the decoder of an integer does
-//! not. The text is rewritten, not the value, so no digit is lost.
+//! JSON Schema accepts `5.0` and `5e0` as integers, and models write them, but the decoder of an integer refuses
+//! them. The text is rewritten, not the value, so no digit is lost.
 
-/// The same JSON with such numbers rewritten as integers; none if there are none.
-pub(super) fn numbers(text: &str) -> Option<String> {
+/// The same JSON with such numbers rewritten as integers; `None` if it has none.
+pub(super) fn rewrite_whole_numbers(text: &str) -> Option<String> {
     let mut rewritten = String::new();
     // The text before this index is in `rewritten`.
-    let mut done = 0;
+    let mut copied_until = 0;
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => (at, _) = string(bytes, at),
+    let mut index = 0;
+    while index < bytes.len() {
+        match bytes[index] {
+            b'"' => (index, _) = skip_string(bytes, index),
             b'-' | b'0'..=b'9' => {
-                let end = bytes[at..]
+                let end = bytes[index..]
                     .iter()
                     .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
-                    .map_or(bytes.len(), |length| at + length);
-                if let Some(whole) = whole(&text[at..end]) {
-                    rewritten.push_str(&text[done..at]);
-                    rewritten.push_str(&whole);
-                    done = end;
+                    .map_or(bytes.len(), |length| index + length);
+                if let Some(digits) = integer_digits(&text[index..end]) {
+                    rewritten.push_str(&text[copied_until..index]);
+                    rewritten.push_str(&digits);
+                    copied_until = end;
                 }
-                at = end;
+                index = end;
             }
-            _ => at += 1,
+            _ => index += 1,
         }
     }
-    if done == 0 {
+    if copied_until == 0 {
         return None;
     }
-    rewritten.push_str(&text[done..]);
+    rewritten.push_str(&text[copied_until..]);
     Some(rewritten)
 }
 
-/// The index after a string that begins at this quote, and whether it has escapes.
-pub(super) fn string(bytes: &[u8], quote: usize) -> (usize, bool) {
+/// The index after a string that starts at this quote, and whether the string has escapes.
+pub(super) fn skip_string(bytes: &[u8], quote: usize) -> (usize, bool) {
     let mut has_escapes = false;
-    let mut at = quote + 1;
+    let mut index = quote + 1;
     loop {
-        // Eight bytes at a time, up to the first that may end the string.
-        while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-            let eight = u64::from_le_bytes(*eight);
-            let ends = places(eight, b'"') | places(eight, b'\\');
-            if ends != 0 {
-                at += ends.trailing_zeros() as usize / 8;
+        // Scans eight bytes at a time, up to the first byte that may end the string.
+        while let Some(word) = bytes.get(index..).and_then(<[u8]>::first_chunk) {
+            let word = u64::from_le_bytes(*word);
+            let end_marks = mark_byte(word, b'"') | mark_byte(word, b'\\');
+            if end_marks != 0 {
+                index += end_marks.trailing_zeros() as usize / 8;
                 break;
             }
-            at += 8;
+            index += 8;
         }
-        match bytes.get(at) {
+        match bytes.get(index) {
             None => return (bytes.len(), has_escapes),
-            Some(b'"') => return (at + 1, has_escapes),
+            Some(b'"') => return (index + 1, has_escapes),
             Some(b'\\') => {
                 has_escapes = true;
-                at += 2;
+                index += 2;
             }
-            Some(_) => at += 1,
+            Some(_) => index += 1,
         }
     }
 }
 
-/// Marks the byte's occurrences by their highest bit. Only the first mark is reliable: a borrow may set later
-/// ones.
-fn places(bytes: u64, byte: u8) -> u64 {
+/// Marks the occurrences of a byte by the highest bit of each. Only the first mark is reliable, because a borrow may
+/// set later ones.
+fn mark_byte(bytes: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let zeros = bytes ^ (ONES * u64::from(byte));
     zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
 }
 
-/// The digits of an integer that is written otherwise.
-fn whole(number: &str) -> Option<String> {
+/// The digits of an integer that is written with a point or an exponent, or as `-0`.
+fn integer_digits(number: &str) -> Option<String> {
     if number == "-0" {
         return Some("0".to_owned());
     }
@@ -83,18 +83,19 @@ fn whole(number: &str) -> Option<String> {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (number, 0),
     };
-    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    if after.is_empty() && !number.contains(['.', 'e', 'E']) {
+    let (whole_part, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if fraction.is_empty() && !number.contains(['.', 'e', 'E']) {
         return None;
     }
-    let mut digits = format!("{before}{after}");
+    let mut digits = format!("{whole_part}{fraction}");
     if digits.bytes().all(|digit| digit == b'0') {
         return Some("0".to_owned());
     }
     let significant = digits.trim_end_matches('0').len();
     let zeros = i32::try_from(digits.len() - significant).ok()?;
-    let exponent = exponent.checked_sub(i32::try_from(after.len()).ok()?)?.checked_add(zeros)?;
+    let exponent = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?.checked_add(zeros)?;
     digits.truncate(significant);
+    // With a negative exponent a fraction is left, so the number is not whole.
     let exponent = usize::try_from(exponent).ok()?;
     let digits = digits.trim_start_matches('0');
     if digits.len() + exponent > MAX_DIGITS {
@@ -103,7 +104,7 @@ fn whole(number: &str) -> Option<String> {
     Some(format!("{sign}{digits}{}", "0".repeat(exponent)))
 }
 
-/// The most digits of any integer type: 39. A longer number stays unchanged, and is then refused.
+/// The most digits of any integer type: 39. A longer number stays unchanged and is then refused.
 const MAX_DIGITS: usize = 39;
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(numbers(text).as_deref().unwrap_or(text), expected);
+        assert_eq!(rewrite_whole_numbers(text).as_deref().unwrap_or(text), expected);
     }
 
     #[test]

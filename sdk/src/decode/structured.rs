@@ -1,35 +1,35 @@
-//! Values with parts: lists, maps, and the author's types.
+//! Decodes values with parts: lists, maps, and the author's types.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Mistakes, explain::explain, integers, unambiguous};
+use super::{Mistakes, duplicate_keys, explain::explain, integers};
 use crate::{ParamSpec, ToolSpec};
 
-/// Decodes from the text, so that no number loses digits; if that fails, once more with integers rewritten.
+/// Decodes from the text, so that no number loses digits. If that fails, decodes again with integers rewritten.
 pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Mistakes> {
-    unambiguous::ensure(raw.get()).map_err(|problem| Mistakes {
+    duplicate_keys::refuse(raw.get()).map_err(|problem| Mistakes {
         texts: vec![format!("field '{}': {problem}", spec.name)],
         example: None,
     })?;
-    let first = match serde_json::from_str(raw.get()) {
+    let first_error = match serde_json::from_str(raw.get()) {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    if let Some(rewritten) = integers::numbers(raw.get())
+    if let Some(rewritten) = integers::rewrite_whole_numbers(raw.get())
         && let Ok(value) = serde_json::from_str(&rewritten)
     {
         return Ok(value);
     }
-    Err(Mistakes { texts: problems(raw, spec, &first), example: Some(example) })
+    Err(Mistakes { texts: describe_mistakes(raw, spec, &first_error), example: Some(example) })
 }
 
-/// The mistakes by the schema. If the schema finds none, the decoder's own message, for instance about a
+/// The mistakes that the schema explains. If there are none, the decoder's own message, for instance about a
 /// number that is too large for its type.
-fn problems(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
-    let found = explain(raw, spec);
-    if !found.is_empty() {
-        return found;
+fn describe_mistakes(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
+    let explained = explain(raw, spec);
+    if !explained.is_empty() {
+        return explained;
     }
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();

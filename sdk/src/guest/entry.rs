@@ -7,7 +7,7 @@ use std::{
 
 use crate::{DeclaredTool, guest::serve};
 
-/// The body of a module's `fn main`. As a native program it works the same, and accepts `call --root DIR`:
+/// The body of a module's `fn main`. A native program behaves in the same way and also accepts `call --root DIR`:
 /// the folder that tools see as `/`, as with [`crate::testing::with_root`].
 #[must_use]
 pub fn main(tools: &[&dyn DeclaredTool]) -> ExitCode {

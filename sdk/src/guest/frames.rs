@@ -10,7 +10,7 @@ use portcullis_types::{
     ToolOutput,
 };
 
-/// A guest's standard output. Listeners in the call's context share it, hence the lock.
+/// A guest's standard output, behind a lock because the listeners in the call's context share it.
 pub(super) struct Frames<W>(Mutex<W>);
 
 impl<W: Write> Frames<W> {
@@ -18,23 +18,23 @@ impl<W: Write> Frames<W> {
         Self(Mutex::new(stdout))
     }
 
-    /// Sends a progress or update frame. A frame that is too long or cannot be written is dropped: it only
-    /// informs people, and the host would end the whole call for it.
+    /// Sends a progress or update frame. A frame that is too long or cannot be written is dropped: it only informs
+    /// people, and a faulty frame would make the host end the call.
     pub(super) fn report(&self, frame: &GuestFrame) {
-        if let Ok(line) = line(frame, 128)
+        if let Ok(line) = encode_line(frame, 128)
             && line.len() <= MAX_STREAM_FRAME_BYTES
         {
             let _ = self.write(&line);
         }
     }
 
-    /// Sends bytes of a transfer. The host ends the call if it is not the sending end of one.
-    pub(super) fn chunk(&self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends bytes of a transfer. The host ends the call if the tool is not the sending end of a transfer.
+    pub(super) fn send_chunk(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() || bytes.len() > MAX_CHUNK_BYTES {
             let message = format!("a chunk of {} bytes", bytes.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let mut frame = line(&GuestFrame::Chunk(bytes.len()), bytes.len() + 32)?;
+        let mut frame = encode_line(&GuestFrame::Chunk(bytes.len()), bytes.len() + 32)?;
         frame.extend_from_slice(bytes);
         self.write(&frame)
     }
@@ -43,7 +43,7 @@ impl<W: Write> Frames<W> {
     pub(super) fn finish(&self, result: Result<ToolOutput, ToolError>) -> io::Result<()> {
         let line = match result {
             Ok(output) => {
-                let line = line_of_output(output)?;
+                let line = encode_output(output)?;
                 if line.len() <= MAX_FINAL_FRAME_BYTES {
                     line
                 } else {
@@ -51,32 +51,33 @@ impl<W: Write> Frames<W> {
                     let message = format!(
                         "the result takes {bytes} bytes as JSON and at most {MAX_FINAL_FRAME_BYTES} can be passed on"
                     );
-                    line_of_error(&ToolError::failed(message))?
+                    encode_error(&ToolError::failed(message))?
                 }
             }
-            Err(error) => line_of_error(&error)?,
+            Err(error) => encode_error(&error)?,
         };
         self.write(&line)
     }
 
     fn write(&self, line: &[u8]) -> io::Result<()> {
+        // Use a poisoned lock all the same: a panic of another writer must not stop this frame.
         let mut stdout = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stdout.write_all(line)?;
         stdout.flush()
     }
 }
 
-fn line_of_output(output: ToolOutput) -> io::Result<Vec<u8>> {
-    let text: usize = output.content.iter().filter_map(|block| block.as_text()).map(str::len).sum();
-    // Newlines and quotes take two bytes each; an eighth more spares most texts a second allocation.
-    line(&GuestFrame::Ok(OutputFrame(output)), text + text / 8 + 128)
+fn encode_output(output: ToolOutput) -> io::Result<Vec<u8>> {
+    let text_bytes: usize = output.content.iter().filter_map(|block| block.as_text()).map(str::len).sum();
+    // Newlines and quotes need two bytes each. An eighth more saves a second allocation for most texts.
+    encode_line(&GuestFrame::Ok(OutputFrame(output)), text_bytes + text_bytes / 8 + 128)
 }
 
-fn line_of_error(error: &ToolError) -> io::Result<Vec<u8>> {
-    line(&GuestFrame::Error(error.into()), 256)
+fn encode_error(error: &ToolError) -> io::Result<Vec<u8>> {
+    encode_line(&GuestFrame::Error(error.into()), 256)
 }
 
-fn line(frame: &GuestFrame, capacity: usize) -> io::Result<Vec<u8>> {
+fn encode_line(frame: &GuestFrame, capacity: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(capacity);
     serde_json::to_writer(&mut line, frame)?;
     line.push(b'\n');

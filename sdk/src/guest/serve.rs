@@ -1,4 +1,4 @@
-//! One conversation with a host.
+//! One conversation with a host: reads the request, runs the tool, and writes the answer.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -16,16 +16,16 @@ use crate::{
     transfer::{Inlet, Outlet},
 };
 
-/// The request was answered; also the exit code of a failed call.
+/// The exit code of an answered request, even if the call failed.
 pub const EXIT_OK: u8 = 0;
 
-/// The request was not valid.
+/// The exit code of an invalid request.
 pub const EXIT_MISUSE: u8 = 2;
 
 /// The initial buffer for a call's arguments, in bytes; enough for an ordinary call.
 const USUAL_CALL_BYTES: usize = 8 << 10;
 
-/// The buffer of standard input, in bytes. A chunk is many times as long.
+/// The buffer of standard input, in bytes. A chunk may be much longer.
 const INPUT_BYTES: usize = 64 << 10;
 
 /// Answers one `describe` or `call` and returns the exit code.
@@ -37,16 +37,16 @@ pub fn serve(
     stdout: impl Write + Send + 'static,
     mut stderr: impl Write,
 ) -> u8 {
-    let answered = match verb {
+    let outcome = match verb {
         Some("describe") => describe(tools, stdout),
         Some("call") => call(tools, stdin, stdout, &mut stderr),
         Some(other) => Err(format!("unknown verb {other:?}: write `describe` or `call`")),
         None => Err("no verb: write `describe` or `call`".to_owned()),
     };
-    match answered {
+    match outcome {
         Ok(()) => EXIT_OK,
         Err(misuse) => {
-            // If this cannot be written either, there is no one left to tell.
+            // Ignore an error of this write: no other stream is left to report it.
             let _ = writeln!(stderr, "portcullis module: {misuse}");
             EXIT_MISUSE
         }
@@ -68,7 +68,7 @@ fn call(
     stderr: &mut impl Write,
 ) -> Result<(), String> {
     let mut stdin = BufReader::with_capacity(INPUT_BYTES, stdin);
-    let frame = call_frame(&mut stdin)?;
+    let frame = read_call_frame(&mut stdin)?;
     if frame.v != FRAME_VERSION {
         return Err(format!(
             "call frame: it has version {}, and this module expects {FRAME_VERSION}",
@@ -79,7 +79,7 @@ fn call(
     let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {
         Some(tool) => {
             let arguments = frame.arguments.get();
-            let mut ctx = context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
+            let mut ctx = call_context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
             ctx.extensions.insert(Inlet::new(stdin));
             pollster::block_on(tool.run(&ctx, arguments))
         }
@@ -88,14 +88,15 @@ fn call(
     if let Err(error) = &result
         && let Some(detail) = error.operator_detail()
     {
+        // Ignore an error of this write: the answer does not depend on this line.
         let _ = writeln!(stderr, "{detail}");
     }
     frames.finish(result).map_err(|error| format!("stdout: {error}"))
 }
 
-/// Reads the call's frame and no byte after it. The frame is one line, unless the text of the arguments has
-/// line breaks: then it is the whole input.
-fn call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
+/// Reads the call's frame and no byte after it. The frame is one line. If the text of the arguments has line breaks,
+/// the frame is the whole input instead.
+fn read_call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
     let failed = |error| format!("stdin: {error}");
     let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
     stdin.read_until(b'\n', &mut text).map_err(failed)?;
@@ -106,7 +107,7 @@ fn call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
     serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))
 }
 
-fn context<W: Write + Send + 'static>(
+fn call_context<W: Write + Send + 'static>(
     tool: String,
     call_id: String,
     deadline_ms: u64,
@@ -122,6 +123,6 @@ fn context<W: Write + Send + 'static>(
         update.report(&GuestFrame::Update(OutputFrame(partial)));
     }));
     let chunks = Arc::clone(frames);
-    ctx.extensions.insert(Outlet::new(move |bytes| chunks.chunk(bytes)));
+    ctx.extensions.insert(Outlet::new(move |bytes| chunks.send_chunk(bytes)));
     ctx
 }

@@ -1,4 +1,4 @@
-//! Whole conversations, without a sandbox.
+//! Tests of whole conversations, without a sandbox.
 
 use std::{
     io::{self, Write},
@@ -25,7 +25,7 @@ async fn busy(ctx: &ToolContext) -> String {
     ctx.progress("half");
     ctx.progress("x".repeat(MAX_STREAM_FRAME_BYTES));
     ctx.update(ToolOutput::text("part"));
-    assert!(ctx.remaining().is_some_and(|left| left.as_millis() <= 500));
+    assert!(ctx.remaining().is_some_and(|remaining| remaining.as_millis() <= 500));
     format!("{} {}", ctx.call_id, ctx.tool_name)
 }
 
@@ -69,21 +69,21 @@ impl Write for Stream {
     }
 }
 
-struct Said {
+struct ServeOutput {
     code: u8,
     stdout: String,
     stderr: String,
     writes: usize,
 }
 
-fn converse(verb: Option<&str>, stdin: &str) -> Said {
+fn run_serve(verb: Option<&str>, stdin: &str) -> ServeOutput {
     let (stdout, mut stderr) = (Stream::default(), Vec::new());
     let tools: [&dyn crate::DeclaredTool; 5] =
         [&greet_tool(), &busy_tool(), &fails_tool(), &endless_tool(), &doubles_tool()];
     let stdin = io::Cursor::new(stdin.to_owned());
     let code = serve(&tools, verb, stdin, stdout.clone(), &mut stderr);
     let (bytes, writes) = stdout.0.lock().expect("not poisoned").clone();
-    Said {
+    ServeOutput {
         code,
         stdout: String::from_utf8(bytes).expect("frames are UTF-8"),
         stderr: String::from_utf8(stderr).expect("messages are UTF-8"),
@@ -91,17 +91,17 @@ fn converse(verb: Option<&str>, stdin: &str) -> Said {
     }
 }
 
-fn call(tool: &str, arguments: &str) -> Said {
+fn call(tool: &str, arguments: &str) -> ServeOutput {
     let frame =
         format!(r#"{{"v":1,"tool":"{tool}","call_id":"c1","arguments":{arguments},"deadline_ms":500}}"#);
-    converse(Some("call"), &frame)
+    run_serve(Some("call"), &frame)
 }
 
 #[test]
 fn describe_answers_the_declarations() {
-    let said = converse(Some("describe"), "");
-    assert_eq!((said.code, said.writes), (EXIT_OK, 1));
-    let declarations: Declarations = serde_json::from_str(&said.stdout).expect("declarations");
+    let answer = run_serve(Some("describe"), "");
+    assert_eq!((answer.code, answer.writes), (EXIT_OK, 1));
+    let declarations: Declarations = serde_json::from_str(&answer.stdout).expect("declarations");
     assert_eq!(declarations.v, 1);
     assert_eq!(declarations.tools[0], __tool_declaration_greet());
     assert_eq!(declarations.tools.len(), 5);
@@ -109,16 +109,16 @@ fn describe_answers_the_declarations() {
 
 #[test]
 fn a_call_is_one_frame_in_and_one_write_out() {
-    let said = call("greet", r#"{"name":"you"}"#);
-    assert_eq!(said.stdout, "{\"ok\":\"hello you\"}\n");
-    assert_eq!((said.code, said.writes, said.stderr.as_str()), (EXIT_OK, 1, ""));
+    let answer = call("greet", r#"{"name":"you"}"#);
+    assert_eq!(answer.stdout, "{\"ok\":\"hello you\"}\n");
+    assert_eq!((answer.code, answer.writes, answer.stderr.as_str()), (EXIT_OK, 1, ""));
 }
 
 #[test]
 fn reports_precede_the_result_and_long_ones_are_dropped() {
-    let said = call("busy", "{}");
+    let answer = call("busy", "{}");
     let frames: Vec<GuestFrame> =
-        said.stdout.lines().map(|line| serde_json::from_str(line).expect("a frame")).collect();
+        answer.stdout.lines().map(|line| serde_json::from_str(line).expect("a frame")).collect();
     let [GuestFrame::Progress(half), GuestFrame::Update(part), GuestFrame::Ok(result)] = &frames[..] else {
         panic!("other frames: {frames:?}");
     };
@@ -128,50 +128,50 @@ fn reports_precede_the_result_and_long_ones_are_dropped() {
 
 #[test]
 fn errors_pass_word_for_word_and_internal_ones_do_not() {
-    let said = call("fails", r#"{"kind":"not_found"}"#);
-    assert_eq!(said.stdout, "{\"error\":{\"kind\":\"not_found\",\"message\":\"the very words\"}}\n");
-    let said = call("fails", r#"{"kind":"timeout"}"#);
-    assert!(said.stdout.contains(r#""kind":"failed""#), "{}", said.stdout);
-    let said = call("fails", r#"{"kind":"internal"}"#);
-    assert_eq!(said.code, EXIT_OK);
-    assert!(said.stdout.contains(ToolError::INTERNAL_MESSAGE));
-    assert!(!said.stdout.contains("very words"));
-    assert_eq!(said.stderr, "the very words\n");
+    let answer = call("fails", r#"{"kind":"not_found"}"#);
+    assert_eq!(answer.stdout, "{\"error\":{\"kind\":\"not_found\",\"message\":\"the very words\"}}\n");
+    let answer = call("fails", r#"{"kind":"timeout"}"#);
+    assert!(answer.stdout.contains(r#""kind":"failed""#), "{}", answer.stdout);
+    let answer = call("fails", r#"{"kind":"internal"}"#);
+    assert_eq!(answer.code, EXIT_OK);
+    assert!(answer.stdout.contains(ToolError::INTERNAL_MESSAGE));
+    assert!(!answer.stdout.contains("very words"));
+    assert_eq!(answer.stderr, "the very words\n");
 }
 
 #[test]
 fn unknown_tools_and_bad_arguments_are_answers() {
-    let said = call("gret", "{}");
+    let answer = call("gret", "{}");
     assert_eq!(
-        said.stdout,
+        answer.stdout,
         "{\"error\":{\"kind\":\"not_found\",\"message\":\"no tool `gret` in this module\"}}\n"
     );
-    assert_eq!(said.code, EXIT_OK);
-    let said = call("greet", "{}");
-    assert!(said.stdout.contains(r#""kind":"invalid_arguments""#));
+    assert_eq!(answer.code, EXIT_OK);
+    let answer = call("greet", "{}");
+    assert!(answer.stdout.contains(r#""kind":"invalid_arguments""#));
 }
 
 #[test]
 fn a_result_too_long_for_a_frame_is_an_error_that_says_so() {
-    let said = call("endless", "{}");
-    assert!(said.stdout.contains(r#""kind":"failed""#));
-    assert!(said.stdout.contains("at most 8388608"), "{}", said.stdout);
+    let answer = call("endless", "{}");
+    assert!(answer.stdout.contains(r#""kind":"failed""#));
+    assert!(answer.stdout.contains("at most 8388608"), "{}", answer.stdout);
 }
 
 #[test]
 fn a_call_may_spread_over_lines() {
-    let said = call("greet", "{\n  \"name\": \"you\"\n}");
-    assert_eq!(said.stdout, "{\"ok\":\"hello you\"}\n");
+    let answer = call("greet", "{\n  \"name\": \"you\"\n}");
+    assert_eq!(answer.stdout, "{\"ok\":\"hello you\"}\n");
 }
 
 #[test]
 fn bytes_pass_between_the_lines_of_input_and_output() {
     let frame = r#"{"v":1,"tool":"doubles","call_id":"c1","arguments":{},"deadline_ms":500}"#;
-    let said = converse(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n\0{{\"end\":2}}\n"));
+    let answer = run_serve(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n\0{{\"end\":2}}\n"));
     let chunk = "{\"chunk\":2}\n\n\0";
-    assert_eq!(said.stdout, format!("{chunk}{chunk}{{\"ok\":\"doubled\"}}\n"));
-    let said = converse(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n"));
-    assert!(said.stdout.contains("the transfer broke off"), "{}", said.stdout);
+    assert_eq!(answer.stdout, format!("{chunk}{chunk}{{\"ok\":\"doubled\"}}\n"));
+    let answer = run_serve(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n"));
+    assert!(answer.stdout.contains("the transfer broke off"), "{}", answer.stdout);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn misused_guest_exits_with_a_line_for_the_operator() {
         (Some("call"), "{}"),
         (Some("call"), r#"{"v":2,"tool":"greet","call_id":"c","arguments":{},"deadline_ms":1}"#),
     ] {
-        let said = converse(verb, stdin);
-        assert_eq!((said.code, said.stdout.as_str()), (EXIT_MISUSE, ""), "{verb:?} {stdin}");
-        assert_eq!(said.stderr.lines().count(), 1);
+        let answer = run_serve(verb, stdin);
+        assert_eq!((answer.code, answer.stdout.as_str()), (EXIT_MISUSE, ""), "{verb:?} {stdin}");
+        assert_eq!(answer.stderr.lines().count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A response, whose body is read piece by piece.
+//! A response, whose body is read as it comes.
 
 use std::io::{self, Read};
 
@@ -7,15 +7,19 @@ use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
 
-/// A response. Dropping it drops the unread rest.
+/// A response. Its body is read as the server sends it, by [`Read`] or as a whole. Dropping it gives up the unread
+/// rest, and closes the connection if there is one.
 #[derive(Debug)]
 pub struct Response {
     head: HttpResponseHead,
+    /// The reason why the body has broken off. The host has then closed the response, and a further read would look
+    /// like its end.
+    failure: Option<HttpError>,
 }
 
 impl Response {
     pub(super) fn new(head: HttpResponseHead) -> Self {
-        Self { head }
+        Self { head, failure: None }
     }
 
     /// The status, such as 200.
@@ -30,11 +34,11 @@ impl Response {
         &self.head.url
     }
 
-    /// The first value of a header, by its name in any case.
+    /// The first value of a header. The name may have any case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.head.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        let header = self.head.headers.iter().find(|(header_name, _)| header_name.eq_ignore_ascii_case(name));
+        header.map(|(_, value)| value.as_str())
     }
 
     /// All headers whose values are text, in order.
@@ -53,21 +57,20 @@ impl Response {
         }
     }
 
-    /// The rest of the body.
+    /// Reads the rest of the body to its end.
     ///
     /// # Errors
-    /// If it breaks off.
+    /// If it breaks off, with the reason.
     pub fn bytes(mut self) -> Result<Vec<u8>, HttpError> {
         let mut bytes = Vec::new();
-        let read = self.read_to_end(&mut bytes);
-        read.map_err(|error| HttpError::new("response_truncated", &error.to_string()))?;
+        self.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
     /// The rest of the body as text.
     ///
     /// # Errors
-    /// If it breaks off, or is not UTF-8.
+    /// If the body breaks off or is not UTF-8.
     pub fn text(self) -> Result<String, HttpError> {
         String::from_utf8(self.bytes()?)
             .map_err(|_invalid| HttpError::new("response_invalid", "the response is not UTF-8"))
@@ -76,7 +79,7 @@ impl Response {
     /// The rest of the body as JSON.
     ///
     /// # Errors
-    /// If it breaks off, or is no JSON of this type.
+    /// If the body breaks off or is not JSON of this type.
     pub fn json<T: DeserializeOwned>(self) -> Result<T, HttpError> {
         serde_json::from_slice(&self.bytes()?).map_err(|error| {
             HttpError::new("response_invalid", &format!("the response is not the expected JSON: {error}"))
@@ -84,14 +87,23 @@ impl Response {
     }
 }
 
-/// The body, piece by piece.
+/// Reads the body as it comes. A read waits for at least one byte, and returns the bytes that are there, at most 64
+/// KiB. 0 means the end.
+///
+/// # Errors
+/// If the body breaks off: by a limit, the call's time, or the server. [`HttpError`] has a `From` for the error, with
+/// the host's code. Later reads fail too.
 impl Read for Response {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = &self.failure {
+            return Err(io::Error::other(error.clone()));
+        }
         import::read(self.head.body, buffer).map_err(|answer| {
-            io::Error::other(match answer {
-                HttpAnswer::Error(fault) => fault.message,
-                HttpAnswer::Ok(_) => "the host gave another answer".to_owned(),
-            })
+            let error = match answer {
+                HttpAnswer::Error(fault) => HttpError(fault),
+                HttpAnswer::Ok(_) => HttpError::new("answer_invalid", "the host gave another answer"),
+            };
+            io::Error::other(self.failure.insert(error).clone())
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Replaces the host in native programs. There is no network, unless a test gives the answers.
+//! Stands in for the host in native programs. There is no network, unless a test provides the answers.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,7 @@ use std::{
 
 use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead};
 
-/// A test's answer.
+/// An answer that a test provides.
 #[derive(Debug, Clone)]
 pub struct HttpStandIn {
     status: u16,
@@ -39,12 +39,12 @@ thread_local! {
     static BODIES: RefCell<HashMap<u32, Cursor<Vec<u8>>>> = RefCell::default();
 }
 
-/// Runs a function on this thread and gives its requests these answers.
+/// Runs a function on this thread and answers its requests with these answers.
 pub fn with_http<T>(
     answers: impl Fn(&HttpRequestHead, &[u8]) -> HttpStandIn + 'static,
     run: impl FnOnce() -> T,
 ) -> T {
-    /// Restores the earlier answers, also if the function panics.
+    /// Restores the earlier answers, even if the function panics.
     struct Restore(Option<Answers>);
 
     impl Drop for Restore {
@@ -69,6 +69,7 @@ pub(super) fn send(head: &[u8], body: &[u8]) -> HttpAnswer {
     };
     let HttpStandIn { status, headers, body } = answers(&request, body);
     let number = BODIES.with_borrow_mut(|bodies| {
+        // The lowest free number: a test may hold several bodies.
         let number = (0..=u32::MAX).find(|number| !bodies.contains_key(number)).unwrap_or_default();
         bodies.insert(number, Cursor::new(body));
         number
@@ -78,7 +79,7 @@ pub(super) fn send(head: &[u8], body: &[u8]) -> HttpAnswer {
 
 pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpAnswer> {
     let read = |bodies: &mut HashMap<u32, Cursor<Vec<u8>>>| bodies.get_mut(&body).map(|body| body.read(out));
-    // Reading from memory does not fail.
+    // Reading from memory cannot fail, so the defaults only stand for an unknown body.
     Ok(BODIES.with_borrow_mut(read).transpose().unwrap_or_default().unwrap_or_default())
 }
 

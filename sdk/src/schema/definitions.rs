@@ -1,4 +1,4 @@
-//! The schemas of recursive types, kept once per tool.
+//! The schemas of recursive types. Each tool's schema has them once.
 
 use serde_json::{Map, Value};
 
@@ -7,26 +7,26 @@ use serde_json::{Map, Value};
 pub struct Definitions(Map<String, Value>);
 
 impl Definitions {
-    /// Adds the definitions of one type and adjusts its references. Two types of the same name are
-    /// distinguished by a number.
+    /// Adds the definitions of one type and adjusts the references to them. If two types have one name, the second
+    /// gets a number.
     pub(super) fn adopt(&mut self, schema: &mut Value, mut new: Map<String, Value>) {
         let names: Vec<String> = new.keys().cloned().collect();
         for name in names {
             if self.0.get(&name).is_none_or(|known| Some(known) == new.get(&name)) {
                 continue;
             }
-            let Some(free) = (2_usize..)
+            let Some(free_name) = (2_usize..)
                 .map(|number| format!("{name}{number}"))
-                .find(|free| !self.0.contains_key(free) && !new.contains_key(free))
+                .find(|free_name| !self.0.contains_key(free_name) && !new.contains_key(free_name))
             else {
                 continue;
             };
-            rename(schema, &name, &free);
+            rename(schema, &name, &free_name);
             for definition in new.values_mut() {
-                rename(definition, &name, &free);
+                rename(definition, &name, &free_name);
             }
             if let Some(definition) = new.remove(&name) {
-                new.insert(free, definition);
+                new.insert(free_name, definition);
             }
         }
         self.0.extend(new);
@@ -46,9 +46,9 @@ fn rename(value: &mut Value, from: &str, to: &str) {
             {
                 *reference = format!("#/$defs/{to}");
             }
-            map.values_mut().for_each(|inner| rename(inner, from, to));
+            map.values_mut().for_each(|nested| rename(nested, from, to));
         }
-        Value::Array(items) => items.iter_mut().for_each(|inner| rename(inner, from, to)),
+        Value::Array(items) => items.iter_mut().for_each(|nested| rename(nested, from, to)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,11 +1,11 @@
-//! The kinds of parameters. Constant data, so that a tool without the author's types does not link the code
+//! The kinds of parameters. They are constant data, so that a tool without the author's types does not link the code
 //! that makes schemas of types.
 
 use serde_json::{Map, Value, json};
 
 use super::Definitions;
 
-/// The kinds of parameters.
+/// The kind of a parameter.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum ParamKind {
@@ -26,11 +26,12 @@ pub enum ParamKind {
         /// The number of items, if fixed.
         length: Option<usize>,
     },
-    /// A list with a kind for each place.
+    /// A list with a fixed length and a kind for each position.
     Tuple(&'static [ParamKind]),
     /// An object with arbitrary keys.
     Map(&'static ParamKind),
-    /// A value or null, within a list or the like. An optional parameter is described otherwise.
+    /// A value or null, for instance within a list. An optional parameter has
+    /// [`Requiredness::Optional`](crate::Requiredness::Optional) instead.
     Nullable(&'static ParamKind),
     /// A type with its own schema.
     Typed(fn(Option<&str>, &mut Definitions) -> Map<String, Value>),
@@ -43,7 +44,7 @@ impl ParamKind {
         !matches!(self, Self::String | Self::Boolean | Self::Integer | Self::Number)
     }
 
-    /// The schema, with a description if given.
+    /// The schema, with the description if one is given.
     pub(crate) fn schema(
         &self,
         description: Option<&str>,
@@ -68,7 +69,7 @@ impl ParamKind {
             Self::Tuple(places) => {
                 let mut list = simple("array");
                 let kinds: Vec<Value> =
-                    places.iter().map(|place| place.schema(None, definitions).into()).collect();
+                    places.iter().map(|element| element.schema(None, definitions).into()).collect();
                 list.insert("maxItems".into(), kinds.len().into());
                 list.insert("minItems".into(), kinds.len().into());
                 list.insert("prefixItems".into(), kinds.into());

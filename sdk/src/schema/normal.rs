@@ -1,26 +1,26 @@
 //! The normal form: one notation for each schema, without anything that confuses a model or a provider.
 //!
-//! - no `$schema`, no `title`, no numeric `format`, no bounds that only repeat an integer's width;
-//! - an optional property has its own schema and is not in `required`; null is not one of its values;
-//! - alternative texts are one `enum`, their documentation a list in the description;
-//! - other alternatives are `anyOf`;
-//! - an object with properties always has `required`, in order of declaration;
-//! - keys are sorted, so that the same type gives the same bytes.
+//! - There is no `$schema`, no `title`, no numeric `format`, and no bound that only repeats an integer's width.
+//! - An optional property has its own schema and is not in `required`; null is not one of its values.
+//! - Alternative texts are one `enum`, with their documentation as a list in the description.
+//! - Other alternatives are `anyOf`.
+//! - An object with properties always has `required`, in order of declaration.
+//! - Keys are sorted, so equal types give equal bytes.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Converts a schema from schemars to normal form.
+/// Converts a schema from schemars to the normal form.
 pub(super) fn normalise(schema: Value) -> Value {
     match schema {
         Value::Bool(true) => Map::new().into(),
-        Value::Object(map) => sorted(object(map).into()),
+        Value::Object(map) => sorted(normalise_object(map).into()),
         other => other,
     }
 }
 
-/// The same value with every object's keys sorted, independent of serde_json's map type.
+/// The same value with the keys of every object sorted, independent of serde_json's map type.
 pub(crate) fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -35,8 +35,8 @@ pub(crate) fn sorted(value: Value) -> Value {
     }
 }
 
-/// Removes null from properties that may be omitted instead. Works on the output of schemars.
-fn absent_instead_of_null(schema: &mut Value) {
+/// Removes null from the schema of a property that may be omitted instead. Works on the output of schemars.
+fn remove_null_alternative(schema: &mut Value) {
     let Value::Object(map) = schema else {
         return;
     };
@@ -54,14 +54,15 @@ fn absent_instead_of_null(schema: &mut Value) {
         let Some(Value::Array(branches)) = map.get_mut(keyword) else {
             continue;
         };
-        let before = branches.len();
+        let earlier_count = branches.len();
         branches.retain(|branch| branch.get("type") != Some(&json!("null")));
-        if branches.len() < before
+        if branches.len() < earlier_count
             && let [only] = &mut branches[..]
             && let Value::Object(only) = only.take()
         {
             map.remove(keyword);
             for (key, value) in only {
+                // Keywords beside the alternatives take precedence over those of the only branch.
                 map.entry(key).or_insert(value);
             }
         }
@@ -70,16 +71,16 @@ fn absent_instead_of_null(schema: &mut Value) {
 
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
-fn object(mut map: Map<String, Value>) -> Map<String, Value> {
+fn normalise_object(mut map: Map<String, Value>) -> Map<String, Value> {
     map.remove("$schema");
     map.remove("title");
-    // A set also decodes from a list with repetitions.
+    // A set decodes from a list with repeated items too, so the schema must not demand unique items.
     map.remove("uniqueItems");
     if map.get("default").is_some_and(Value::is_null) {
         map.remove("default");
     }
-    numbers(&mut map);
-    properties(&mut map);
+    drop_width_bounds(&mut map);
+    normalise_properties(&mut map);
     for keyword in ["items", "not", "propertyNames", "additionalProperties", "unevaluatedProperties"] {
         if let Some(inner) = map.get_mut(keyword).filter(|inner| inner.is_object()) {
             *inner = normalise(inner.take());
@@ -96,8 +97,8 @@ fn object(mut map: Map<String, Value>) -> Map<String, Value> {
         }
     }
     for keyword in ["patternProperties", "$defs"] {
-        if let Some(Value::Object(named)) = map.get_mut(keyword) {
-            for inner in named.values_mut() {
+        if let Some(Value::Object(schemas)) = map.get_mut(keyword) {
+            for inner in schemas.values_mut() {
                 *inner = normalise(inner.take());
             }
         }
@@ -106,24 +107,24 @@ fn object(mut map: Map<String, Value>) -> Map<String, Value> {
     if let Some(branches) = map.remove("oneOf") {
         map.entry("anyOf").or_insert(branches);
     }
-    alternatives(&mut map);
+    merge_text_alternatives(&mut map);
     map
 }
 
-/// Drops schemars' bounds of an integer's width; keeps narrower bounds of the type.
-fn numbers(map: &mut Map<String, Value>) {
-    let numeric = match map.get("type") {
+/// Drops the bounds that schemars adds for an integer's width, and keeps narrower bounds of the type.
+fn drop_width_bounds(map: &mut Map<String, Value>) {
+    let has_numeric_type = match map.get("type") {
         Some(Value::String(kind)) => is_numeric(kind),
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(is_numeric),
         _ => false,
     };
-    if !numeric {
+    if !has_numeric_type {
         return;
     }
     let Some(Value::String(format)) = map.remove("format") else {
         return;
     };
-    let (least, greatest) = match format.as_str() {
+    let (minimum, maximum) = match format.as_str() {
         "int8" => (json!(i8::MIN), json!(i8::MAX)),
         "int16" => (json!(i16::MIN), json!(i16::MAX)),
         "uint8" => (json!(0), json!(u8::MAX)),
@@ -131,7 +132,7 @@ fn numbers(map: &mut Map<String, Value>) {
         "uint" | "uint32" | "uint64" | "uint128" => (json!(0), Value::Null),
         _ => return,
     };
-    for (keyword, bound) in [("minimum", least), ("maximum", greatest)] {
+    for (keyword, bound) in [("minimum", minimum), ("maximum", maximum)] {
         if map.get(keyword) == Some(&bound) {
             map.remove(keyword);
         }
@@ -142,14 +143,14 @@ fn is_numeric(kind: &str) -> bool {
     kind == "integer" || kind == "number"
 }
 
-fn properties(map: &mut Map<String, Value>) {
+fn normalise_properties(map: &mut Map<String, Value>) {
     let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(Value::Object(properties)) = map.get_mut("properties") else {
         return;
     };
     for (name, property) in properties.iter_mut() {
         if !required.iter().any(|known| known == name) {
-            absent_instead_of_null(property);
+            remove_null_alternative(property);
         }
         *property = normalise(property.take());
     }
@@ -159,19 +160,20 @@ fn properties(map: &mut Map<String, Value>) {
     }
 }
 
-/// Merges the alternatives that are texts into one `enum`.
-fn alternatives(map: &mut Map<String, Value>) {
+/// Merges all alternatives that are texts into one `enum`.
+fn merge_text_alternatives(map: &mut Map<String, Value>) {
     let Some(Value::Array(branches)) = map.remove("anyOf") else {
         return;
     };
     let mut values: Vec<Value> = Vec::new();
     let mut lines: Vec<String> = Vec::new();
-    let mut place = None;
-    let mut kept = Vec::new();
+    let mut enum_position = None;
+    let mut other_branches = Vec::new();
     for branch in branches {
-        match texts(&branch) {
+        match allowed_texts(&branch) {
             Some(texts) => {
-                place.get_or_insert(kept.len());
+                // The merged branch will stand at the place of the first text.
+                enum_position.get_or_insert(other_branches.len());
                 if let (Some(text), [value]) = (description(&branch), &texts[..]) {
                     lines.push(format!(
                         "- {}: {}",
@@ -181,33 +183,35 @@ fn alternatives(map: &mut Map<String, Value>) {
                 }
                 values.extend(texts);
             }
-            None => kept.push(branch),
+            None => other_branches.push(branch),
         }
     }
-    let Some(place) = place else {
-        map.insert("anyOf".to_owned(), kept.into());
+    let Some(enum_position) = enum_position else {
+        map.insert("anyOf".to_owned(), other_branches.into());
         return;
     };
     let lines = lines.join("\n");
-    if kept.is_empty() {
+    if other_branches.is_empty() {
         map.insert("type".to_owned(), "string".into());
         map.insert("enum".to_owned(), values.into());
-        describe_further(map, &lines);
+        append_to_description(map, &lines);
     } else {
         let mut branch = Map::new();
         branch.insert("enum".to_owned(), values.into());
         branch.insert("type".to_owned(), "string".into());
-        describe_further(&mut branch, &lines);
-        kept.insert(place, branch.into());
-        map.insert("anyOf".to_owned(), kept.into());
+        append_to_description(&mut branch, &lines);
+        other_branches.insert(enum_position, branch.into());
+        map.insert("anyOf".to_owned(), other_branches.into());
     }
 }
 
 /// The texts that a schema allows, if it allows nothing else.
-fn texts(schema: &Value) -> Option<Vec<Value>> {
+fn allowed_texts(schema: &Value) -> Option<Vec<Value>> {
     let map = schema.as_object()?;
-    let known = ["const", "description", "enum", "type"];
-    if map.get("type") != Some(&json!("string")) || map.keys().any(|key| !known.contains(&key.as_str())) {
+    let known_keywords = ["const", "description", "enum", "type"];
+    if map.get("type") != Some(&json!("string"))
+        || map.keys().any(|key| !known_keywords.contains(&key.as_str()))
+    {
         return None;
     }
     match (map.get("const"), map.get("enum")) {
@@ -221,12 +225,12 @@ fn description(schema: &Value) -> Option<&str> {
     schema.get("description")?.as_str()
 }
 
-fn describe_further(map: &mut Map<String, Value>, lines: &str) {
+fn append_to_description(map: &mut Map<String, Value>, lines: &str) {
     if lines.is_empty() {
         return;
     }
     let text = match map.get("description").and_then(Value::as_str) {
-        Some(before) => format!("{before}\n{lines}"),
+        Some(earlier_text) => format!("{earlier_text}\n{lines}"),
         None => lines.to_owned(),
     };
     map.insert("description".to_owned(), text.into());

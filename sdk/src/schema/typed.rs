@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Definitions, normal};
 
-/// The schema of a parameter's type. A given description replaces the type's own.
+/// The schema of a parameter's type. A given description replaces the type's own description.
 #[must_use]
 pub fn typed<T: crate::ToolParam>(
     description: Option<&str>,
@@ -13,16 +13,16 @@ pub fn typed<T: crate::ToolParam>(
 ) -> Map<String, Value> {
     let mut generator = generator(SchemaSettings::for_deserialize);
     let schema = generator.subschema_for::<T>().to_value();
-    finish(&mut generator, schema, description, definitions)
+    normalise_with_definitions(&mut generator, schema, description, definitions)
 }
 
-/// The schema of a structured result; none if it would allow everything.
+/// The schema of a structured result; `None` if the schema would allow everything.
 #[must_use]
-pub(crate) fn of_output<T: JsonSchema>() -> Option<portcullis_types::JsonSchema> {
+pub(crate) fn output_schema_of<T: JsonSchema>() -> Option<portcullis_types::JsonSchema> {
     let mut generator = generator(SchemaSettings::for_serialize);
     let schema = generator.subschema_for::<T>().to_value();
     let mut definitions = Definitions::default();
-    let mut map = finish(&mut generator, schema, None, &mut definitions);
+    let mut map = normalise_with_definitions(&mut generator, schema, None, &mut definitions);
     if map.is_empty() {
         return None;
     }
@@ -39,14 +39,14 @@ fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator 
         .into_generator()
 }
 
-/// The part that does not depend on the type, so that it is compiled once.
-fn finish(
+/// The part that does not depend on the type. It is a function of its own, so that it is compiled once.
+fn normalise_with_definitions(
     generator: &mut SchemaGenerator,
     mut schema: Value,
     description: Option<&str>,
-    all: &mut Definitions,
+    shared_definitions: &mut Definitions,
 ) -> Map<String, Value> {
-    // The transforms of `take_definitions` are not needed: the settings have none.
+    // `false`: no transforms are applied, because the settings have none.
     let definitions = generator.take_definitions(false);
     if let (Some(description), Value::Object(map)) = (description, &mut schema) {
         map.insert("description".to_owned(), description.into());
@@ -56,28 +56,29 @@ fn finish(
     let mut schema = normal::normalise(schema);
     let mut definitions: Map<String, Value> =
         definitions.into_iter().map(|(name, definition)| (name, normal::normalise(definition))).collect();
-    // A recursive type is written out once.
-    let known = definitions.clone();
-    refer(&mut schema, &known);
+    // Write out a recursive type once, in the definitions.
+    let known_definitions = definitions.clone();
+    replace_by_references(&mut schema, &known_definitions);
     for definition in definitions.values_mut() {
-        parts(definition).for_each(|part| refer(part, &known));
+        // Only the parts: a definition must not become a reference to itself.
+        child_values(definition).for_each(|part| replace_by_references(part, &known_definitions));
     }
-    all.adopt(&mut schema, definitions);
+    shared_definitions.adopt(&mut schema, definitions);
     match schema {
         Value::Object(map) => map,
         _ => Map::new(),
     }
 }
 
-/// Replaces schemas that are definitions by references.
-fn refer(schema: &mut Value, definitions: &Map<String, Value>) {
+/// Replaces every schema that equals a definition by a reference to it.
+fn replace_by_references(schema: &mut Value, definitions: &Map<String, Value>) {
     match definitions.iter().find(|(_, definition)| *definition == schema) {
         Some((name, _)) => *schema = serde_json::json!({ "$ref": format!("#/$defs/{name}") }),
-        None => parts(schema).for_each(|part| refer(part, definitions)),
+        None => child_values(schema).for_each(|part| replace_by_references(part, definitions)),
     }
 }
 
-fn parts(schema: &mut Value) -> Box<dyn Iterator<Item = &mut Value> + '_> {
+fn child_values(schema: &mut Value) -> Box<dyn Iterator<Item = &mut Value> + '_> {
     match schema {
         Value::Object(map) => Box::new(map.values_mut()),
         Value::Array(items) => Box::new(items.iter_mut()),

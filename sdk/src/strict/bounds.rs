@@ -10,7 +10,7 @@ use serde::{
 
 use crate::LiteralValue;
 
-/// Reads a number, or an option of one, and refuses values outside the bounds.
+/// Reads a number or an optional number, and refuses a value outside the bounds.
 ///
 /// # Errors
 /// The decoding error, or the bound that the number breaks.
@@ -22,14 +22,14 @@ pub fn read_within<'de, T: Bounded<'de>, D: Deserializer<'de>>(
     T::read(deserializer, Range { least, most })
 }
 
-/// The schema with the author's bounds and no others.
+/// The schema with only the author's bounds.
 #[must_use]
 pub fn bounded(mut schema: Schema, least: Option<LiteralValue>, most: Option<LiteralValue>) -> Schema {
-    // The type's width from schemars; the normal form omits it.
+    // `format` has the type's width from schemars; the normal form omits it.
     schema.remove("format");
     for (keyword, bound) in [("minimum", least), ("maximum", most)] {
         match bound {
-            Some(bound) => schema.insert(keyword.to_owned(), bound.shown()),
+            Some(bound) => schema.insert(keyword.to_owned(), bound.json_value()),
             None => schema.remove(keyword),
         };
     }
@@ -44,13 +44,13 @@ pub struct Range {
 }
 
 impl Range {
-    fn check<E: Error>(self, value: LiteralValue, written: impl fmt::Display) -> Result<(), E> {
+    fn check<E: Error>(self, value: LiteralValue, value_text: impl fmt::Display) -> Result<(), E> {
         match (self.least, self.most) {
             (Some(least), _) if value.is_below(least) => {
-                Err(E::custom(format_args!("{written} is less than the minimum of {least}")))
+                Err(E::custom(format_args!("{value_text} is less than the minimum of {least}")))
             }
             (_, Some(most)) if most.is_below(value) => {
-                Err(E::custom(format_args!("{written} is greater than the maximum of {most}")))
+                Err(E::custom(format_args!("{value_text} is greater than the maximum of {most}")))
             }
             _ => Ok(()),
         }
@@ -71,9 +71,9 @@ macro_rules! integers {
         impl<'de> Bounded<'de> for $ty {
             fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
                 let value = Self::deserialize(deserializer)?;
-                // Bounds fit `i128`; a value that does not fit is above all of them.
-                let wide = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
-                range.check(wide, value).map(|()| value)
+                // All bounds fit into an `i128`, so a value that does not fit is above every bound.
+                let literal = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
+                range.check(literal, value).map(|()| value)
             }
         }
     )*};
@@ -90,7 +90,7 @@ impl<'de> Bounded<'de> for f64 {
 
 impl<'de> Bounded<'de> for f32 {
     fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
-        // Bounds apply to the number as written, not to the nearest 32-bit one.
+        // Bounds apply to the number as written, not to the nearest 32-bit number.
         Self::deserialize(f64::read(deserializer, range)?.into_deserializer())
     }
 }

@@ -1,4 +1,4 @@
-//! Allows one notation of a variant: its name alone, or an object whose only key is its name.
+//! Allows only one notation of a variant: its name alone, or an object whose only key is the name.
 
 use std::{fmt, marker::PhantomData};
 
@@ -11,7 +11,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// Passes only a name, or an object with one key.
+/// Passes on only a name, or an object with one key.
 #[derive(Debug)]
 pub struct Choice<D>(pub D);
 
@@ -42,31 +42,31 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for NameOrObject<V> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(Member(map))
+        self.0.visit_enum(KeyedVariant(map))
     }
 }
 
-/// A variant given by name.
+/// A variant that is given by its name alone.
 struct VariantName<'a, E>(&'a str, PhantomData<E>);
 
 impl<'de, E: Error> EnumAccess<'de> for VariantName<'_, E> {
     type Error = E;
-    type Variant = NameAlone<E>;
+    type Variant = UnitVariantOnly<E>;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, NameAlone<E>), E> {
-        seed.deserialize(self.0.into_deserializer()).map(|variant| (variant, NameAlone(PhantomData)))
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, UnitVariantOnly<E>), E> {
+        seed.deserialize(self.0.into_deserializer()).map(|variant| (variant, UnitVariantOnly(PhantomData)))
     }
 }
 
-struct NameAlone<E>(PhantomData<E>);
+struct UnitVariantOnly<E>(PhantomData<E>);
 
-impl<E: Error> NameAlone<E> {
+impl<E: Error> UnitVariantOnly<E> {
     fn lacks_data<T>() -> Result<T, E> {
         Err(E::invalid_type(Unexpected::UnitVariant, &"a variant with data"))
     }
 }
 
-impl<'de, E: Error> VariantAccess<'de> for NameAlone<E> {
+impl<'de, E: Error> VariantAccess<'de> for UnitVariantOnly<E> {
     type Error = E;
 
     fn unit_variant(self) -> Result<(), E> {
@@ -86,10 +86,10 @@ impl<'de, E: Error> VariantAccess<'de> for NameAlone<E> {
     }
 }
 
-/// A variant given as an object.
-struct Member<A>(A);
+/// A variant that is given as an object.
+struct KeyedVariant<A>(A);
 
-impl<'de, A: MapAccess<'de>> EnumAccess<'de> for Member<A> {
+impl<'de, A: MapAccess<'de>> EnumAccess<'de> for KeyedVariant<A> {
     type Error = A::Error;
     type Variant = Self;
 
@@ -101,8 +101,8 @@ impl<'de, A: MapAccess<'de>> EnumAccess<'de> for Member<A> {
     }
 }
 
-impl<'de, A: MapAccess<'de>> Member<A> {
-    fn only<S: DeserializeSeed<'de>>(mut self, seed: S) -> Result<S::Value, A::Error> {
+impl<'de, A: MapAccess<'de>> KeyedVariant<A> {
+    fn single_value<S: DeserializeSeed<'de>>(mut self, seed: S) -> Result<S::Value, A::Error> {
         let value = self.0.next_value_seed(seed)?;
         match self.0.next_key::<IgnoredAny>()? {
             None => Ok(value),
@@ -111,7 +111,7 @@ impl<'de, A: MapAccess<'de>> Member<A> {
     }
 }
 
-impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Member<A> {
+impl<'de, A: MapAccess<'de>> VariantAccess<'de> for KeyedVariant<A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
@@ -119,11 +119,11 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Member<A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.only(seed)
+        self.single_value(seed)
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.only(VariantFields(visitor))
+        self.single_value(VariantFields(visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -131,7 +131,7 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Member<A> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.only(VariantFields(visitor))
+        self.single_value(VariantFields(visitor))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads, writes and describes a field of an `#[args]` type.
 //!
-//! An unsupported field type is reported once, by [`assert_field`]. The derived code would report it five
-//! times. So that code uses these traits, which method resolution finds, with fallbacks that never run.
+//! An unsupported field type must be reported once, by [`assert_field`]. The derived code would report it five times
+//! more, so it uses these traits through method resolution, with fallbacks that never run.
 
 use std::marker::PhantomData;
 
@@ -36,7 +36,7 @@ impl<T> Field<T> {
 
 /// Reads a field.
 pub trait Read<'de, T> {
-    /// Reads it.
+    /// Reads the field.
     ///
     /// # Errors
     /// The decoding error.
@@ -51,7 +51,7 @@ impl<'de, T: Deserialize<'de>> Read<'de, T> for &Field<T> {
 
 /// The fallback of [`Read`].
 pub trait ReadFallback<'de, T> {
-    /// Never run.
+    /// Never runs.
     ///
     /// # Errors
     /// None.
@@ -66,7 +66,7 @@ impl<'de, T> ReadFallback<'de, T> for Field<T> {
 
 /// Writes a field.
 pub trait Write<T> {
-    /// Writes it.
+    /// Writes the field.
     ///
     /// # Errors
     /// The encoding error.
@@ -81,7 +81,7 @@ impl<T: Serialize> Write<T> for &Field<T> {
 
 /// The fallback of [`Write`].
 pub trait WriteFallback<T> {
-    /// Never run.
+    /// Never runs.
     ///
     /// # Errors
     /// None.
@@ -96,10 +96,10 @@ impl<T> WriteFallback<T> for Field<T> {
 
 /// Describes a field.
 pub trait Describe {
-    /// The field type's schema.
+    /// The schema of the field's type.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
-    /// Its schema, inlined rather than referenced: a tag is added to its properties.
+    /// The schema of the field's type, inlined instead of referenced, because a tag is added to its properties.
     fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 
@@ -115,10 +115,10 @@ impl<T: JsonSchema> Describe for &Field<T> {
 
 /// The fallback of [`Describe`].
 pub trait DescribeFallback {
-    /// Never run.
+    /// Never runs.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
-    /// Never run.
+    /// Never runs.
     fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 

@@ -1,8 +1,8 @@
-//! Allows an object in no other notation.
+//! Allows an object only in its own notation.
 
 use serde::{Deserializer, de::Visitor, forward_to_deserialize_any};
 
-/// Passes only objects.
+/// Passes on only objects.
 #[derive(Debug)]
 pub struct ObjectOnly<D>(pub D);
 

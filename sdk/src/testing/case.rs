@@ -1,26 +1,26 @@
-//! One call and its expected result, natively and in the sandbox.
+//! One call and its expected result, made natively and in the sandbox.
 
 use std::fmt;
 
 use portcullis_types::{Access, GuestPath, ToolError, ToolErrorKind, ToolOutput};
 use serde_json::Value;
 
-use super::{call, lent::LentMounts, sandbox::Sandbox, with_root, world::World};
+use super::{call, folder::CaseFolder, grants::GrantedMounts, sandbox::Sandbox, with_root};
 use crate::DeclaredTool;
 
 /// One call, with its files and the folders that it is granted.
 ///
-/// Each expectation makes the call natively and, if `portcullis tool test` runs the tests, a second time in
-/// the sandbox, through the whole pipeline. Both must give the expected result. If the sandbox cannot be
-/// reached, the first case of a process says on standard error that only the native mode was tested.
+/// Each expectation makes the call natively and, if `portcullis tool test` runs the tests, again in the sandbox,
+/// through the whole pipeline. Both calls must give the expected result. If the sandbox cannot be reached, the
+/// first case of a process says on standard error that only the native mode was tested.
 ///
-/// Natively the paths of arguments with roles are checked against the granted folders, as a policy would do.
-/// All other confinement takes effect only in the sandbox.
+/// In the native call, the paths of arguments with roles are checked against the granted folders, as a policy would
+/// check them. All other confinement exists only in the sandbox.
 #[derive(Clone)]
 pub struct Case<'a> {
     tool: &'a dyn DeclaredTool,
     arguments: Value,
-    lent: LentMounts,
+    granted: GrantedMounts,
     files: Vec<(GuestPath, Vec<u8>)>,
     leaves: Vec<(GuestPath, Vec<u8>)>,
 }
@@ -29,20 +29,20 @@ impl<'a> Case<'a> {
     /// A call of a tool without folders.
     #[must_use]
     pub fn new(tool: &'a dyn DeclaredTool, arguments: Value) -> Self {
-        Self { tool, arguments, lent: LentMounts::default(), files: Vec::new(), leaves: Vec::new() }
+        Self { tool, arguments, granted: GrantedMounts::default(), files: Vec::new(), leaves: Vec::new() }
     }
 
-    /// Lends the tool a mount for reading: `shared`, `tmp` or `vault`.
+    /// Grants the tool a mount for reading: `shared`, `tmp` or `vault`.
     #[must_use]
     pub fn reads(mut self, mount: &str) -> Self {
-        self.lent.lend(mount, Access::Read);
+        self.granted.grant(mount, Access::Read);
         self
     }
 
-    /// Lends the tool a mount for reading and writing: `shared` or `tmp`.
+    /// Grants the tool a mount for reading and writing: `shared` or `tmp`.
     #[must_use]
     pub fn writes(mut self, mount: &str) -> Self {
-        self.lent.lend(mount, Access::Write);
+        self.granted.grant(mount, Access::Write);
         self
     }
 
@@ -53,7 +53,7 @@ impl<'a> Case<'a> {
     #[must_use]
     #[track_caller]
     pub fn file(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
-        self.files.push((below_a_mount(path), content.as_ref().to_owned()));
+        self.files.push((parse_path_below_mount(path), content.as_ref().to_owned()));
         self
     }
 
@@ -64,7 +64,7 @@ impl<'a> Case<'a> {
     #[must_use]
     #[track_caller]
     pub fn leaves(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
-        self.leaves.push((below_a_mount(path), content.as_ref().to_owned()));
+        self.leaves.push((parse_path_below_mount(path), content.as_ref().to_owned()));
         self
     }
 
@@ -74,7 +74,7 @@ impl<'a> Case<'a> {
     /// If the result differs.
     #[track_caller]
     pub fn expect_text(&self, text: &str) {
-        for (mode, outcome) in self.halves() {
+        for (mode, outcome) in self.run_each_mode() {
             match outcome {
                 Ok(output) => assert_eq!(output.joined_text(), text, "{mode}"),
                 Err(error) => panic!("{mode}: expected `{text}`, got {}", error_text(&error)),
@@ -89,7 +89,7 @@ impl<'a> Case<'a> {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "made for `json!`")]
     pub fn expect_structured(&self, data: Value) {
-        for (mode, outcome) in self.halves() {
+        for (mode, outcome) in self.run_each_mode() {
             match outcome {
                 Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{mode}"),
                 Err(error) => panic!("{mode}: expected {data}, got {}", error_text(&error)),
@@ -103,7 +103,7 @@ impl<'a> Case<'a> {
     /// If the call succeeds, or its error has another kind.
     #[track_caller]
     pub fn expect_error(&self, kind: ToolErrorKind) {
-        for (mode, outcome) in self.halves() {
+        for (mode, outcome) in self.run_each_mode() {
             match outcome {
                 Ok(output) => panic!("{mode}: expected {kind}, got `{}`", output.joined_text()),
                 Err(error) => assert_eq!(error.kind(), kind, "{mode}: got {}", error_text(&error)),
@@ -114,35 +114,35 @@ impl<'a> Case<'a> {
     /// Makes the call, and passes the result of each mode to `check`.
     ///
     /// # Panics
-    /// If `check` panics, if a file is not left as expected, or if the sandbox cannot be reached although it
-    /// should.
+    /// If `check` panics, if the call does not leave a file as expected, or if the sandbox cannot be reached although
+    /// it should be.
     #[track_caller]
     pub fn check(&self, mut check: impl FnMut(RunMode, &Result<ToolOutput, ToolError>)) {
-        for (mode, outcome) in self.halves() {
+        for (mode, outcome) in self.run_each_mode() {
             check(mode, &outcome);
         }
     }
 
-    /// Makes the call in each mode, and checks the files that it leaves. Makes all calls before their results
-    /// are checked, so that each expectation can check in a plain loop: a panic in a closure would be
-    /// reported at a line of this file and not at the author's line.
+    /// Makes the call in each mode, and checks the files that it leaves. All calls are made before their results
+    /// are checked, so that each expectation can check in a plain loop: a panic in a closure would be reported at a
+    /// line of this file instead of the author's line.
     #[track_caller]
-    fn halves(&self) -> Vec<(RunMode, Result<ToolOutput, ToolError>)> {
+    fn run_each_mode(&self) -> Vec<(RunMode, Result<ToolOutput, ToolError>)> {
         let arguments = self.arguments.to_string();
-        let native = World::with(&self.files, &self.lent);
-        let outcome = match self.lent.judge(self.tool.spec(), &self.arguments) {
-            Ok(()) => with_root(native.root(), || call(self.tool, &arguments)),
-            Err(denied) => Err(denied),
+        let native_folder = CaseFolder::with(&self.files, &self.granted);
+        let outcome = match self.granted.check_call(self.tool.spec(), &self.arguments) {
+            Ok(()) => with_root(native_folder.root(), || call(self.tool, &arguments)),
+            Err(denial) => Err(denial),
         };
-        let mut halves = vec![(RunMode::Native, native, outcome)];
+        let mut runs = vec![(RunMode::Native, native_folder, outcome)];
         if let Some(sandbox) = Sandbox::find() {
-            let world = World::with(&self.files, &self.lent);
-            let outcome = sandbox.call(&world, &self.lent, self.tool.spec().name, &arguments);
-            halves.push((RunMode::Sandboxed, world, outcome));
+            let folder = CaseFolder::with(&self.files, &self.granted);
+            let outcome = sandbox.call(&folder, &self.granted, self.tool.spec().name, &arguments);
+            runs.push((RunMode::Sandboxed, folder, outcome));
         }
         let mut outcomes = Vec::new();
-        for (mode, world, outcome) in halves {
-            world.expect_left(mode, &self.leaves, &outcome);
+        for (mode, folder, outcome) in runs {
+            folder.expect_files(mode, &self.leaves, &outcome);
             outcomes.push((mode, outcome));
         }
         outcomes
@@ -164,12 +164,12 @@ impl fmt::Debug for Case<'_> {
     }
 }
 
-/// The place of a call.
+/// How a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMode {
-    /// In the test's own process, without a sandbox.
+    /// The call runs in the test's own process, without a sandbox.
     Native,
-    /// As WebAssembly, through `portcullis call`.
+    /// The call runs as WebAssembly, through `portcullis call`.
     Sandboxed,
 }
 
@@ -183,7 +183,7 @@ impl fmt::Display for RunMode {
 }
 
 #[track_caller]
-fn below_a_mount(path: &str) -> GuestPath {
+fn parse_path_below_mount(path: &str) -> GuestPath {
     let parsed = match GuestPath::parse(path) {
         Ok(parsed) => parsed,
         Err(error) => panic!("`{path}`: {error}"),

@@ -1,4 +1,4 @@
-//! The sandbox, reached as `portcullis tool test` describes it: a `portcullis` that makes one call.
+//! The sandbox, which `portcullis tool test` describes: a `portcullis` program that makes one call.
 
 use std::{
     env,
@@ -14,15 +14,15 @@ use portcullis_types::{Content, ToolError, ToolErrorKind, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{lent::LentMounts, world::World};
+use super::{folder::CaseFolder, grants::GrantedMounts};
 
-/// The variables that `portcullis tool test` sets: the program, the crate's modules, and a folder for their
+/// The variables that `portcullis tool test` sets: the program, the crate's modules, and a folder for the program's
 /// state.
 const PROGRAM: &str = "PORTCULLIS_TRY";
 const MODULES: &str = "PORTCULLIS_TRY_MODULES";
 const STATE: &str = "PORTCULLIS_TRY_STATE";
 
-/// The way to the sandbox.
+/// The program that makes calls in the sandbox, and its inputs.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     program: OsString,
@@ -30,7 +30,7 @@ pub(super) struct Sandbox {
     state: OsString,
 }
 
-/// The fields of the answer of `portcullis call --json` that matter here.
+/// The fields of the answer of `portcullis call --json` that are used here.
 #[derive(Deserialize)]
 struct SandboxOutput {
     content: Vec<Content>,
@@ -51,13 +51,14 @@ struct AnsweredError {
 }
 
 impl Sandbox {
-    /// The sandbox, if the variables are set; if not, says so once.
+    /// The sandbox, if the variables are set. If not, says once that it is missing.
     #[track_caller]
     pub(super) fn find() -> Option<Self> {
-        static TOLD: Once = Once::new();
+        static NOTICE: Once = Once::new();
         let Some(program) = env::var_os(PROGRAM) else {
-            // Not with `eprintln!`: the test harness captures it and shows it only if the test fails.
-            TOLD.call_once(|| {
+            // `eprintln!` is not used, because the test harness captures its output and shows it only if the test
+            // fails.
+            NOTICE.call_once(|| {
                 let _ = writeln!(
                     std::io::stderr(),
                     "portcullis: the cases are tested natively only; `portcullis tool test` runs them in the sandbox too"
@@ -65,38 +66,38 @@ impl Sandbox {
             });
             return None;
         };
-        Some(Self { program, modules: set(MODULES), state: set(STATE) })
+        Some(Self { program, modules: required_variable(MODULES), state: required_variable(STATE) })
     }
 
-    /// Makes one call under a policy that grants the tool exactly these folders.
+    /// Makes one call, under a policy that grants the tool exactly these folders.
     #[track_caller]
     pub(super) fn call(
         &self,
-        world: &World,
-        lent: &LentMounts,
+        folder: &CaseFolder,
+        granted: &GrantedMounts,
         tool: &str,
         arguments: &str,
     ) -> Result<ToolOutput, ToolError> {
-        let policy = world.root().join("policy.toml");
-        let shipped = self.run(&["policy".as_ref(), "default".as_ref()]);
+        let policy = folder.root().join("policy.toml");
+        let default_policy = self.run(&["policy".as_ref(), "default".as_ref()]);
         let text = format!(
             "{}\n[profiles.Case]\nmounts = {}\n\n[tools.{tool}]\nprofile = \"Case\"\napproval = \"allow\"\nmax_output_bytes = \"64MiB\"\n",
-            String::from_utf8_lossy(&shipped.stdout),
-            lent.as_toml()
+            String::from_utf8_lossy(&default_policy.stdout),
+            granted.as_toml()
         );
         fs::write(&policy, text).expect("a policy file");
         let mut words: Vec<&std::ffi::OsStr> =
             ["call", tool, arguments, "--json", "--stderr", "--approve", "--workspace"]
                 .map(AsRef::as_ref)
                 .into();
-        words.extend([world.root().as_os_str(), "--policy".as_ref(), policy.as_os_str()]);
+        words.extend([folder.root().as_os_str(), "--policy".as_ref(), policy.as_os_str()]);
         words.extend(["--state".as_ref(), self.state.as_os_str()]);
         let modules: Vec<_> = env::split_paths(&self.modules).collect();
         for module in &modules {
             words.extend(["--module".as_ref(), Path::as_os_str(module)]);
         }
         let output = self.run(&words);
-        // Not in a closure: its panic would be reported at this line and not at the author's.
+        // A panic in a closure would be reported at this line instead of the author's.
         let Ok(answer) = serde_json::from_slice::<SandboxOutput>(&output.stdout) else {
             panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr));
         };
@@ -108,8 +109,8 @@ impl Sandbox {
             }),
             Some(AnsweredError { kind, code, message, hint }) => {
                 let mut error = ToolError::new(kind, message).with_code(code);
-                if let Some(said) = answer.stderr.filter(|said| !said.is_empty()) {
-                    error = error.with_operator_detail(said);
+                if let Some(stderr_text) = answer.stderr.filter(|stderr_text| !stderr_text.is_empty()) {
+                    error = error.with_operator_detail(stderr_text);
                 }
                 Err(match hint {
                     Some(hint) => error.with_hint(hint),
@@ -131,7 +132,7 @@ impl Sandbox {
 }
 
 #[track_caller]
-fn set(name: &str) -> OsString {
+fn required_variable(name: &str) -> OsString {
     match env::var_os(name) {
         Some(value) => value,
         None => panic!("{PROGRAM} is set, and {name} is not"),

@@ -2,7 +2,7 @@
 
 use portcullis_sdk::serde_json::{Map, Value};
 
-/// Whether arguments fit a schema, with null for an optional property taken as absence.
+/// Whether arguments fit a schema, if null for an optional property counts as absence.
 pub(crate) fn fits(schema: &Value, arguments: &Value) -> bool {
     jsonschema::is_valid(schema, &without_nulls(arguments, schema, schema))
 }
@@ -26,27 +26,30 @@ fn without_nulls(value: &Value, schema: &Value, root: &Value) -> Value {
                 let property = schema.get("properties").and_then(|properties| properties.get(name));
                 match property {
                     Some(property) => {
-                        let absent = member.is_null()
-                            && !requires(schema, name)
+                        let is_absent = member.is_null()
+                            && !is_required(schema, name)
                             && !jsonschema::is_valid(&with_definitions(property, root), member);
-                        (!absent).then(|| (name.clone(), without_nulls(member, property, root)))
+                        (!is_absent).then(|| (name.clone(), without_nulls(member, property, root)))
                     }
                     None => {
-                        let others = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
-                        Some((name.clone(), without_nulls(member, others, root)))
+                        let member_schema = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
+                        Some((name.clone(), without_nulls(member, member_schema, root)))
                     }
                 }
             })
             .collect::<Map<_, _>>()
             .into(),
         Value::Array(items) => {
-            let places = schema.get("prefixItems").and_then(Value::as_array);
+            let item_schemas = schema.get("prefixItems").and_then(Value::as_array);
             items
                 .iter()
                 .enumerate()
                 .map(|(index, item)| {
-                    let own = places.and_then(|places| places.get(index)).or_else(|| schema.get("items"));
-                    own.map_or_else(|| item.clone(), |own| without_nulls(item, own, root))
+                    let item_schema = item_schemas
+                        .and_then(|item_schemas| item_schemas.get(index))
+                        .or_else(|| schema.get("items"));
+                    item_schema
+                        .map_or_else(|| item.clone(), |item_schema| without_nulls(item, item_schema, root))
                 })
                 .collect()
         }
@@ -54,8 +57,11 @@ fn without_nulls(value: &Value, schema: &Value, root: &Value) -> Value {
     }
 }
 
-fn requires(schema: &Value, name: &str) -> bool {
-    schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == name))
+fn is_required(schema: &Value, name: &str) -> bool {
+    schema
+        .get("required")
+        .and_then(Value::as_array)
+        .is_some_and(|names| names.iter().any(|entry| entry == name))
 }
 
 fn with_definitions(schema: &Value, root: &Value) -> Value {

@@ -1,1 +1,1 @@
-//! Nothing: this crate is for its test, `tests/ui.rs`.
+//! Empty: this crate exists for its test, `tests/ui.rs`.

@@ -1,16 +1,16 @@
-//! A program that can become a session, for the tests of this crate: a test binary has more than one thread.
+//! A program that can become a session, for the tests of this crate. A test binary cannot, because it has more than one
+//! thread.
 //!
-//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command: it prints the
-//! session's posture to standard error and the command's output to standard output, and exits with the
-//! command's code.
+//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command. It prints the session's
+//! posture to standard error and the command's output to standard output, and exits with the command's code.
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use portcullis_confine::{Canary, PathAccess};
-use portcullis_policy::ProtectedPaths;
+use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
     Cancellation, CommandRequest, Ending, PostureChoice, SessionLimits, SessionMount, SessionSpec,
-    ShellSession, enter_if_session,
+    SessionToolchain, ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
 
@@ -42,14 +42,17 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
             access: PathAccess::Write,
         }],
         home: "shared".to_owned(),
+        toolchain: SessionToolchain::default(),
         environment: Vec::new(),
-        limits: SessionLimits::default().of_each_process(),
+        limits: SessionLimits::default().process_limits(),
         group: None,
         canary: Canary::create(&folder.join("state"))?,
         posture,
         waived: Vec::new(),
+        watch_changes: false,
         network: None,
         protect: ProtectedPaths::parse([])?,
+        hide: HiddenNames::default(),
     })?;
     writeln!(std::io::stderr(), "{}", session.posture())?;
     let (cancellation, _canceller) = Cancellation::new()?;

@@ -1,6 +1,13 @@
-//! How a session's first process confines itself, and its report.
+//! Confines a session's first process, and makes its report.
 
-use std::{error::Error, fs::File, io::Read as _, os::fd::OwnedFd, path::PathBuf, sync::Arc};
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, Read as _},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use portcullis_confine::{
     Bind, Canary, ConfineError, FileTree, Layer, LayerReport, LayerStatus, NamespacedProcess, Namespaces,
@@ -23,88 +30,149 @@ use crate::{
 /// The reason why a session has no network.
 pub(crate) const NOT_STRONG: &str = "only sessions of the posture `strong` have a network";
 
-/// Confines the calling process as its setup says, and returns the answer, with the listener of a session that has a
-/// network. After a refusal the process must end.
+/// Confines the calling process as its setup says. Returns the answer, and the listeners that go to the daemon with it:
+/// that of a session with a network, and that of changes. After a refusal the process must end.
 pub(super) fn confine(
     setup: &SessionSetup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
     group: LayerReport,
     one_thread: &SingleThreaded,
-) -> (FromSession, Option<OwnedFd>) {
+) -> (FromSession, Vec<OwnedFd>) {
     let LayerPlan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
         let network = setup.network.then(|| Err(NOT_STRONG.to_owned()));
-        let ready = SessionReady { posture, has_tree: false, protected: 0, user: None, network };
-        return (FromSession::Ready(ready), None);
+        let ready = SessionReady {
+            posture,
+            has_tree: false,
+            protected: 0,
+            user: None,
+            network,
+            watches_changes: false,
+        };
+        return (FromSession::Ready(ready), Vec::new());
     };
     // The handles are closed at the end of this function: no command inherits one.
-    let (canary, binds, files) = match parts(setup, handles) {
+    let (canary, binds, files) = match take_parts(setup, handles) {
         Ok(parts) => parts,
-        Err(error) => return (refused(&*error, false), None),
+        Err(error) => return (refusal_message(&error, false), Vec::new()),
     };
+    let (mut binds, caches) = split_caches(binds, setup.caches);
+    let copies = caches.iter().map(|cache| &cache.copy);
+    let (mounts, system) = binds.split_at(setup.mounts.len());
+    let (system, toolchain) = system.split_at(system.len() - setup.toolchain);
     let tree = FileTree {
-        mounts: binds[..setup.mounts.len()].to_vec(),
-        system: binds[setup.mounts.len()..].to_vec(),
+        mounts: mounts.iter().chain(copies).cloned().collect(),
+        system: system.to_vec(),
+        toolchain: toolchain.to_vec(),
         read_only: setup.protected.clone(),
         fixed: setup.fixed.clone(),
+        hidden: setup.hidden.clone(),
         files,
-        home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.place.clone()),
+        // Files of a project may name the project by its path on the machine, such as the scripts of Python's virtual
+        // environments.
+        links: setup
+            .paths
+            .get(setup.home)
+            .map(|home| (home.path.clone(), home.target.clone()))
+            .into_iter()
+            .collect(),
+        home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.target.clone()),
         user: setup.user,
     };
     let listen = setup.network.then_some(PORT);
-    let mut inside = match namespaces.enter(one_thread, &canary, &tree, listen) {
-        Ok(inside) => inside,
-        Err(error) => return (refused(&error, true), None),
+    let mut namespaced = match namespaces.enter(one_thread, &canary, &tree, listen) {
+        Ok(namespaced) => namespaced,
+        Err(error) => return (refusal_message(&error, true), Vec::new()),
     };
-    inside.reports.push(group);
-    match apply(setup, waived, canary, binds, inside, one_thread) {
-        Ok((ready, listener)) => (FromSession::Ready(ready), listener),
-        Err(error) => (refused(&*error, false), None),
+    namespaced.reports.push(group);
+    let has_tree = namespaced.tree.is_some();
+    binds.extend(caches.into_iter().map(|cache| if has_tree { cache.copy } else { cache.original }));
+    match apply(setup, waived, canary, binds, namespaced, one_thread) {
+        Ok((ready, listeners)) => (FromSession::Ready(ready), listeners),
+        Err(error) => (refusal_message(&error, false), Vec::new()),
     }
 }
 
+/// One cache: its copy for a session with its own file tree, and the cache itself for another.
+struct CacheBinds {
+    copy: Bind,
+    original: Bind,
+}
+
+/// Splits the caches off the end of the binds.
+fn split_caches(mut binds: Vec<Bind>, count: usize) -> (Vec<Bind>, Vec<CacheBinds>) {
+    let mut rest = binds.split_off(binds.len().saturating_sub(2 * count)).into_iter();
+    let caches = std::iter::from_fn(|| Some(CacheBinds { copy: rest.next()?, original: rest.next()? }));
+    let caches = caches.collect();
+    (binds, caches)
+}
+
 /// A refusal with all causes.
-pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
+pub(super) fn refusal_message(error: &dyn Error, by_namespaces: bool) -> FromSession {
     FromSession::Refused { reason: portcullis_types::chain(error), by_namespaces }
 }
 
-/// The canary, the binds, and the files that a session's tree has besides.
+/// Why a session's process could not be confined.
+#[derive(Debug, thiserror::Error)]
+enum SessionConfineError {
+    /// The setup came without the handle of the certificates.
+    #[error("the certificates are missing")]
+    NoCertificates,
+    /// The setup came without the handle of the canary's folder.
+    #[error("the canary is missing")]
+    NoCanary,
+    /// The setup came with fewer handles than paths.
+    #[error("a path is missing")]
+    NoPath,
+    /// The certificates, or the root folder, cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// A layer does not hold.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+}
+
+/// The canary, the binds, and the further files of a session's tree.
 type ConfinementParts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
 
-fn parts(setup: &SessionSetup, mut handles: Vec<OwnedFd>) -> Result<ConfinementParts, Box<dyn Error>> {
+fn take_parts(
+    setup: &SessionSetup,
+    mut handles: Vec<OwnedFd>,
+) -> Result<ConfinementParts, SessionConfineError> {
     let mut files = Vec::new();
     if setup.network {
-        let certificates = handles.pop().ok_or("the certificates are missing")?;
+        let certificates = handles.pop().ok_or(SessionConfineError::NoCertificates)?;
         let mut text = String::new();
         File::from(certificates).read_to_string(&mut text)?;
         files.push((CERTIFICATES.into(), text));
     }
     let mut handles = handles.into_iter().map(Arc::new);
-    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let canary =
-        Canary::from_state_dir(handles.next().ok_or("the canary is missing")?).with_root(root.into());
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(io::Error::from)?;
+    let state_dir = handles.next().ok_or(SessionConfineError::NoCanary)?;
+    let canary = Canary::from_state_dir(state_dir).with_root(root.into());
     let binds: Vec<Bind> = handles
         .zip(&setup.paths)
-        .map(|(handle, path)| Bind { handle, place: path.place.clone(), access: path.access })
+        .map(|(handle, path)| Bind { handle, target: path.target.clone(), access: path.access })
         .collect();
-    if binds.len() != setup.paths.len() || setup.mounts.len() > binds.len() {
-        return Err("a path is missing".into());
+    let counted = setup.mounts.len() + setup.toolchain + 2 * setup.caches;
+    if binds.len() != setup.paths.len() || counted > binds.len() {
+        return Err(SessionConfineError::NoPath);
     }
     Ok((canary, binds, files))
 }
 
-/// Applies the layers other than namespaces, and returns the whole posture, with the listener of a network that may be
-/// used.
+/// Applies the layers other than namespaces. Returns the whole posture, and the listeners.
 fn apply(
     setup: &SessionSetup,
     waived: &[Layer],
     canary: Canary,
     binds: Vec<Bind>,
-    inside: NamespacedProcess,
+    namespaced: NamespacedProcess,
     one_thread: &SingleThreaded,
-) -> Result<(SessionReady, Option<OwnedFd>), Box<dyn Error>> {
-    let NamespacedProcess { reports: before, tree, has_own_users, listener } = inside;
+) -> Result<(SessionReady, Vec<OwnedFd>), SessionConfineError> {
+    let NamespacedProcess { reports: namespace_reports, tree, has_own_users, listener } = namespaced;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()
@@ -123,19 +191,20 @@ fn apply(
     let user = own_user.or(setup.user);
     let mut limits = setup.limits;
     if own_user.is_none() && !has_own_users {
-        // The kernel would also count processes that the user has elsewhere. The watch has to suffice.
+        // `RLIMIT_NPROC` also counts the user's processes outside the session, so here only the watch limits their
+        // number.
         limits.processes = None;
     }
-    // A Landlock rule belongs to the file, not to its path: it holds wherever the file is bound.
+    // A Landlock rule belongs to the file, not to its path, so it is valid wherever the file is bound.
     let mut paths: Vec<PathRule> =
         binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
     paths.extend(tree.into_iter().flat_map(|tree| tree.paths));
-    // Before the layers that are still to come: a socket is made or connected only behind all namespaces.
-    let has_all = |status: &LayerReport| status.status == LayerStatus::Enforced;
-    let is_apart = Layer::NAMESPACES
+    // Decide this before the remaining layers: the filter allows sockets only in a session with all namespaces.
+    let is_enforced = |status: &LayerReport| status.status == LayerStatus::Enforced;
+    let has_all_namespaces = Layer::NAMESPACES
         .iter()
-        .all(|layer| before.iter().any(|report| report.layer == *layer && has_all(report)));
-    let has_listener = is_apart && missing.is_empty() && matches!(listener, Some(Ok(_)));
+        .all(|layer| namespace_reports.iter().any(|report| report.layer == *layer && is_enforced(report)));
+    let has_listener = has_all_namespaces && missing.is_empty() && matches!(listener, Some(Ok(_)));
     let rules = ProcessConfinement {
         network: has_listener.then(|| NetworkRules { ports: [PORT].into() }),
         landlock: requirement(Layer::Landlock),
@@ -144,14 +213,14 @@ fn apply(
         paths,
         limits,
         canary,
+        watch_changes: setup.watch_changes,
     };
-    let posture = confine_current_process(one_thread, &rules)?;
-    hide_memory()
-        .map_err(|source| ConfineError::NamespaceBroken { step: "hide this process's memory", source })?;
+    let (posture, changes) = confine_current_process(one_thread, &rules)?;
+    hide_memory().map_err(|source| ConfineError::NamespaceBroken { step: "hide its memory", source })?;
     let mut layers = Vec::new();
     for report in posture.layers() {
         if report.layer == Layer::Landlock {
-            layers.extend(before.iter().cloned());
+            layers.extend(namespace_reports.iter().cloned());
         }
         let missing = missing.iter().find(|missing| missing.layer == report.layer);
         layers.push(missing.unwrap_or(report).clone());
@@ -164,11 +233,13 @@ fn apply(
         Some(_) => (Some(Err(NOT_STRONG.to_owned())), None),
         None => (None, None),
     };
-    Ok((SessionReady { posture, has_tree, protected, user, network }, listener))
+    let watches_changes = changes.is_some();
+    let ready = SessionReady { posture, has_tree, protected, user, network, watches_changes };
+    Ok((ready, listener.into_iter().chain(changes.map(OwnedFd::from)).collect()))
 }
 
-/// Hides this process and its forks from commands, which have the same user and the same Landlock domain:
-/// they cannot use `/proc/PID/{mem,fd,environ}`. Bash is another program, so it is not hidden.
+/// Hides this process and its forks from commands: they cannot use `/proc/PID/{mem,fd,environ}`. Without this they
+/// could, because they have the same user and the same Landlock domain. Bash is another program, so it is not hidden.
 fn hide_memory() -> std::io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

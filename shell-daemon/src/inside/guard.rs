@@ -1,8 +1,8 @@
-//! The guard, the first process of a session: starts the confined process, and kills everything when that
-//! process or the daemon is gone.
+//! The guard, the first process of a session. It starts the confined process, and kills everything when that process or
+//! the daemon is gone.
 //!
-//! It is not confined, because it must see the processes that it kills; it reads nothing that they wrote. It
-//! watches for the control socket's end: the kernel closes the socket however the daemon ends.
+//! The guard is not confined, because it must see the processes that it kills. It reads nothing that they wrote. It
+//! watches for the control socket's end, because the kernel closes the socket however the daemon ends.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use rustix::{
 };
 
 use super::{
-    confine::refused,
+    confine::refusal_message,
     session_init::{self, NICENESS},
 };
 use crate::{
@@ -32,16 +32,17 @@ use crate::{
     wire::{LayerPlan, SessionSetup, ToSession, receive, send},
 };
 
-/// Runs a session's process until its end.
+/// Runs a session until its end.
 pub(crate) fn run() -> ExitCode {
     let Ok(one_thread) = SingleThreaded::check() else { return ExitCode::FAILURE };
     let Ok(control) = prepare(&one_thread) else { return ExitCode::FAILURE };
     let Ok(Some((ToSession::Setup(setup), mut handles))) = receive(control.as_fd()) else {
         return ExitCode::FAILURE;
     };
-    // First, since in a process namespace this process can have no second child.
+    // Prove the group first, because the proof forks a child. In a new process namespace, the first child is the init,
+    // and no other child can be started once the init has ended.
     let group = match &setup.group {
-        Ok(proof) => handles.pop().map(|bound| prove_group(&one_thread, bound, proof.clone())),
+        Ok(proof) => handles.pop().map(|limit_file| prove_group(&one_thread, limit_file, proof.clone())),
         Err(status) => {
             Some(LayerReport { layer: Layer::Cgroup, status: status.clone(), evidence: Vec::new() })
         }
@@ -50,8 +51,8 @@ pub(crate) fn run() -> ExitCode {
     let namespaces = match prepare_namespaces(&setup, &one_thread) {
         Ok(namespaces) => namespaces,
         Err(error) => {
-            // An error is ignored: without a daemon there is no one to refuse.
-            let _ = send(control.as_fd(), &refused(&error, true), &[]);
+            // Ignore an error: without a daemon no process waits for the refusal.
+            let _ = send(control.as_fd(), &refusal_message(&error, true), &[]);
             // No process was started, so nothing has to be killed.
             return ExitCode::SUCCESS;
         }
@@ -59,9 +60,10 @@ pub(crate) fn run() -> ExitCode {
     match fork(&one_thread) {
         Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
         Ok(Fork::Parent { child }) => {
-            let end = if namespaces.has_processes() { KillMethod::ByKernel } else { KillMethod::ByLooks };
+            let kill_method =
+                if namespaces.has_processes() { KillMethod::ByKernel } else { KillMethod::ByScan };
             drop((setup, handles, namespaces, group));
-            guard(&control, child, end)
+            guard(&control, child, kill_method)
         }
         Err(_) => ExitCode::FAILURE,
     }
@@ -70,8 +72,8 @@ pub(crate) fn run() -> ExitCode {
 /// Prepares the namespaces. The first process of a process namespace must be started by a process outside it.
 fn prepare_namespaces(setup: &SessionSetup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
     match &setup.plan {
-        LayerPlan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
-        LayerPlan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
+        LayerPlan::Nothing => Ok(Namespaces::absent(&LayerStatus::Waived)),
+        LayerPlan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::absent(status)),
         LayerPlan::Layers { waived, without_namespaces: None } => {
             Namespaces::prepare(one_thread, waived, setup.user, setup.apart)
         }
@@ -86,41 +88,44 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    // Leave the daemon's terminal and process group. Fails for a group leader, which has left them already.
+    // Leave the daemon's terminal and process group. This fails for a group leader, which has left them already.
     let _ = rustix::process::setsid();
-    // Where the kernel schedules each terminal session as one group, this sets the weight of the whole
-    // session; the niceness of its processes counts among them only.
+    // With autogroup scheduling (sched(7)), the kernel weighs each terminal session as a whole. This sets that
+    // weight; the niceness of single processes then counts only within the session.
     let _ = std::fs::write("/proc/self/autogroup", NICENESS.to_string());
-    // Adopt orphans even of a killed command-init, so that they stay below this process.
+    // Adopt orphans, even those of a killed command-init, so that they stay below this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(control)
 }
 
-/// How all processes of a session are ended.
+/// How all processes of a session are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KillMethod {
-    /// By the kernel, which kills a process namespace with its first process.
+    /// The kernel kills all processes of a process namespace with its first process.
     ByKernel,
-    /// By killing one after the other until a look finds none.
-    ByLooks,
+    /// The guard kills one process after the other until it finds none.
+    ByScan,
 }
 
-fn guard(control: &OwnedFd, session_init: Pid, end: KillMethod) -> ExitCode {
+/// Waits until the daemon or the session-init is gone, then kills all processes of the session.
+fn guard(control: &OwnedFd, session_init: Pid, kill_method: KillMethod) -> ExitCode {
     let Ok(handle) = rustix::process::pidfd_open(session_init, PidfdFlags::empty()) else {
         return ExitCode::FAILURE;
     };
-    let mut watched =
+    let mut poll_fds =
         [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()), PollFd::new(&handle, PollFlags::IN)];
-    // Poll the control socket for a hang-up only; its messages are for the session-init.
-    while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
-    if end == KillMethod::ByKernel && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
-        // The wait returns after all others of the namespace are gone, so the loop below usually finds none.
+    // Poll the control socket only for a hang-up, because its messages are for the session-init.
+    while matches!(poll(&mut poll_fds, None), Err(rustix::io::Errno::INTR)) {}
+    if kill_method == KillMethod::ByKernel
+        && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok()
+    {
+        // The wait returns after all other processes of the namespace are gone, so the loop below usually finds none.
         let _ =
             rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(session_init), WaitOptions::empty()));
     }
     let Some(guard) = tree::Process::current() else { return ExitCode::FAILURE };
     loop {
-        let killed = tree::kill_below(guard, KILL_TIME);
+        let killed = tree::kill_descendants(guard, KILL_TIME);
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         match killed {
             Ok(()) => return ExitCode::SUCCESS,

@@ -1,20 +1,19 @@
-//! The script that bash runs: restore the last state, wait, read the command, run it in that state, write the
-//! new state.
+//! Makes the script that bash runs: restore the last state, wait, read the command, run it in that state, write the new
+//! state.
 //!
-//! It is one line, so that error messages of the command show the line numbers that users expect. Its names
-//! begin with `__portcullis_`. Once the state is restored, a function of the session may have any name. The
-//! script therefore calls later commands with `builtin`, and bash has parsed all of it before any alias is
-//! defined.
+//! The script is one line, so that the command's error messages show the line numbers that users expect. Its names
+//! start with `__portcullis_`. Once the state is restored, a function of the session may have any name, so the script
+//! calls later commands with `builtin`. Bash has parsed the whole script before any alias is defined.
 
 use super::snapshot::END;
 
 /// The descriptors of a command's shell besides the standard ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScriptDescriptors {
-    /// The command's folder and text, complete once a line has come by `go`.
+    /// The command's folder and text, which are complete once `start_signal` has a line.
     pub(super) command: i32,
-    /// Brings a line when the command begins. If it ends without a line, there is no command.
-    pub(super) go: i32,
+    /// Gives a line when the command starts. If it ends without a line, there is no command.
+    pub(super) start_signal: i32,
     /// The last good snapshot, if there is one.
     pub(super) state: Option<i32>,
     /// The file for the next snapshot.
@@ -23,11 +22,11 @@ pub(super) struct ScriptDescriptors {
 
 /// Makes the script for bash.
 ///
-/// The slow steps that need no current data come before the wait. The folder is entered after it: the folder
-/// may come and go meanwhile, and a waiting shell must not keep a folder in use.
+/// The slow steps that need no current data come before the wait. The folder is entered after the wait: meanwhile the
+/// folder may be made or removed, and a waiting shell must not keep a folder in use.
 pub(super) fn script(descriptors: ScriptDescriptors) -> String {
-    let ScriptDescriptors { command, go, state, snapshot } = descriptors;
-    // Errors of a partial restore (a folder that is gone) are not the command's, so they are dropped.
+    let ScriptDescriptors { command, start_signal, state, snapshot } = descriptors;
+    // Drop the errors of a partial restore, such as a folder that is gone: they are not the command's errors.
     let (restore, enter) = state.map_or_else(Default::default, |state| {
         (
             format!(
@@ -40,10 +39,10 @@ pub(super) fn script(descriptors: ScriptDescriptors) -> String {
     });
     format!(
         "shopt -s expand_aliases; __portcullis_usual=$BASHOPTS; {save}{restore}\
-         builtin read -r -u {go} __portcullis_go || builtin exit; \
+         builtin read -r -u {start_signal} __portcullis_go || builtin exit; \
          IFS= builtin read -r -d '' -u {command} __portcullis_workdir; \
          IFS= builtin read -r -d '' -u {command} __portcullis_command; \
-         command exec {command}<&- {go}<&-; SECONDS=0; {enter}\
+         command exec {command}<&- {start_signal}<&-; SECONDS=0; {enter}\
          builtin trap '{{ \\__portcullis_save; }} 2>/dev/null || :' EXIT; \
          if [[ $__portcullis_workdir ]]; then CDPATH= builtin cd -- \"$__portcullis_workdir\" || builtin exit; fi; \
          builtin eval \"${{__portcullis_options-}}\" 2>/dev/null; builtin eval \"$__portcullis_command\"",
@@ -51,15 +50,16 @@ pub(super) fn script(descriptors: ScriptDescriptors) -> String {
     )
 }
 
-/// Defines the function that the shell runs as it exits. The function removes itself before functions are
-/// listed. The state is in the order of restoring: options that change how text is parsed; aliases, none of
-/// which is active yet; variables; and functions, which may have the name of anything that restoring uses.
-/// Options that would disturb the restoring wait in a variable until the command begins.
+/// Defines the function that the shell runs when it exits. The function removes itself before functions are listed.
 ///
-/// Bash gives a list of all names as output only. The list goes into the snapshot's file, in front of the
-/// state, and is read from there: a subprocess for it would take longer than all the rest. If the file cannot
-/// be opened again, a subprocess is used after all. Without names the snapshot stays unfinished. Errors are
-/// dropped, and so is the trace if the command traces.
+/// The state is in the order of restoring: options that change how text is parsed, aliases (none of them active yet),
+/// variables, and functions, which may have the name of any command that the restoring uses. Options that would disturb
+/// the restoring stay in a variable until the command starts.
+///
+/// Bash gives a list of all names only as output. The list is written into the snapshot's file, in front of the
+/// state, and read from there: a subprocess for the list would take longer than all the rest. If the file cannot be
+/// opened again, a subprocess is used. Without names the snapshot stays unfinished. Errors are dropped, and so is the
+/// trace of `set -x`.
 fn save(snapshot: i32) -> String {
     format!(
         "__portcullis_save() {{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; \
@@ -83,7 +83,8 @@ fn save(snapshot: i32) -> String {
     )
 }
 
-/// Bash's own variables: bash sets them itself, or they mean something only while they are set.
+/// Bash's own variables, which are not saved: bash sets them itself, or they have a meaning only in the shell that set
+/// them.
 const LEFT_OUT: &str = "__portcullis_*|BASH*|_|COMP_*|DIRSTACK|EPOCH*|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|\
     OPTERR|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID";
 
@@ -91,7 +92,7 @@ const LEFT_OUT: &str = "__portcullis_*|BASH*|_|COMP_*|DIRSTACK|EPOCH*|EUID|FUNCN
 const SHOPT_DEFAULTS: &str = "checkwinsize cmdhist complete_fullquote extquote force_fignore globasciiranges \
     globskipdots hostcomplete interactive_comments patsub_replacement progcomp promptvars sourcepath";
 
-/// The same for `set`.
+/// Options of `set` that are on from the start, as arguments that turn them off.
 const SET_DEFAULTS: &str = "+o braceexpand +o hashall +o interactive-comments";
 
 #[cfg(test)]
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     const DESCRIPTORS: ScriptDescriptors =
-        ScriptDescriptors { command: 201, go: 202, state: None, snapshot: 200 };
+        ScriptDescriptors { command: 201, start_signal: 202, state: None, snapshot: 200 };
 
     #[test]
     fn the_script_is_one_line() {
@@ -113,9 +114,9 @@ mod tests {
 
     /// Runs a script on files instead of pipes, and returns its snapshot without the names.
     #[expect(clippy::disallowed_methods, reason = "the script is for bash")]
-    fn run(script: &str, go: &str) -> String {
+    fn run(script: &str, start_line: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("text", "\0v='1  2'; w=3\0"), ("go", go), ("state", "")] {
+        for (name, text) in [("text", "\0v='1  2'; w=3\0"), ("go", start_line), ("state", "")] {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let started = Command::new("/bin/bash")
@@ -129,10 +130,10 @@ mod tests {
 
     #[test]
     fn the_state_is_written_even_if_its_file_cannot_be_reopened() {
-        let here = script(DESCRIPTORS);
-        let elsewhere = here.replace("/proc/self/fd/200", "/nowhere/200");
-        assert_ne!(here, elsewhere);
-        for script in [here, elsewhere] {
+        let usual_script = script(DESCRIPTORS);
+        let broken_script = usual_script.replace("/proc/self/fd/200", "/nowhere/200");
+        assert_ne!(usual_script, broken_script);
+        for script in [usual_script, broken_script] {
             let state = run(&script, "\n");
             assert!(state.contains("declare -- v=\"1  2\"\ndeclare -- w=\"3\"\n"), "{state}");
             assert!(state.ends_with(&format!("\n{END}\n")), "{state}");

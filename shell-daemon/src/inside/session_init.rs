@@ -1,4 +1,4 @@
-//! The session-init: the confined process from which all commands of a session descend.
+//! The session-init: the confined process that is the ancestor of all commands of a session.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::wire::{FromCommand, FromSession, SessionReady, SessionSetup, ToSession, receive, send};
 
-/// Confines itself, reports that, and serves until the daemon is gone.
+/// Confines this process, reports the result, and serves until the daemon is gone.
 pub(super) fn run(
     control: OwnedFd,
     setup: &SessionSetup,
@@ -32,27 +32,28 @@ pub(super) fn run(
     group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    // Commands get less weight than the daemon, which must watch them, and than other programs. Raising
-    // niceness is always allowed, and a process cannot lower it again.
+    // Commands get less weight than other programs and than the daemon, which must watch them. Every process may raise
+    // its niceness, and a confined one cannot lower it again.
     let _ = rustix::process::nice(NICENESS);
-    let (answer, listener) = confine(setup, handles, namespaces, group, one_thread);
-    let handles: Vec<BorrowedFd<'_>> = listener.iter().map(|listener| listener.as_fd()).collect();
+    let (answer, listeners) = confine(setup, handles, namespaces, group, one_thread);
+    let handles: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
     if send(control.as_fd(), &answer, &handles).is_err() {
         return ExitCode::FAILURE;
     }
-    // Only the daemon accepts on it.
+    // Only the daemon may use the listeners.
     drop(handles);
-    drop(listener);
+    drop(listeners);
     let FromSession::Ready(SessionReady { has_tree, network, .. }) = answer else { return ExitCode::FAILURE };
-    let place = SessionEnvironment::new(setup, has_tree, matches!(network, Some(Ok(()))));
+    let session = SessionEnvironment::new(setup, has_tree, matches!(network, Some(Ok(()))));
     match serve(control, one_thread) {
         Ok(ProcessRole::Ended) => ExitCode::SUCCESS,
-        Ok(ProcessRole::Command(job)) => command::run(job, &place),
+        Ok(ProcessRole::Command(job)) => command::run(job, &session),
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// How this process goes on. On the command's side all descriptors of the session are closed by then.
+/// The next role of this process. A forked child becomes a command-init, in which all descriptors of the session are
+/// closed.
 enum ProcessRole {
     Ended,
     Command(CommandDescriptors),
@@ -62,17 +63,17 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
     let mut snapshots = Snapshots::default();
     let mut commands: Vec<(Pid, OwnedFd)> = Vec::new();
     loop {
-        let mut watched = vec![PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)];
-        watched.extend(commands.iter().map(|(_, handle)| PollFd::new(handle, PollFlags::IN)));
-        match poll(&mut watched, None) {
+        let mut poll_fds = vec![PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)];
+        poll_fds.extend(commands.iter().map(|(_, handle)| PollFd::new(handle, PollFlags::IN)));
+        match poll(&mut poll_fds, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(errno) => return Err(errno.into()),
         }
-        let spoken = !watched[0].revents().is_empty();
-        drop(watched);
+        let has_message = !poll_fds[0].revents().is_empty();
+        drop(poll_fds);
         reap_command_inits(&mut commands)?;
-        if !spoken {
+        if !has_message {
             continue;
         }
         let Some((ToSession::Prepare, mut handles)) = receive(control.as_fd())? else {
@@ -90,15 +91,15 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
             }
             Err(error) => {
                 let failed = FromCommand::Failed { reason: format!("double the session's process: {error}") };
-                // An error is ignored: a daemon that is gone is noticed at the loop's `receive`.
+                // Ignore an error: a daemon that is gone is noticed at the loop's `receive`.
                 let _ = send(job.report.as_fd(), &failed, &[]);
             }
         }
     }
 }
 
-/// Reaps command-inits that have ended. A killed one leaves orphans that no init accounts for, so the session
-/// ends then.
+/// Reaps command-inits that have ended. A killed command-init leaves orphans that no init accounts for, so the session
+/// then ends.
 fn reap_command_inits(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     let mut killed = false;
     commands.retain(|(pid, _)| match rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG) {
@@ -115,5 +116,5 @@ fn reap_command_inits(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     if killed { Err(io::Error::other("a command-init was killed")) } else { Ok(()) }
 }
 
-/// Gives about a third of the usual weight.
+/// The niceness of commands, which gives them about a third of the usual weight.
 pub(super) const NICENESS: i32 = 5;

@@ -1,8 +1,8 @@
-//! The state between two commands: a memory file that a shell writes as it exits and the next shell reads.
+//! The snapshot of a session's state: a memory file that a shell writes when it exits and that the next shell reads.
 //!
-//! It holds a list of names, which the writing shell itself needs, a zero, the state, and zeros to its end.
-//! Only shells of the session read its contents. This module looks at the state's last line alone, which
-//! marks it as complete.
+//! The file holds a list of names that only the writing shell needs, a NUL, the state, and NULs up to its end. Only
+//! shells of the session read the contents. This module checks only the state's last line, which marks the state as
+//! complete.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ pub(super) const END: &str = "# portcullis: all of it";
 /// The snapshots of a session.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
-    good: Option<OwnedFd>,
+    last_complete: Option<OwnedFd>,
     last: Option<OwnedFd>,
 }
 
@@ -27,18 +27,18 @@ pub(super) struct CommandSnapshots {
 }
 
 impl Snapshots {
-    /// Returns the snapshots of the next command. The command before it has ended, so its snapshot is final.
-    /// `write` is a new file of fixed size.
+    /// Returns the snapshots of the next command. The command before has ended, so its snapshot is final. `write` is a
+    /// new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
-            && snapshot_state(last.as_fd())? == SnapshotState::Whole
+            && snapshot_state(last.as_fd())? == SnapshotState::Complete
         {
-            self.good = Some(last);
+            self.last_complete = Some(last);
         }
         self.last = Some(write.try_clone()?);
-        let read = self.good.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let read = self.last_complete.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
-            // The last reader has moved the shared file offset.
+            // The last reader has moved the file offset, which all copies share.
             rustix::fs::seek(read, rustix::fs::SeekFrom::Start(0))?;
         }
         Ok(CommandSnapshots { read, write })
@@ -48,32 +48,32 @@ impl Snapshots {
 /// How much of a snapshot was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SnapshotState {
-    /// All of it.
-    Whole,
-    /// It did not fit.
+    /// The whole snapshot.
+    Complete,
+    /// The snapshot did not fit.
     TooLarge,
-    /// Nothing, or only its beginning.
+    /// Nothing, or only the snapshot's start.
     Unfinished,
 }
 
 pub(super) fn snapshot_state(file: BorrowedFd<'_>) -> io::Result<SnapshotState> {
     let mut text = Vec::new();
     loop {
-        let known = text.len();
-        // Most snapshots fit into the first piece. The piece doubles, so a large one is rescanned only a few
+        let filled = text.len();
+        // Most snapshots fit into the first piece. The piece doubles, so a large snapshot is scanned again only a few
         // times.
-        text.resize((2 * known).max(8 << 10), 0);
-        let read = rustix::io::pread(file, &mut text[known..], known as u64)?;
+        text.resize((2 * filled).max(8 << 10), 0);
+        let read = rustix::io::pread(file, &mut text[filled..], filled as u64)?;
         if read == 0 {
             return Ok(SnapshotState::TooLarge);
         }
-        text.truncate(known + read);
-        // The layout: names, a zero, the state, a zero.
+        text.truncate(filled + read);
+        // The layout: names, a NUL, the state, a NUL.
         let mut parts = text.split(|byte| *byte == 0);
         if let (Some(_), Some(state), Some(_)) = (parts.next(), parts.next(), parts.next()) {
             let last = state.strip_suffix(b"\n").unwrap_or(state).rsplit(|byte| *byte == b'\n').next();
             let is_whole = last == Some(END.as_bytes());
-            return Ok(if is_whole { SnapshotState::Whole } else { SnapshotState::Unfinished });
+            return Ok(if is_whole { SnapshotState::Complete } else { SnapshotState::Unfinished });
         }
     }
 }
@@ -100,10 +100,10 @@ mod tests {
         check(b"a\n", SnapshotState::Unfinished);
         check(b"a\n\0a=1\n", SnapshotState::Unfinished);
         check(format!("a=1\n{END}\n").as_bytes(), SnapshotState::Unfinished);
-        check(format!("a\n\0a=1\n{END}\n").as_bytes(), SnapshotState::Whole);
-        check(format!("a\n\0a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), SnapshotState::Whole);
-        check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), SnapshotState::Whole);
-        check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), SnapshotState::Whole);
+        check(format!("a\n\0a=1\n{END}\n").as_bytes(), SnapshotState::Complete);
+        check(format!("a\n\0a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), SnapshotState::Complete);
+        check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), SnapshotState::Complete);
+        check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), SnapshotState::Complete);
         check(format!("a\n\0{END}\na=1\n").as_bytes(), SnapshotState::Unfinished);
         check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], SnapshotState::TooLarge);
     }

@@ -1,9 +1,9 @@
-//! Memory that several processes can share: shared mappings and memory files.
+//! Counts memory that several processes can share: shared mappings and memory files.
 //!
-//! Each piece counts once and is identified by its file in the kernel. If the file can be asked, it tells its
-//! size in memory. Otherwise a piece counts up to the furthest position that was ever seen mapped: a process
-//! can slide a small mapping over a large file, or leave each part to another process, and written pages
-//! stay.
+//! Each piece counts once and is identified by its file in the kernel. If the file can be asked, its size in memory
+//! counts. Otherwise the piece counts up to the furthest position that was ever seen mapped. This defeats a process
+//! that slides a small mapping over a large file, or leaves each part to another process: the pages written before
+//! stay in memory.
 
 use std::{
     collections::HashMap,
@@ -29,8 +29,8 @@ struct MemoryKey {
     is_segment: bool,
 }
 
-/// The furthest mapped position of each piece, kept from one sample to the next. Only pieces that the current
-/// sample finds are counted, so vanished pieces do not add up.
+/// The furthest mapped position of each piece, kept from one sample to the next. Only pieces that the current sample
+/// finds are counted, so pieces that are gone do not add up.
 #[derive(Debug, Default)]
 pub(crate) struct MappedExtents(HashMap<MemoryKey, MappedExtent>);
 
@@ -49,7 +49,7 @@ pub(super) struct SharedMemory<'a> {
     pieces: HashMap<MemoryKey, MappedPiece>,
     /// The number of mappings and descriptors that may still be read.
     reads_left: u64,
-    /// The number of descriptors that may still be read although they are probably known already.
+    /// The number of descriptors that may still be read although they are probably already known.
     repeats_left: u64,
 }
 
@@ -72,19 +72,19 @@ impl From<io::Error> for UnreadMappings {
 struct MappedPiece {
     end: u64,
     /// The file's size in memory, if the file was asked.
-    there: Option<u64>,
-    /// A path by which the file can be asked.
+    size_in_memory: Option<u64>,
+    /// A path through which the file can be asked.
     mapping: Option<PathBuf>,
 }
 
 impl<'a> SharedMemory<'a> {
-    /// For a sample that may read `reads_left` mappings and descriptors in total.
+    /// The shared memory of a sample that may read `reads_left` mappings and descriptors in total.
     pub(super) fn new(devices: &'a [u64], extents: &'a mut MappedExtents, reads_left: u64) -> Self {
         Self { devices, extents, pieces: HashMap::new(), reads_left, repeats_left: reads_left }
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.pieces.values().map(|piece| piece.there.unwrap_or(piece.end)).sum()
+        self.pieces.values().map(|piece| piece.size_in_memory.unwrap_or(piece.end)).sum()
     }
 
     /// Adds the mappings of a process, and returns their number.
@@ -93,17 +93,17 @@ impl<'a> SharedMemory<'a> {
     /// [`UnreadMappings::Failed`] also for a process that has released its memory: the kernel then shows an
     /// empty list, and another process may have the memory by now.
     pub(super) fn add_mappings(&mut self, entry: &ProcessEntry) -> Result<u64, UnreadMappings> {
-        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let not_found = || io::Error::from(io::ErrorKind::NotFound);
         let number = if entry.is_headless {
             let living = tree::threads(entry).into_iter().find(|thread| !is_ended(thread));
-            living.and_then(|thread| tree::thread_number(&thread)).ok_or_else(gone)?
+            living.and_then(|thread| tree::thread_number(&thread)).ok_or_else(not_found)?
         } else {
             entry.process.pid
         };
         let number = number.as_raw_pid();
         let mut maps = BufReader::new(File::open(format!("/proc/{number}/maps"))?);
         let mut mappings = 0;
-        // Read as bytes, since file names need not be text.
+        // Read the lines as bytes, because file names need not be text.
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line)? > 0 {
             self.count_read()?;
@@ -114,7 +114,7 @@ impl<'a> SharedMemory<'a> {
             line.clear();
         }
         if mappings == 0 {
-            return Err(gone().into());
+            return Err(not_found().into());
         }
         Ok(mappings)
     }
@@ -131,37 +131,37 @@ impl<'a> SharedMemory<'a> {
         *extent = MappedExtent { end: extent.end.max(mapping.end), seen: now };
         let piece = self.pieces.entry(mapping.key).or_default();
         piece.end = extent.end;
-        let (from, to) = mapping.addresses;
-        piece.mapping.get_or_insert_with(|| format!("/proc/{number}/map_files/{from:x}-{to:x}").into());
+        let (start, end) = mapping.addresses;
+        piece.mapping.get_or_insert_with(|| format!("/proc/{number}/map_files/{start:x}-{end:x}").into());
     }
 
-    /// Adds memory files that are found by descriptors, with their size in memory. Each thread may have its
-    /// own table of descriptors.
+    /// Adds the memory files among a process's descriptors, with their size in memory. Each thread may have its own
+    /// table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &ProcessEntry) -> Result<(), UnreadMappings> {
-        let first = entry.process.pid;
-        // The flag says whether the table is known to be the thread's own. If unknown, it is probably shared:
-        // reaching the limit then only stops the reading.
+        let leader = entry.process.pid;
+        // The flag says whether the table is known to be the thread's own. A table of which this is unknown is probably
+        // shared, so its limit only stops the reading.
         let mut folders = Vec::new();
         if !entry.is_headless {
-            folders.push((PathBuf::from(format!("/proc/{}", first.as_raw_pid())), true));
+            folders.push((PathBuf::from(format!("/proc/{}", leader.as_raw_pid())), true));
         }
         if entry.threads > 1 || entry.is_headless {
             folders.extend(tree::threads(entry).into_iter().filter_map(|thread| {
                 // The first thread's table was read above. If that thread has ended, its table cannot be
                 // read.
-                let one = tree::thread_number(&thread).filter(|one| *one != first)?;
-                match share_descriptors(first, one) {
+                let thread_pid = tree::thread_number(&thread).filter(|thread_pid| *thread_pid != leader)?;
+                match share_descriptors(leader, thread_pid) {
                     Some(true) => None,
                     answer => Some((thread, answer == Some(false))),
                 }
             }));
         }
-        let mut refused = None;
+        let mut denied = None;
         for (folder, is_separate) in folders {
             let descriptors = match fs::read_dir(folder.join("fd")) {
                 Ok(descriptors) => descriptors,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    refused = Some(error);
+                    denied = Some(error);
                     continue;
                 }
                 // The thread has ended.
@@ -170,38 +170,39 @@ impl<'a> SharedMemory<'a> {
             for descriptor in descriptors.flatten() {
                 if is_separate {
                     self.count_read()?;
-                } else if let Some(left) = self.repeats_left.checked_sub(1) {
-                    self.repeats_left = left;
+                } else if let Some(remaining) = self.repeats_left.checked_sub(1) {
+                    self.repeats_left = remaining;
                 } else {
                     break;
                 }
                 match fs::metadata(descriptor.path()) {
                     Ok(file) if self.devices.contains(&file.dev()) => {
                         let key = MemoryKey { device: file.dev(), inode: file.ino(), is_segment: false };
-                        self.pieces.entry(key).or_default().there = Some(file.blocks() * BLOCK_BYTES);
+                        self.pieces.entry(key).or_default().size_in_memory =
+                            Some(file.blocks() * BLOCK_BYTES);
                     }
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = Some(error),
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
                     Ok(_) | Err(_) => {}
                 }
             }
         }
-        refused.map_or(Ok(()), |error| Err(error.into()))
+        denied.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Asks the files for their sizes, if the kernel allows that (`CAP_CHECKPOINT_RESTORE` or
     /// `CAP_SYS_ADMIN`).
     pub(super) fn ask_file_sizes(&mut self) {
         for (key, piece) in &mut self.pieces {
-            if piece.there.is_none()
+            if piece.size_in_memory.is_none()
                 && let Some(file) = piece.mapping.as_ref().and_then(|mapping| fs::metadata(mapping).ok())
                 && (file.dev(), file.ino()) == (key.device, key.inode)
             {
-                piece.there = Some(file.blocks() * BLOCK_BYTES);
+                piece.size_in_memory = Some(file.blocks() * BLOCK_BYTES);
             }
         }
     }
 
-    /// Keeps the positions for a while, since a piece may be hidden from one sample and found by the next.
+    /// Keeps the positions for a while, because one sample may miss a piece that the next sample finds.
     pub(super) fn end(self) {
         let Self { extents, pieces, .. } = self;
         extents
@@ -248,7 +249,7 @@ impl Mapping {
     }
 }
 
-/// The kernel shows this in place of a path for a System V segment. A file of that name would show its whole
+/// The kernel shows this instead of a path for a System V segment. For a file with this name it would show the whole
 /// path.
 const SEGMENT: &[u8] = b"/SYSV";
 
@@ -271,17 +272,17 @@ mod tests {
         let line =
             b"7f0000000000-7f0000200000 rw-s 00000000 00:01 1234                       /dev/zero (deleted)";
         assert_eq!(parse(line), Some((1234, 2 << 20)));
-        let further = b"7f0000000000-7f0000200000 rw-s 40000000 00:01 1234      /dev/zero (deleted)";
-        assert_eq!(parse(further), Some((1234, (1 << 30) + (2 << 20))));
+        let later = b"7f0000000000-7f0000200000 rw-s 40000000 00:01 1234      /dev/zero (deleted)";
+        assert_eq!(parse(later), Some((1234, (1 << 30) + (2 << 20))));
         let renamed = b"7f0000000000-7f0000001000 rw-s 00000000 00:01 7 [anon_shmem:\xff x]";
         assert_eq!(parse(renamed), Some((7, 4096)));
-        for other in [
+        for unrelated in [
             &b"7f0000000000-7f0000200000 rw-p 00000000 00:00 0 "[..],
             b"7f0000000000-7f0000200000 r--p 00000000 08:01 1234 /memfd:x (deleted)",
             b"",
             b"x",
         ] {
-            assert_eq!(parse(other), None);
+            assert_eq!(parse(unrelated), None);
         }
     }
 
@@ -305,11 +306,11 @@ mod tests {
         for step in 0..10 {
             assert_eq!(sample(&mut extents, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
         }
-        // Back at the start of the file, and after a sample that found nothing.
+        // The position stays when the mapping is back at the start of the file, and after a sample that found nothing.
         assert_eq!(sample(&mut extents, &[line(5, 0, 1 << 20)]), 10 << 20);
         assert_eq!(sample(&mut extents, &[]), 0);
         assert_eq!(sample(&mut extents, &[line(5, 0, 1 << 20)]), 10 << 20);
-        // Slices of several processes are one piece, and another file is another.
+        // Slices of several processes are one piece. Another file is another piece.
         let slices = [line(6, 0, 1 << 20), line(6, 3 << 20, 1 << 20), line(7, 0, 1 << 20)];
         assert_eq!(sample(&mut extents, &slices), 5 << 20);
     }
@@ -324,10 +325,13 @@ mod tests {
 
     #[test]
     fn a_segment_is_no_file_of_the_same_number() {
-        let of = |path: &str| {
+        let mapping_of = |path: &str| {
             let text = format!("1000-2000 rw-s 00000000 00:01 9                          {path} (deleted)");
             Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
         };
-        assert_eq!(sample(&mut MappedExtents::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
+        assert_eq!(
+            sample(&mut MappedExtents::default(), &[mapping_of("/SYSV00000000"), mapping_of("/memfd:SYSV")]),
+            8192
+        );
     }
 }

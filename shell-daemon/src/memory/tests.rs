@@ -10,7 +10,7 @@ fn start(script: &str) -> Child {
     Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// Whether there is a perl that takes this option.
+/// Whether this machine has a perl that accepts the option.
 #[expect(clippy::disallowed_methods, reason = "the tests need processes to sample")]
 fn has_perl(option: &str) -> bool {
     let is_there =
@@ -21,24 +21,25 @@ fn has_perl(option: &str) -> bool {
     is_there
 }
 
-/// The entries from `child` on, as soon as there are `count` of them.
+/// The entries of `child` and the processes below it, as soon as there are `count` of them.
 fn entries(child: &Child, count: usize) -> Vec<ProcessEntry> {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    let this = rustix::process::getpid();
+    let own_pid = rustix::process::getpid();
     let deadline = Instant::now() + std::time::Duration::from_secs(60);
     loop {
         assert!(Instant::now() < deadline, "there are never {count} processes");
-        let root = Process::child_of(this, pid).expect("it runs");
-        let mut found = ProcessTable::read().unwrap().below(Process::current().unwrap()).living;
-        found.retain(|entry| entry.process == root || entry.parent() == pid.as_raw_pid());
-        if found.len() == count {
-            return found;
+        let root = Process::child_of(own_pid, pid).expect("it runs");
+        let mut descendants =
+            ProcessTable::read().unwrap().descendants_of(Process::current().unwrap()).living;
+        descendants.retain(|entry| entry.process == root || entry.parent() == pid.as_raw_pid());
+        if descendants.len() == count {
+            return descendants;
         }
         std::thread::yield_now();
     }
 }
 
-/// Kills a child and waits for its end without reaping it: it stays a zombie without any memory.
+/// Kills a child and waits for its end without reaping it. The child stays a zombie without memory.
 fn kill_unreaped(child: &mut Child, entry: &ProcessEntry) {
     child.kill().unwrap();
     rustix::process::waitid(
@@ -58,7 +59,7 @@ fn used(entries: &[ProcessEntry], limit: u64, sampled_while: SampledWhile) -> Me
 }
 
 #[test]
-fn a_look_that_lost_too_much_memory_is_no_count() {
+fn a_sample_that_lost_too_much_memory_is_discarded() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     assert_eq!(used(&listed, 1 << 40, SampledWhile::Running).partial, None, "the control");
@@ -75,7 +76,7 @@ fn a_look_that_lost_too_much_memory_is_no_count() {
     }
 }
 
-/// Whether it was listed with memory or not: the kernel shows an ended process's mappings as an empty list.
+/// The kernel shows an ended process's mappings as an empty list, whether the process was listed with memory or not.
 #[test]
 fn mappings_of_a_process_that_gave_its_memory_back_are_unknown() {
     let mut child = start("read line");
@@ -101,15 +102,18 @@ fn pages_that_fork_doubles_are_part_of_the_private_ones() {
     let mut child = start("exec perl -e '$n = 40 << 20; $x = \"x\" x $n; fork; <STDIN>'");
     let listed = entries(&child, 2);
     let limit = 60 << 20;
-    let both = used(&listed, limit, SampledWhile::Running);
-    assert!(both.bytes < limit, "{both:?}");
-    assert!(MemoryMeter::private(&listed, u64::MAX).bytes + both.shared_and_kernel_bytes > limit, "{both:?}");
+    let usage = used(&listed, limit, SampledWhile::Running);
+    assert!(usage.bytes < limit, "{usage:?}");
+    assert!(
+        MemoryMeter::private(&listed, u64::MAX).bytes + usage.shared_and_kernel_bytes > limit,
+        "{usage:?}"
+    );
     assert!(MemoryMeter::private(&listed, limit).bytes < limit, "each page once");
     drop(child.stdin.take());
     child.wait().unwrap();
 }
 
-/// Works without root too: `cargo test` runs as a user that may not read everything.
+/// This also works without root: `cargo test` may run as a user that may not read everything.
 #[test]
 fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let script = format!(
@@ -140,13 +144,13 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     let meter = MemoryMeter::new(DescriptorSearch::Needed).unwrap();
-    let sample = |most| {
+    let sample = |max_mappings| {
         let mut extents = MappedExtents::default();
         meter.sample(
             &listed,
             1 << 40,
             SampledWhile::Running,
-            &mut SharedMemory::new(&meter.devices, &mut extents, most),
+            &mut SharedMemory::new(&meter.devices, &mut extents, max_mappings),
         )
     };
     assert_eq!(sample(3).partial, Some(PartialSample::TooMany));
@@ -160,16 +164,16 @@ fn possible_copy_of_the_parents_memory_is_doubtful() {
     // A subshell runs the program of its parent, with a copy of its memory.
     let mut child = start("(read line; :); :");
     let mut listed = entries(&child, 2);
-    // Since the fork it may have grown: make the sizes equal again.
+    // The parent or the copy may have grown since the fork: make the sizes equal again.
     listed[1].virtual_bytes = listed[0].virtual_bytes;
-    let own = || listed.iter().map(|entry| (*entry, ProcessMemory::of(entry).unwrap())).collect();
+    let memories = || listed.iter().map(|entry| (*entry, ProcessMemory::read(entry).unwrap())).collect();
     let counts = |answer: Option<bool>| {
-        let (kept, doubtful) = split_shared_address_spaces(own(), |_, _| answer);
-        (kept.len(), doubtful.len())
+        let (separate, doubtful) = split_shared_address_spaces(memories(), |_, _| answer);
+        (separate.len(), doubtful.len())
     };
     assert_eq!((counts(Some(true)), counts(Some(false)), counts(None)), ((1, 0), (2, 0), (1, 1)));
-    let (kept, _) = split_shared_address_spaces(own(), share_memory);
-    assert_eq!(kept.len(), 2, "it is a copy");
+    let (separate, _) = split_shared_address_spaces(memories(), share_memory);
+    assert_eq!(separate.len(), 2, "it is a copy");
     drop(child.stdin.take());
     child.wait().unwrap();
 }
@@ -179,22 +183,22 @@ fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
     let used = |bytes, doubtful| MemoryUse { bytes, doubtful, ..MemoryUse::default() };
     let mut doubt = None;
     let begun = Instant::now();
-    assert_eq!(used(70, 60).settled(100, &mut doubt, begun), 70);
-    assert_eq!(used(70, 60).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 70);
-    // The new program runs: no doubt any more.
-    assert_eq!(used(80, 0).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 80);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, begun), 70);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, begun + DOUBT_TIME / 2), 70);
+    // The new program runs, which ends the doubt.
+    assert_eq!(used(80, 0).counted_bytes(100, &mut doubt, begun + DOUBT_TIME / 2), 80);
     let later = begun + DOUBT_TIME;
-    assert_eq!(used(70, 60).settled(100, &mut doubt, later), 70);
-    assert_eq!(used(70, 60).settled(100, &mut doubt, later + DOUBT_TIME), 130);
-    // More than one double count can explain.
-    assert_eq!(used(70, 140).settled(100, &mut None, begun), 210);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, later), 70);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, later + DOUBT_TIME), 130);
+    // The excess is more than a double count can explain.
+    assert_eq!(used(70, 140).counted_bytes(100, &mut None, begun), 210);
 }
 
 #[test]
 fn only_a_missing_file_stands_for_no_shared_memory() {
-    let read = |text: &str| shared_in(Ok(text.to_owned()));
+    let read = |text: &str| parse_shared_bytes(Ok(text.to_owned()));
     assert_eq!(read("Shmem:  4 kB\nSwapTotal: 3 kB\nSwapFree: 1 kB\n"), Some(6 << 10));
-    assert_eq!(shared_in(Err(io::ErrorKind::NotFound.into())), Some(0));
+    assert_eq!(parse_shared_bytes(Err(io::ErrorKind::NotFound.into())), Some(0));
     let no_descriptor = io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error());
-    assert_eq!(shared_in(Err(no_descriptor)), None);
+    assert_eq!(parse_shared_bytes(Err(no_descriptor)), None);
 }

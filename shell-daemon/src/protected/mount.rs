@@ -1,4 +1,6 @@
-//! The protected paths of one mount, and their changes since the last scan.
+//! Finds the protected paths of one mount, and their changes since the last scan.
+
+mod repositories;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,7 +20,7 @@ use rustix::{
 };
 
 use super::{
-    budget::{Budget, FolderQueue},
+    budget::{FolderQueue, ScanBudget},
     names::{PathParts, RepositoryRoots, is_protected},
     seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
 };
@@ -28,30 +30,28 @@ use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 pub(super) struct ScannedMount {
     pub(super) name: String,
     handle: OwnedFd,
-    /// Known folders by path below the mount; the mount itself is the empty path.
+    /// Known folders by path below the mount. The mount itself is the empty path.
     folders: HashMap<PathBuf, FolderStamp>,
     /// The protected paths that exist.
     pub(super) found: BTreeMap<PathBuf, SeenPath>,
-    /// The folders that Git would take for repositories, whatever their names.
+    /// The folders that Git would accept as repositories, whatever their names.
     repositories: HashSet<PathBuf>,
-    /// The time before the first scan, by the file system's clock.
+    /// The time before the first scan, on the file system's clock.
     began: (i64, i64),
     /// Whether the first scan is not finished yet.
     is_first: bool,
     contents: Contents,
 }
 
-/// One scan of a mount.
 struct MountScan<'a> {
     patterns: &'a ProtectedPaths,
-    budget: &'a mut Budget,
-    /// The time when it began.
+    budget: &'a mut ScanBudget,
+    /// The time when the scan began.
     now: (i64, i64),
     to_read: FolderQueue,
-    /// Paths that this scan has found.
     found: HashSet<PathBuf>,
     /// Paths made or changed since the last scan.
-    new: BTreeSet<PathBuf>,
+    created: BTreeSet<PathBuf>,
 }
 
 impl ScannedMount {
@@ -69,11 +69,11 @@ impl ScannedMount {
     }
 
     /// Scans the mount, and returns the protected paths that were made or changed since the last scan.
-    pub(super) fn scan(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
+    pub(super) fn scan(&mut self, patterns: &ProtectedPaths, budget: &mut ScanBudget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
-        let (to_read, found, new) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
-        let mut scan = MountScan { patterns, budget, now, to_read, found, new };
+        let (to_read, found, created) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
+        let mut scan = MountScan { patterns, budget, now, to_read, found, created };
         if self.folders.is_empty() {
             scan.to_read.add(PathBuf::new(), false);
         }
@@ -81,7 +81,7 @@ impl ScannedMount {
         scan.budget.complete &= self.found.len() < PROTECTED_FOUND;
         self.recheck(&mut scan);
         let mut folders = std::mem::take(&mut self.folders);
-        // Folders of protected paths first: the time may end before the others are checked.
+        // Folders of protected paths come first, because the time may end before the others are checked.
         for pass in [true, false] {
             folders.retain(|path, stamp| {
                 // When the time is over, keep the folder for the next scan.
@@ -90,7 +90,7 @@ impl ScannedMount {
                 }
                 match self.handle_stat(path) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                        if stamp.is_fresh || stamp.state != Some(FileState::of(&stat)) {
+                        if stamp.is_fresh || stamp.state != Some(FileState::from_stat(&stat)) {
                             scan.to_read.add(path.clone(), stamp.is_protected_part);
                         }
                         true
@@ -116,14 +116,13 @@ impl ScannedMount {
             self.scan_root(&mut scan);
         }
         self.is_first = false;
-        scan.new
+        scan.created
             .iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
             .collect()
     }
 
-    /// Looks up the protected names in the mount itself after the time is over: in most mounts they are
-    /// there.
+    /// Looks up the protected names in the mount itself after the time is over, because most mounts have them there.
     fn scan_root(&mut self, scan: &mut MountScan<'_>) {
         let may_predate = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.may_predate);
         self.probe_for_marks(Path::new(""), may_predate, scan);
@@ -135,7 +134,7 @@ impl ScannedMount {
         }
     }
 
-    /// Checks the paths found before: one may be gone, or changed without a change of its folder.
+    /// Checks the paths that were found before. A path may be gone, or may have changed without a change of its folder.
     fn recheck(&mut self, scan: &mut MountScan<'_>) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
@@ -143,7 +142,7 @@ impl ScannedMount {
                 return;
             }
             match self.handle_stat(&path) {
-                Ok(stat) => self.find(path, &stat, false, scan),
+                Ok(stat) => self.record_found(path, &stat, false, scan),
                 Err(errno) => {
                     scan.budget.complete &= is_gone(errno);
                     self.found.remove(&path);
@@ -152,24 +151,26 @@ impl ScannedMount {
         }
     }
 
-    /// Remembers a folder for which there was no time or room, to read it at the next scan.
+    /// Remembers a folder that exceeded the time or the limits, to read it at the next scan.
     fn leave_out(&mut self, folder: PathBuf, is_protected_part: bool) {
         let before = self.folders.get(&folder).filter(|stamp| stamp.may_predate);
         let previous_inode = match before {
             Some(stamp) => stamp.previous_inode,
-            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| FileState::of(&stat).inode),
+            None if self.is_first => {
+                self.handle_stat(&folder).ok().map(|stat| FileState::from_stat(&stat).inode)
+            }
             None => None,
         };
         let may_predate = before.is_some() || self.is_first;
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, may_predate, previous_inode));
     }
 
-    /// Remembers a folder that could not be read: anything that is seen in it later is new.
+    /// Remembers a folder that could not be read. Any path that is seen in it later is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_protected_part: bool) {
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, false, None));
     }
 
-    /// Looks up the protected names, as the policy spells them, in a folder of which not all names are read.
+    /// Looks up the protected names, as the policy spells them, in a folder whose names are not all read.
     fn probe(&mut self, folder: &Path, may_predate: bool, scan: &mut MountScan<'_>) {
         self.probe_for_marks(folder, may_predate, scan);
         for pattern in scan.patterns.patterns() {
@@ -180,38 +181,18 @@ impl ScannedMount {
         }
     }
 
-    /// Looks up whether such a folder is a repository, and if so its protected names.
-    fn probe_for_marks(&mut self, folder: &Path, may_predate: bool, scan: &mut MountScan<'_>) {
-        let mut marks = RepositoryMarks::default();
-        for name in RepositoryMarks::NAMES {
-            if self.stat(&folder.join(name), scan).is_some() {
-                marks.see(name.as_bytes());
-            }
-        }
-        if !marks.is_repository() {
-            return;
-        }
-        self.repositories.insert(folder.to_owned());
-        for pattern in scan.patterns.patterns() {
-            if let Some((_, below)) =
-                pattern.split_once('/').filter(|(name, _)| scan.patterns.names_repository(name))
-            {
-                self.probe_for(below, folder, may_predate, scan);
-            }
-        }
-    }
-
+    /// Looks up one protected path below a folder, name by name.
     fn probe_for(&mut self, pattern: &str, folder: &Path, mut may_predate: bool, scan: &mut MountScan<'_>) {
         let mut path = folder.to_owned();
         for part in pattern.split('/') {
-            let within = self.within(&path);
+            let roots = self.roots_above(&path);
             path.push(part);
             let Some(stat) = self.stat(&path, scan) else { break };
-            // A folder that was moved here brought all its contents along, so they are new here.
+            // The contents of a folder that was moved here are new here.
             may_predate &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
-            if is_protected(scan.patterns, &path, kind, &within) {
-                self.find(path.clone(), &stat, may_predate, scan);
+            if is_protected(scan.patterns, &path, kind, &roots) {
+                self.record_found(path.clone(), &stat, may_predate, scan);
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
                 scan.to_read.add(path.clone(), true);
@@ -219,6 +200,7 @@ impl ScannedMount {
         }
     }
 
+    /// Reads the names of one folder, records the protected ones, and adds the folders below it to the scan.
     fn read(&mut self, folder: &Path, is_protected_part: bool, scan: &mut MountScan<'_>) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
@@ -230,10 +212,10 @@ impl ScannedMount {
                 return;
             }
         };
-        let may_predate = self.stamp(folder, &stat, is_protected_part, scan);
-        let within = self.within(folder);
+        let may_predate = self.record_read(folder, &stat, is_protected_part, scan);
+        let roots = self.roots_above(folder);
         let mut marks = RepositoryMarks::default();
-        // Names that are listed, and of which the kernel says nothing more.
+        // Whether the kernel lists a name but does not let it be examined.
         let mut is_partly_unreadable = false;
         for entry in entries {
             let Ok(entry) = entry else {
@@ -250,23 +232,23 @@ impl ScannedMount {
                 self.probe(folder, may_predate, scan);
                 return;
             }
-            marks.see(name);
+            marks.record_name(name);
             let path = folder.join(OsString::from_vec(name.to_vec()));
             let Some(kind) = self.kind_of(&entry, &path, scan) else {
                 is_partly_unreadable = true;
                 continue;
             };
-            if is_protected(scan.patterns, &path, kind, &within) {
+            if is_protected(scan.patterns, &path, kind, &roots) {
                 match self.stat(&path, scan) {
-                    Some(stat) => self.find(path.clone(), &stat, may_predate, scan),
+                    Some(stat) => self.record_found(path.clone(), &stat, may_predate, scan),
                     None => is_partly_unreadable = true,
                 }
             }
             if kind == FileType::Directory
                 && !self.folders.contains_key(&path)
-                && !self.add_folder(path, &within, may_predate, scan)
+                && !self.add_folder(path, &roots, may_predate, scan)
             {
-                // So that the next scan finds it again.
+                // Read this folder again at the next scan, which then finds the folder below it again.
                 self.leave_out(folder.to_owned(), is_protected_part);
             }
         }
@@ -280,13 +262,19 @@ impl ScannedMount {
         }
     }
 
-    /// Records that a folder is read. Returns whether its contents may be older than the session, although no
-    /// scan has seen them.
-    fn stamp(&mut self, folder: &Path, stat: &Stat, is_protected_part: bool, scan: &MountScan<'_>) -> bool {
-        let state = FileState::of(stat);
+    /// Records that a folder is read. Returns `true` if its contents could be older than the session. No scan has read
+    /// them yet.
+    fn record_read(
+        &mut self,
+        folder: &Path,
+        stat: &Stat,
+        is_protected_part: bool,
+        scan: &MountScan<'_>,
+    ) -> bool {
+        let state = FileState::from_stat(stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.may_predate);
         let previous_inode = before.and_then(|stamp| stamp.previous_inode);
-        // If another folder took this one's place, its contents are new here.
+        // If another folder has taken this folder's place, its contents are new here.
         let may_predate = before.is_some() && (previous_inode == Some(state.inode) || self.was_there(stat));
         let is_fresh = state.is_after(scan.now);
         let stamp =
@@ -295,7 +283,7 @@ impl ScannedMount {
         may_predate
     }
 
-    /// The kind of a listed entry, looked up where the listing does not say it. None if it cannot be.
+    /// The kind of a listed entry. If the listing does not say it, it is looked up. `None` if the lookup fails.
     fn kind_of(&self, entry: &DirEntry, path: &Path, scan: &mut MountScan<'_>) -> Option<FileType> {
         match entry.file_type() {
             FileType::Unknown => self.stat(path, scan).map(|stat| FileType::from_raw_mode(stat.st_mode)),
@@ -303,15 +291,15 @@ impl ScannedMount {
         }
     }
 
-    /// Adds a folder to those that the scan has still to read. Returns `false` if there are too many.
+    /// Adds a folder to the folders that the scan still has to read. Returns `false` if there are too many.
     fn add_folder(
         &mut self,
         path: PathBuf,
-        within: &RepositoryRoots,
+        roots: &RepositoryRoots,
         may_predate: bool,
         scan: &mut MountScan<'_>,
     ) -> bool {
-        let is_protected_part = self.is_protected_part(scan.patterns, &path, within);
+        let is_protected_part = self.is_protected_part(scan.patterns, &path, roots);
         let is_too_much = self.folders.len() + scan.to_read.len() >= PROTECTED_FOLDERS
             || path.iter().count() > PROTECTED_DEPTH;
         if is_too_much && !(is_protected_part && scan.budget.share > 0) {
@@ -322,7 +310,7 @@ impl ScannedMount {
             && let Ok(stat) = self.handle_stat(&path)
             && self.was_there(&stat)
         {
-            let previous_inode = Some(FileState::of(&stat).inode);
+            let previous_inode = Some(FileState::from_stat(&stat).inode);
             self.folders
                 .insert(path.clone(), FolderStamp::unread(is_protected_part, may_predate, previous_inode));
         }
@@ -330,100 +318,19 @@ impl ScannedMount {
         true
     }
 
-    /// Whether a folder is part of a protected path. Paths in it are or may be protected.
-    fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, within: &RepositoryRoots) -> bool {
-        let parts = PathParts::of(folder);
+    /// Whether a folder is part of a protected path. Paths in such a folder are or may be protected.
+    fn is_protected_part(&self, patterns: &ProtectedPaths, folder: &Path, roots: &RepositoryRoots) -> bool {
+        let parts = PathParts::new(folder);
         patterns.is_prefix_of_protected(&parts.0)
             || patterns.covers(&parts.0).is_some()
             || self.repositories.contains(folder)
-            || within.any(&parts, |below| {
+            || roots.any_holds(&parts, |below| {
                 let below = || below.iter().map(|part| &**part);
                 patterns.is_prefix_in_repository(below()) || patterns.covers_in_repository(below()).is_some()
             })
     }
 
-    /// The repositories that a folder is or lies in.
-    fn within(&self, folder: &Path) -> RepositoryRoots {
-        if self.repositories.is_empty() {
-            return RepositoryRoots(Vec::new());
-        }
-        let depth = folder.iter().count();
-        let is_repository = |(_, above): &(usize, &Path)| self.repositories.contains(*above);
-        RepositoryRoots(
-            folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect(),
-        )
-    }
-
-    /// Records whether a folder is a repository. The contents of a new repository are scanned again, and all
-    /// of them are new unless it may be older than the session.
-    fn note_repository(
-        &mut self,
-        folder: &Path,
-        marks: RepositoryMarks,
-        may_predate: bool,
-        scan: &mut MountScan<'_>,
-    ) {
-        if !marks.is_repository() {
-            if self.repositories.remove(folder) {
-                self.forget_below(folder, scan.patterns);
-            }
-            return;
-        }
-        if !self.repositories.insert(folder.to_owned()) {
-            return;
-        }
-        if !may_predate {
-            let below = self.folders.iter_mut().filter(|(path, _)| path.starts_with(folder));
-            below.for_each(|(_, stamp)| stamp.may_predate = false);
-        }
-        let entries = match self.open(folder) {
-            Ok((entries, _)) => entries,
-            Err(errno) => {
-                scan.budget.complete &= is_gone(errno);
-                return;
-            }
-        };
-        let within = self.within(folder);
-        for entry in entries.map_while(Result::ok) {
-            if scan.budget.is_over() {
-                // Not finished: repeat it at the next scan.
-                self.repositories.remove(folder);
-                self.leave_out(folder.to_owned(), true);
-                return;
-            }
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            let path = folder.join(OsString::from_vec(name.to_vec()));
-            let Some(stat) = self.stat(&path, scan) else { continue };
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if !is_protected(scan.patterns, &path, kind, &within) {
-                continue;
-            }
-            self.find(path.clone(), &stat, may_predate, scan);
-            if kind == FileType::Directory && self.folders.contains_key(&path) {
-                scan.to_read.add(path, true);
-            }
-        }
-    }
-
-    /// Forgets paths that were protected only because this folder was a repository.
-    fn forget_below(&mut self, folder: &Path, patterns: &ProtectedPaths) {
-        let mut found = std::mem::take(&mut self.found);
-        // `found` is sorted, so paths of one folder are neighbours: compute `within` once for each.
-        let mut last: Option<(PathBuf, RepositoryRoots)> = None;
-        found.retain(|path, found| {
-            let Some(parent) = path.parent().filter(|_| path.starts_with(folder)) else { return true };
-            if last.as_ref().is_none_or(|(last, _)| last != parent) {
-                last = Some((parent.to_owned(), self.within(parent)));
-            }
-            last.as_ref().is_some_and(|(_, within)| is_protected(patterns, path, found.kind, within))
-        });
-        self.found = found;
-    }
-
-    /// The folders above a protected path that make it protected: `.git`, and a repository of any name.
+    /// The folders above a protected path that make the path protected: `.git`, or a repository of any name.
     pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
         let is_protected_part = |folder: &&Path| {
             !folder.as_os_str().is_empty()
@@ -433,11 +340,10 @@ impl ScannedMount {
         path.ancestors().skip(1).take_while(is_protected_part).map(Path::to_owned).collect()
     }
 
-    /// Records a protected path that exists. It is new if the last scan did not find it or it has changed
-    /// since. In a folder that the first scan left out, it is new only if it has changed since the session
-    /// began.
-    fn find(&mut self, path: PathBuf, stat: &Stat, may_predate: bool, scan: &mut MountScan<'_>) {
-        // A folder's names are read again after its paths were checked one by one: read each file once.
+    /// Records a protected path that exists. The path is new if the last scan did not find it, or if it has changed
+    /// since. In a folder that the first scan left out, a path is new only if it has changed since the session began.
+    fn record_found(&mut self, path: PathBuf, stat: &Stat, may_predate: bool, scan: &mut MountScan<'_>) {
+        // A scan may meet a path twice: as a known path, and in its folder. Read each file once.
         if !scan.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
         }
@@ -445,35 +351,35 @@ impl ScannedMount {
             scan.budget.complete = false;
             return;
         }
-        let mut found = SeenPath::of(stat);
-        self.contents.add(&mut found, stat, &self.handle, &path, scan.budget);
-        let found = found.after(self.found.get(&path).copied());
-        match self.found.insert(path.clone(), found) {
-            Some(before) if before.is_same(found) => {
-                scan.budget.complete &= !found.is_first_content(before);
+        let mut seen_path = SeenPath::from_stat(stat);
+        self.contents.add(&mut seen_path, stat, &self.handle, &path, scan.budget);
+        let seen_path = seen_path.with_content_of(self.found.get(&path).copied());
+        match self.found.insert(path.clone(), seen_path) {
+            Some(before) if before.is_same(seen_path) => {
+                scan.budget.complete &= !seen_path.is_first_content(before);
             }
             None if may_predate && self.was_there(stat) => {}
             _ => {
-                scan.new.insert(path);
+                scan.created.insert(path);
             }
         }
     }
 
-    /// Whether it is unchanged since the session began. A rename counts as a change.
+    /// Whether a file or folder is unchanged since the session began. A rename counts as a change.
     fn was_there(&self, stat: &Stat) -> bool {
-        let FileState { changed, modified, .. } = FileState::of(stat);
+        let FileState { changed, modified, .. } = FileState::from_stat(stat);
         changed.max(modified) < self.began
     }
 
     fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {
         let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let handle = open_below(&self.handle, path, OFlags::DIRECTORY)?;
-        // Before the folder is read: a change during the read is then seen at the next scan.
+        // Take the `stat` before the folder is read. The next scan then sees a change during the read.
         let stat = rustix::fs::fstat(&handle)?;
         Ok((Dir::new(handle)?, stat))
     }
 
-    /// The numbers of a path. `None` if it is gone or cannot be examined; the scan is then incomplete.
+    /// The `stat` of a path. `None` if it is gone, or cannot be examined, which makes the scan incomplete.
     fn stat(&self, path: &Path, scan: &mut MountScan<'_>) -> Option<Stat> {
         let stat = self.handle_stat(path);
         scan.budget.complete &= stat.as_ref().err().is_none_or(|errno| is_gone(*errno));
@@ -481,13 +387,14 @@ impl ScannedMount {
     }
 
     fn handle_stat(&self, path: &Path) -> Result<Stat, Errno> {
+        // `NOFOLLOW` concerns only the last part of the path. Contents are read only through `open_below`.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
         rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
     }
 }
 
 /// Opens a path below a mount for reading. No link is followed.
-pub(super) fn open_below(mount: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_below(mount: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(mount, path, flags, Mode::empty(), how)

@@ -1,25 +1,25 @@
-//! Whether a path is protected, by its names and the repositories that it lies in.
+//! Decides whether a path is protected, by its names and the repositories that it lies in.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 
 use portcullis_policy::ProtectedPaths;
 use rustix::fs::FileType;
 
-/// The repositories that a folder is or lies in, each as the length of its path in names.
+/// The repositories that a folder is or lies in, each as the number of names in its path.
 pub(super) struct RepositoryRoots(pub(super) Vec<usize>);
 
 /// The names of a path, as text.
 pub(super) struct PathParts<'a>(pub(super) Vec<Cow<'a, str>>);
 
 impl<'a> PathParts<'a> {
-    pub(super) fn of(path: &'a Path) -> Self {
+    pub(super) fn new(path: &'a Path) -> Self {
         Self(path.iter().map(|part| part.to_string_lossy()).collect())
     }
 }
 
 impl RepositoryRoots {
     /// Whether `holds` is true for the rest of the path below any of the repositories.
-    pub(super) fn any(&self, parts: &PathParts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
+    pub(super) fn any_holds(&self, parts: &PathParts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
         self.0.iter().any(|depth| holds(&parts.0[*depth..]))
     }
 }
@@ -29,14 +29,14 @@ pub(super) fn is_protected(
     patterns: &ProtectedPaths,
     path: &Path,
     kind: FileType,
-    within: &RepositoryRoots,
+    roots: &RepositoryRoots,
 ) -> bool {
-    let parts = PathParts::of(path);
+    let parts = PathParts::new(path);
     if patterns.covers(&parts.0).is_some() {
         return true;
     }
     match kind {
-        // A link in place of a folder would lead protected names to its target.
+        // A link in the place of a folder would lead protected names to the link's target.
         FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
         // Git reads the repository's path from a file of this name.
         FileType::RegularFile
@@ -49,7 +49,7 @@ pub(super) fn is_protected(
         }
         _ => {}
     }
-    within.any(&parts, |below| {
+    roots.any_holds(&parts, |below| {
         let below = || below.iter().map(|part| &**part);
         patterns.covers_in_repository(below()).is_some()
             || (kind == FileType::Symlink && patterns.is_prefix_in_repository(below()))

@@ -1,4 +1,4 @@
-//! Telling one state of a file or a folder from another.
+//! Tells one state of a file or a folder from another.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{
-    budget::Budget,
+    budget::ScanBudget,
     mount::{is_gone, open_below},
 };
 
@@ -30,20 +30,20 @@ pub(super) struct FileState {
 /// The state of a folder when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FolderStamp {
-    /// `None` if it could not be read.
+    /// `None` if the folder was not read.
     pub(super) state: Option<FileState>,
-    /// It is part of a protected path.
+    /// Whether the folder is part of a protected path.
     pub(super) is_protected_part: bool,
-    /// It changed so shortly before that a further change could have the same time.
+    /// Whether the folder changed so shortly before the scan that a further change could have the same time.
     pub(super) is_fresh: bool,
-    /// The first scan left it out for its bounds, so its contents may be older than the session.
+    /// Whether the first scan left the folder out because of a limit. Its contents may then be older than the session.
     pub(super) may_predate: bool,
-    /// Device and inode when the first scan left it out.
+    /// The folder's device and inode when the first scan left it out.
     pub(super) previous_inode: Option<(u64, u64)>,
 }
 
 impl FolderStamp {
-    /// The stamp of a folder that has still to be read.
+    /// The stamp of a folder that still has to be read.
     pub(super) fn unread(
         is_protected_part: bool,
         may_predate: bool,
@@ -56,25 +56,26 @@ impl FolderStamp {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenPath {
     pub(super) kind: FileType,
-    /// `None` for a folder: its contents are found by themselves.
+    /// `None` for a folder, whose contents are found separately.
     pub(super) identity: Option<FileState>,
     pub(super) inode: (u64, u64),
-    /// A hash of what is in a regular file, if it could be read.
+    /// A hash of a regular file's contents, if the file could be read.
     content: Option<u64>,
 }
 
-/// Compares the contents of files. A program that has a file mapped can write to it without a new time: on file
-/// systems in memory always, on others between its first write and the next time that the kernel writes the
-/// page to the disk, about half a minute (`page_mkwrite` in the kernel's `Documentation/filesystems/locking.rst`).
+/// Compares the contents of files, because a program that has a file mapped can write to it without a new time. On file
+/// systems in memory this is always so. On other file systems it is so between the program's first write and the next
+/// time that the kernel writes the page to the disk, about half a minute later (`page_mkwrite` in the kernel's
+/// `Documentation/filesystems/locking.rst`).
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// With a key of this process, so that no command can make two contents of one hash.
+    /// The hasher has a random key, so that no command can make two contents with one hash.
     hasher: RandomState,
     buffer: Vec<u8>,
 }
 
 impl FileState {
-    pub(super) fn of(stat: &Stat) -> Self {
+    pub(super) fn from_stat(stat: &Stat) -> Self {
         let seconds = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
         Self {
             inode: (stat.st_dev, stat.st_ino),
@@ -96,27 +97,28 @@ impl FileState {
 }
 
 impl SeenPath {
-    pub(super) fn of(stat: &Stat) -> Self {
+    pub(super) fn from_stat(stat: &Stat) -> Self {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let identity = FileState::of(stat);
+        let identity = FileState::from_stat(stat);
         let identity_of_file = (kind != FileType::Directory).then_some(identity);
         Self { kind, identity: identity_of_file, inode: identity.inode, content: None }
     }
 
-    /// The same state as the one found before, if no more than its content is unknown now.
-    pub(super) fn after(mut self, before: Option<Self>) -> Self {
+    /// Takes the content's hash from the state that was found before, if the file is unchanged and its content is
+    /// unknown now.
+    pub(super) fn with_content_of(mut self, before: Option<Self>) -> Self {
         if let Some(before) = before.filter(|before| before.is_same(self)) {
             self.content = self.content.or(before.content);
         }
         self
     }
 
-    /// Whether the content is known now and was not known before. It cannot be compared then.
+    /// Whether the content is known now but was not before, so that it cannot be compared.
     pub(super) fn is_first_content(self, before: Self) -> bool {
         self.content.is_some() && before.content.is_none()
     }
 
-    /// Whether both are one state. A content that one of them does not have is not compared.
+    /// Whether the file is unchanged. Contents are compared only if both are known.
     pub(super) fn is_same(self, other: Self) -> bool {
         let contents = self.content.zip(other.content);
         (self.kind, self.identity, self.inode) == (other.kind, other.identity, other.inode)
@@ -132,27 +134,28 @@ impl Contents {
         stat: &Stat,
         mount: &OwnedFd,
         path: &Path,
-        budget: &mut Budget,
+        budget: &mut ScanBudget,
     ) {
         if found.kind == FileType::RegularFile {
             found.content = self.hash(stat, mount, path, budget);
         }
     }
 
-    /// `None` if it could not be read, or if another file has taken its place, which the next scan sees.
-    fn hash(&mut self, found: &Stat, mount: &OwnedFd, path: &Path, budget: &mut Budget) -> Option<u64> {
-        // Not blocking, in case a pipe has taken the file's place.
+    /// The hash of a file's contents. `None` if the file could not be read, or if another file has taken its place,
+    /// which the next scan sees.
+    fn hash(&mut self, found: &Stat, mount: &OwnedFd, path: &Path, budget: &mut ScanBudget) -> Option<u64> {
+        // `NONBLOCK`, because a FIFO may have taken the file's place.
         let read = open_below(mount, path, OFlags::NONBLOCK).and_then(|file| {
             let stat = rustix::fs::fstat(&file)?;
             let is_another = (stat.st_dev, stat.st_ino) != (found.st_dev, found.st_ino);
             if is_another || !budget.take_content(stat.st_size.unsigned_abs()) {
                 return Ok(None);
             }
-            self.hash_of(File::from(file).take(stat.st_size.unsigned_abs())).map(Some)
+            self.hash_content(File::from(file).take(stat.st_size.unsigned_abs())).map(Some)
         });
         read.unwrap_or_else(|errno| {
-            // Commands run as this user or as the mount's owner. A file of another user that may not be read
-            // was never mapped by them; their own may have been, before it was made unreadable.
+            // Commands run as this user or as the mount's owner. They can never have mapped an unreadable file of
+            // another user. They may have mapped their own file before they made it unreadable.
             let owner = rustix::fs::fstat(mount).map(|stat| stat.st_uid);
             let is_foreign = found.st_uid != rustix::process::geteuid().as_raw() && owner != Ok(found.st_uid);
             budget.complete &= is_gone(errno) || (errno == Errno::ACCESS && is_foreign);
@@ -160,8 +163,8 @@ impl Contents {
         })
     }
 
-    fn hash_of(&mut self, mut file: impl Read) -> Result<u64, Errno> {
-        self.buffer.resize(PIECE, 0);
+    fn hash_content(&mut self, mut file: impl Read) -> Result<u64, Errno> {
+        self.buffer.resize(READ_BUFFER_BYTES, 0);
         let mut hasher = self.hasher.build_hasher();
         loop {
             match file.read(&mut self.buffer) {
@@ -175,7 +178,7 @@ impl Contents {
 }
 
 /// Bytes of one read.
-const PIECE: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// The time that the kernel would record for a change made now.
 pub(super) fn file_time() -> (i64, i64) {
@@ -183,5 +186,5 @@ pub(super) fn file_time() -> (i64, i64) {
     (now.tv_sec, now.tv_nsec)
 }
 
-/// Longer than any tick of a file system's clock, in nanoseconds.
+/// A time longer than any tick of a file system's clock, in nanoseconds.
 pub(super) const TICK: i64 = 50_000_000;

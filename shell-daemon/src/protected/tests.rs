@@ -1,4 +1,4 @@
-//! Finding protected paths, and attempts to hide them.
+//! Tests how protected paths are found, and attempts to hide them.
 
 use std::{
     fs,
@@ -14,18 +14,18 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    PostureChoice, SessionMount,
+    PostureChoice, SessionMount, SessionToolchain,
     limits::{PROTECTED_CONTENT, PROTECTED_DEPTH},
 };
 
-struct World(TempDir);
+struct Fixture(TempDir);
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        Self::at(tempfile::tempdir().unwrap())
+        Self::in_folder(tempfile::tempdir().unwrap())
     }
 
-    fn at(root: TempDir) -> Self {
+    fn in_folder(root: TempDir) -> Self {
         for folder in ["state", "shared/a/.git/hooks", "shared/plain/deep", "read/.git/hooks"] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Waits for several ticks of the file system's clock.
-    fn waits_for_another_time() {
+    fn wait_for_clock_tick() {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(100) {
             std::thread::yield_now();
@@ -47,11 +47,11 @@ impl World {
     }
 
     fn protected(&self, patterns: &[&str]) -> ProtectedScanner {
-        self.protected_within(patterns, USUAL_BOUNDS)
+        self.scanner_within(patterns, USUAL_BOUNDS)
     }
 
-    /// With a first scan within these bounds.
-    fn protected_within(&self, patterns: &[&str], bounds: ScanBounds) -> ProtectedScanner {
+    /// A scanner whose first scan keeps within these bounds.
+    fn scanner_within(&self, patterns: &[&str], bounds: ScanBounds) -> ProtectedScanner {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
             path: self.0.path().join(name),
@@ -61,6 +61,7 @@ impl World {
             launcher: PathBuf::new(),
             mounts: vec![mount("shared", PathAccess::Write), mount("read", PathAccess::Read)],
             home: "shared".to_owned(),
+            toolchain: SessionToolchain::default(),
             environment: Vec::new(),
             limits: ProcessLimits {
                 descriptors: 0,
@@ -73,21 +74,23 @@ impl World {
             canary: Canary::create(&self.0.path().join("state")).unwrap(),
             posture: PostureChoice::AtLeast(ShellPosture::Contained),
             waived: Vec::new(),
+            watch_changes: false,
             network: None,
             protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
+            hide: portcullis_policy::HiddenNames::default(),
         };
-        ProtectedScanner::within(&spec, bounds).unwrap()
+        ProtectedScanner::with_bounds(&spec, bounds).unwrap()
     }
 }
 
 const PATTERNS: [&str; 3] = [".git/hooks", ".bashrc", ".vscode/tasks.json"];
 
 #[track_caller]
-fn check(change: impl Fn(&World), expected: &[&str]) {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+fn check(change: impl Fn(&Fixture), expected: &[&str]) {
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true }, "before");
-    change(&world);
+    change(&fixture);
     assert_eq!(
         protected.scan(),
         ProtectedFound { created: expected.iter().map(|&path| path.to_owned()).collect(), complete: true }
@@ -97,64 +100,67 @@ fn check(change: impl Fn(&World), expected: &[&str]) {
 
 #[test]
 fn existing_paths_are_found_once_and_only_in_writable_mounts() {
-    let places = World::new().protected(&PATTERNS).places();
-    assert_eq!(places.read_only, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
-    assert_eq!(places.fixed, [Path::new("/shared/a/.git")]);
-    assert_eq!(World::new().protected(&[]).places(), ProtectedPlaces::default());
+    let paths = Fixture::new().protected(&PATTERNS).session_paths();
+    assert_eq!(paths.read_only, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
+    assert_eq!(paths.fixed, [Path::new("/shared/a/.git")]);
+    assert_eq!(Fixture::new().protected(&[]).session_paths(), SessionProtectedPaths::default());
 }
 
 #[test]
 fn new_protected_path_is_reported_at_any_depth() {
     check(|_| (), &[]);
-    check(|world| fs::write(world.path("new"), "x").unwrap(), &[]);
-    check(|world| fs::write(world.path("plain/.bashrc"), "x").unwrap(), &["/shared/plain/.bashrc"]);
-    check(|world| fs::write(world.path("plain/.BashRC"), "x").unwrap(), &["/shared/plain/.BashRC"]);
+    check(|fixture| fs::write(fixture.path("new"), "x").unwrap(), &[]);
+    check(|fixture| fs::write(fixture.path("plain/.bashrc"), "x").unwrap(), &["/shared/plain/.bashrc"]);
+    check(|fixture| fs::write(fixture.path("plain/.BashRC"), "x").unwrap(), &["/shared/plain/.BashRC"]);
     check(
-        |world| {
-            fs::create_dir_all(world.path("x/y/.git/hooks")).unwrap();
-            fs::write(world.path("x/y/.git/hooks/post"), "x").unwrap();
+        |fixture| {
+            fs::create_dir_all(fixture.path("x/y/.git/hooks")).unwrap();
+            fs::write(fixture.path("x/y/.git/hooks/post"), "x").unwrap();
         },
         &["/shared/x/y/.git/hooks", "/shared/x/y/.git/hooks/post"],
     );
-    check(|world| fs::write(world.path("a/.git/hooks/post"), "x").unwrap(), &["/shared/a/.git/hooks/post"]);
+    check(
+        |fixture| fs::write(fixture.path("a/.git/hooks/post"), "x").unwrap(),
+        &["/shared/a/.git/hooks/post"],
+    );
 }
 
 #[test]
 fn changed_moved_or_linked_path_is_reported() {
-    check(|world| fs::write(world.path(".bashrc"), "new").unwrap(), &["/shared/.bashrc"]);
+    check(|fixture| fs::write(fixture.path(".bashrc"), "new").unwrap(), &["/shared/.bashrc"]);
     check(
-        |world| {
-            fs::create_dir_all(world.path("plain/deep/hooks")).unwrap();
-            fs::rename(world.path("plain/deep"), world.path("plain/.git")).unwrap();
+        |fixture| {
+            fs::create_dir_all(fixture.path("plain/deep/hooks")).unwrap();
+            fs::rename(fixture.path("plain/deep"), fixture.path("plain/.git")).unwrap();
         },
         &["/shared/plain/.git/hooks"],
     );
-    check(|world| symlink("a", world.path("plain/.vscode")).unwrap(), &["/shared/plain/.vscode"]);
-    check(|world| symlink("a", world.path("plain/.bashrc")).unwrap(), &["/shared/plain/.bashrc"]);
+    check(|fixture| symlink("a", fixture.path("plain/.vscode")).unwrap(), &["/shared/plain/.vscode"]);
+    check(|fixture| symlink("a", fixture.path("plain/.bashrc")).unwrap(), &["/shared/plain/.bashrc"]);
     check(
-        |world| {
-            fs::write(world.path("other"), "x").unwrap();
-            fs::hard_link(world.path("other"), world.path("plain/.bashrc")).unwrap();
+        |fixture| {
+            fs::write(fixture.path("other"), "x").unwrap();
+            fs::hard_link(fixture.path("other"), fixture.path("plain/.bashrc")).unwrap();
         },
         &["/shared/plain/.bashrc"],
     );
-    // A new folder in the place of another one, with different times.
+    // A new folder in place of another folder, with different times.
     check(
-        |world| {
-            fs::rename(world.path("plain"), world.path("away")).unwrap();
-            fs::create_dir_all(world.path("plain/deep/.git/hooks")).unwrap();
+        |fixture| {
+            fs::rename(fixture.path("plain"), fixture.path("away")).unwrap();
+            fs::create_dir_all(fixture.path("plain/deep/.git/hooks")).unwrap();
         },
         &["/shared/plain/deep/.git/hooks"],
     );
-    check(|world| fs::remove_file(world.path(".bashrc")).unwrap(), &[]);
+    check(|fixture| fs::remove_file(fixture.path(".bashrc")).unwrap(), &[]);
 }
 
 #[test]
 fn a_change_right_after_a_look_is_not_lost() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     for number in 0..200 {
-        let path = world.path(&format!("plain/{number}"));
+        let path = fixture.path(&format!("plain/{number}"));
         fs::create_dir_all(path.join(".git")).unwrap();
         protected.scan();
         fs::create_dir(path.join(".git/hooks")).unwrap();
@@ -163,35 +169,35 @@ fn a_change_right_after_a_look_is_not_lost() {
 }
 
 #[test]
-fn a_file_changed_again_right_after_a_look_is_told_again() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+fn a_file_changed_right_after_a_scan_is_reported_again() {
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     for _ in 0..50 {
-        // The same length as before, so that only the time differs.
-        fs::write(world.path(".bashrc"), "new").unwrap();
+        // The length stays equal, so that only the time differs.
+        fs::write(fixture.path(".bashrc"), "new").unwrap();
         assert_eq!(protected.scan().created, ["/shared/.bashrc"]);
     }
 }
 
 #[test]
 fn times_that_are_set_back_hide_nothing() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let past = std::time::SystemTime::now() - Duration::from_secs(1000);
-    let set_back = |path: &str| fs::File::open(world.path(path)).unwrap().set_modified(past).unwrap();
+    let set_back = |path: &str| fs::File::open(fixture.path(path)).unwrap().set_modified(past).unwrap();
     set_back("plain");
-    World::waits_for_another_time();
-    let mut protected = world.protected(&PATTERNS);
+    Fixture::wait_for_clock_tick();
+    let mut protected = fixture.protected(&PATTERNS);
     protected.scan();
-    fs::write(world.path("plain/.bashrc"), "x").unwrap();
+    fs::write(fixture.path("plain/.bashrc"), "x").unwrap();
     set_back("plain");
     assert_eq!(protected.scan().created, ["/shared/plain/.bashrc"]);
 }
 
 #[test]
 fn too_deep_folder_makes_the_scan_incomplete() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
-    let mut deep = world.path("deep");
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
+    let mut deep = fixture.path("deep");
     for _ in 0..PROTECTED_DEPTH + 2 {
         deep.push("d");
     }
@@ -200,36 +206,36 @@ fn too_deep_folder_makes_the_scan_incomplete() {
 }
 
 #[test]
-fn a_file_that_leads_git_elsewhere_is_found() {
-    check(|world| fs::write(world.path("plain/.git"), "gitdir: ../x").unwrap(), &["/shared/plain/.git"]);
-    check(|world| fs::write(world.path("plain/.Git"), "gitdir: ../x").unwrap(), &["/shared/plain/.Git"]);
-    // A name that is no repository's leads Git nowhere.
-    check(|world| fs::write(world.path("plain/.vscode"), "").unwrap(), &[]);
+fn a_file_that_redirects_git_is_found() {
+    check(|fixture| fs::write(fixture.path("plain/.git"), "gitdir: ../x").unwrap(), &["/shared/plain/.git"]);
+    check(|fixture| fs::write(fixture.path("plain/.Git"), "gitdir: ../x").unwrap(), &["/shared/plain/.Git"]);
+    // Git does not follow a file whose name does not belong to a repository.
+    check(|fixture| fs::write(fixture.path("plain/.vscode"), "").unwrap(), &[]);
 }
 
-fn bare(world: &World, folder: &str) {
+fn make_bare_repository(fixture: &Fixture, folder: &str) {
     for name in ["objects", "refs"] {
-        fs::create_dir_all(world.path(folder).join(name)).unwrap();
+        fs::create_dir_all(fixture.path(folder).join(name)).unwrap();
     }
-    fs::write(world.path(folder).join("HEAD"), "ref: refs/heads/x").unwrap();
+    fs::write(fixture.path(folder).join("HEAD"), "ref: refs/heads/x").unwrap();
 }
 
 #[test]
 fn repository_of_any_name_is_scanned_like_dot_git() {
     check(
-        |world| {
-            bare(world, "plain/bare");
-            fs::create_dir(world.path("plain/bare/hooks")).unwrap();
-            fs::write(world.path("plain/bare/hooks/pre-commit"), "").unwrap();
-            fs::write(world.path("plain/bare/index"), "").unwrap();
+        |fixture| {
+            make_bare_repository(fixture, "plain/bare");
+            fs::create_dir(fixture.path("plain/bare/hooks")).unwrap();
+            fs::write(fixture.path("plain/bare/hooks/pre-commit"), "").unwrap();
+            fs::write(fixture.path("plain/bare/index"), "").unwrap();
         },
         &["/shared/plain/bare/hooks", "/shared/plain/bare/hooks/pre-commit"],
     );
     // The mount itself as the repository.
     check(
-        |world| {
-            bare(world, "");
-            symlink("plain", world.path("hooks")).unwrap();
+        |fixture| {
+            make_bare_repository(fixture, "");
+            symlink("plain", fixture.path("hooks")).unwrap();
         },
         &["/shared/hooks"],
     );
@@ -237,31 +243,31 @@ fn repository_of_any_name_is_scanned_like_dot_git() {
 
 #[test]
 fn hooks_of_a_folder_made_a_repository_are_reported() {
-    let world = World::new();
-    fs::create_dir_all(world.path("plain/hooks")).unwrap();
-    fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
-    let mut protected = world.protected(&PATTERNS);
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path("plain/hooks")).unwrap();
+    fs::write(fixture.path("plain/hooks/pre-commit"), "").unwrap();
+    let mut protected = fixture.protected(&PATTERNS);
     assert_eq!(protected.scan().created, Vec::<String>::new());
-    bare(&world, "plain");
+    make_bare_repository(&fixture, "plain");
     assert_eq!(protected.scan().created, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
-    fs::write(world.path("plain/hooks/pre-commit"), "changed").unwrap();
+    fs::write(fixture.path("plain/hooks/pre-commit"), "changed").unwrap();
     assert_eq!(protected.scan().created, ["/shared/plain/hooks/pre-commit"]);
-    // It stops being a repository.
-    fs::remove_file(world.path("plain/HEAD")).unwrap();
-    fs::write(world.path("plain/hooks/pre-commit"), "again").unwrap();
+    // The folder stops being a repository.
+    fs::remove_file(fixture.path("plain/HEAD")).unwrap();
+    fs::write(fixture.path("plain/hooks/pre-commit"), "again").unwrap();
     protected.scan();
-    fs::write(world.path("plain/hooks/pre-commit"), "and again").unwrap();
+    fs::write(fixture.path("plain/hooks/pre-commit"), "and again").unwrap();
     assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
 }
 
 #[test]
 fn an_existing_repository_keeps_its_place_and_its_hooks() {
-    let world = World::new();
-    bare(&world, "plain/deep");
-    fs::create_dir(world.path("plain/deep/hooks")).unwrap();
-    let places = world.protected(&PATTERNS).places();
-    assert!(places.read_only.contains(&PathBuf::from("/shared/plain/deep/hooks")), "{places:?}");
-    assert_eq!(places.fixed, [Path::new("/shared/a/.git"), Path::new("/shared/plain/deep")]);
+    let fixture = Fixture::new();
+    make_bare_repository(&fixture, "plain/deep");
+    fs::create_dir(fixture.path("plain/deep/hooks")).unwrap();
+    let paths = fixture.protected(&PATTERNS).session_paths();
+    assert!(paths.read_only.contains(&PathBuf::from("/shared/plain/deep/hooks")), "{paths:?}");
+    assert_eq!(paths.fixed, [Path::new("/shared/a/.git"), Path::new("/shared/plain/deep")]);
 }
 
 /// Bounds that a few files exceed.
@@ -270,18 +276,18 @@ const SMALL_BOUNDS: ScanBounds = ScanBounds { entries: 100, share: 50, time: Dur
 #[test]
 fn very_many_files_do_not_hide_a_repositorys_hooks() {
     for junk in ["", "plain", "a", "a/.git", "zz"] {
-        let world = World::new();
-        let mut protected = world.protected(&PATTERNS);
+        let fixture = Fixture::new();
+        let mut protected = fixture.protected(&PATTERNS);
         protected.bounds = SMALL_BOUNDS;
         for folder in 0..40 {
-            let folder = world.path(junk).join(format!("{folder}"));
+            let folder = fixture.path(junk).join(format!("{folder}"));
             fs::create_dir_all(&folder).unwrap();
             (0..20).for_each(|file| fs::write(folder.join(format!("{file}")), "").unwrap());
         }
-        fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
-        fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
-        fs::write(world.path("plain/.git/hooks/pre-push"), "new").unwrap();
-        fs::write(world.path(".bashrc"), "new").unwrap();
+        fs::write(fixture.path("a/.git/hooks/pre-commit"), "new").unwrap();
+        fs::create_dir_all(fixture.path("plain/.git/hooks")).unwrap();
+        fs::write(fixture.path("plain/.git/hooks/pre-push"), "new").unwrap();
+        fs::write(fixture.path(".bashrc"), "new").unwrap();
         let found = protected.scan();
         assert!(!found.complete, "{junk}");
         for path in ["/shared/a/.git/hooks/pre-commit", "/shared/plain/.git/hooks", "/shared/.bashrc"] {
@@ -295,12 +301,12 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
 
 #[test]
 fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     protected.bounds = SMALL_BOUNDS;
-    (0..1000).for_each(|file| fs::write(world.path(&format!("plain/{file}")), "").unwrap());
-    fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
-    fs::write(world.path("plain/.bashrc"), "new").unwrap();
+    (0..1000).for_each(|file| fs::write(fixture.path(&format!("plain/{file}")), "").unwrap());
+    fs::create_dir_all(fixture.path("plain/.git/hooks")).unwrap();
+    fs::write(fixture.path("plain/.bashrc"), "new").unwrap();
     let found = protected.scan();
     assert!(!found.complete);
     for path in ["/shared/plain/.git/hooks", "/shared/plain/.bashrc"] {
@@ -310,13 +316,13 @@ fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
 
 #[test]
 fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
-    fs::write(world.path("plain/.bashrc"), "new").unwrap();
-    fs::create_dir_all(world.path(".git/hooks")).unwrap();
-    fs::write(world.path(".git/hooks/pre-commit"), "new").unwrap();
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
+    fs::write(fixture.path("plain/.bashrc"), "new").unwrap();
+    fs::create_dir_all(fixture.path(".git/hooks")).unwrap();
+    fs::write(fixture.path(".git/hooks/pre-commit"), "new").unwrap();
     protected.bounds = ScanBounds { time: Duration::ZERO, ..protected.bounds };
-    // The mount itself is still asked for the policy's names.
+    // The policy's names are still looked up in the mount itself.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
     assert_eq!(protected.scan(), ProtectedFound { created: hooks, complete: false });
     protected.bounds = ScanBounds { time: Duration::from_secs(60), ..protected.bounds };
@@ -326,33 +332,33 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
 
 #[test]
 fn git_hooks_are_reported_first() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     for folder in 0..2 * PROTECTED_REPORTED {
-        let folder = world.path(&format!(".a/{folder}"));
+        let folder = fixture.path(&format!(".a/{folder}"));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(".bashrc"), "").unwrap();
     }
-    fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
+    fs::write(fixture.path("a/.git/hooks/pre-commit"), "new").unwrap();
     let found = protected.scan();
     assert_eq!(found.created[0], "/shared/a/.git/hooks/pre-commit");
     assert_eq!((found.created.len(), found.complete), (PROTECTED_REPORTED, false));
 }
 
-/// A folder that the first scan left out and that holds `before`; returns the report of a later scan.
-fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
-    left_out_within(ScanBounds { time: Duration::ZERO, ..SMALL_BOUNDS }, before, change)
+/// Changes a folder that the first scan left out and that holds `before`. Returns the report of a later scan.
+fn change_with_small_bounds(before: &[&str], change: impl FnOnce(&Fixture)) -> ProtectedFound {
+    change_within(ScanBounds { time: Duration::ZERO, ..SMALL_BOUNDS }, before, change)
 }
 
-fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
-    let world = World::new();
+fn change_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&Fixture)) -> ProtectedFound {
+    let fixture = Fixture::new();
     for path in before {
-        fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
-        fs::write(world.path(path), "old").unwrap();
+        fs::create_dir_all(fixture.path(path).parent().unwrap()).unwrap();
+        fs::write(fixture.path(path), "old").unwrap();
     }
-    World::waits_for_another_time();
-    let mut protected = world.protected_within(&PATTERNS, bounds);
-    change(&world);
+    Fixture::wait_for_clock_tick();
+    let mut protected = fixture.scanner_within(&PATTERNS, bounds);
+    change(&fixture);
     protected.bounds = ScanBounds { time: Duration::from_secs(60), entries: 10_000, ..SMALL_BOUNDS };
     protected.scan()
 }
@@ -360,28 +366,28 @@ fn left_out_within(bounds: ScanBounds, before: &[&str], change: impl FnOnce(&Wor
 #[test]
 fn path_skipped_by_the_first_scan_is_not_new() {
     let before = ["plain/.git/hooks/pre-commit", "plain/deep/.bashrc", ".bashrc"];
-    let found = left_out(&before, |_| ());
+    let found = change_with_small_bounds(&before, |_| ());
     assert_eq!(found, ProtectedFound { created: Vec::new(), complete: true });
-    let found = left_out(&before, |world| {
-        fs::write(world.path("plain/.git/hooks/pre-push"), "new").unwrap();
-        fs::write(world.path("plain/deep/.bashrc"), "changed").unwrap();
-        fs::create_dir_all(world.path("made/.git/hooks")).unwrap();
+    let found = change_with_small_bounds(&before, |fixture| {
+        fs::write(fixture.path("plain/.git/hooks/pre-push"), "new").unwrap();
+        fs::write(fixture.path("plain/deep/.bashrc"), "changed").unwrap();
+        fs::create_dir_all(fixture.path("made/.git/hooks")).unwrap();
     });
     // All contents of a changed folder are reported.
-    let told = [
+    let expected_paths = [
         "/shared/made/.git/hooks",
         "/shared/plain/.git/hooks",
         "/shared/plain/.git/hooks/pre-commit",
         "/shared/plain/.git/hooks/pre-push",
         "/shared/plain/deep/.bashrc",
     ];
-    assert_eq!(found.created, told);
+    assert_eq!(found.created, expected_paths);
 }
 
 #[test]
 fn path_moved_into_a_skipped_folder_is_new() {
-    let found = left_out(&["plain/x/.git/hooks/pre-commit"], |world| {
-        fs::rename(world.path("plain/x"), world.path("plain/deep/x")).unwrap();
+    let found = change_with_small_bounds(&["plain/x/.git/hooks/pre-commit"], |fixture| {
+        fs::rename(fixture.path("plain/x"), fixture.path("plain/deep/x")).unwrap();
     });
     assert_eq!(
         found.created,
@@ -391,14 +397,14 @@ fn path_moved_into_a_skipped_folder_is_new() {
 
 #[test]
 fn repositories_in_repositories_are_all_looked_at() {
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
     let mut folder = "plain".to_owned();
     for _ in 0..100 {
-        bare(&world, &folder);
+        make_bare_repository(&fixture, &folder);
         folder += "/r";
     }
-    fs::create_dir_all(world.path("plain/r/r/hooks")).unwrap();
+    fs::create_dir_all(fixture.path("plain/r/r/hooks")).unwrap();
     assert_eq!(
         protected.scan(),
         ProtectedFound { created: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
@@ -408,46 +414,47 @@ fn repositories_in_repositories_are_all_looked_at() {
 #[test]
 fn whole_folder_that_becomes_a_repository_is_new() {
     let before = ["plain/q/hooks/pre-commit", "plain/q/config", "plain/q/objects/x", "plain/q/refs/x"];
-    let found =
-        left_out(&before, |world| fs::write(world.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap());
+    let found = change_with_small_bounds(&before, |fixture| {
+        fs::write(fixture.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap();
+    });
     for path in ["/shared/plain/q/hooks", "/shared/plain/q/hooks/pre-commit"] {
         assert!(found.created.iter().any(|created| created == path), "{found:?}");
     }
 }
 
 #[test]
-fn another_folder_in_the_place_of_one_that_was_left_out_is_new() {
+fn a_folder_that_replaces_a_skipped_one_is_new() {
     let junk: Vec<String> = (0..200).map(|file| format!("plain/q/{file}")).collect();
     let mut before: Vec<&str> = junk.iter().map(String::as_str).collect();
     before.push("plain/fix/i/.git/hooks/pre-commit");
-    let found = left_out_within(SMALL_BOUNDS, &before, |world| {
-        fs::remove_dir_all(world.path("plain/q")).unwrap();
-        fs::rename(world.path("plain/fix/i"), world.path("plain/q")).unwrap();
+    let found = change_within(SMALL_BOUNDS, &before, |fixture| {
+        fs::remove_dir_all(fixture.path("plain/q")).unwrap();
+        fs::rename(fixture.path("plain/fix/i"), fixture.path("plain/q")).unwrap();
     });
-    let told = "/shared/plain/q/.git/hooks/pre-commit";
-    assert!(found.created.iter().any(|created| created == told), "{found:?}");
+    let expected_path = "/shared/plain/q/.git/hooks/pre-commit";
+    assert!(found.created.iter().any(|created| created == expected_path), "{found:?}");
 }
 
 #[test]
 fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
-    let world = World::new();
-    (0..200).for_each(|file| fs::write(world.path(&format!("{file}")), "").unwrap());
-    fs::create_dir_all(world.path("x/hooks")).unwrap();
-    fs::write(world.path("x/hooks/pre-commit"), "old").unwrap();
-    World::waits_for_another_time();
-    let mut protected = world.protected_within(&PATTERNS, SMALL_BOUNDS);
-    fs::rename(world.path("x"), world.path(".git")).unwrap();
+    let fixture = Fixture::new();
+    (0..200).for_each(|file| fs::write(fixture.path(&format!("{file}")), "").unwrap());
+    fs::create_dir_all(fixture.path("x/hooks")).unwrap();
+    fs::write(fixture.path("x/hooks/pre-commit"), "old").unwrap();
+    Fixture::wait_for_clock_tick();
+    let mut protected = fixture.scanner_within(&PATTERNS, SMALL_BOUNDS);
+    fs::rename(fixture.path("x"), fixture.path(".git")).unwrap();
     let found = protected.scan();
     assert!(found.created.iter().any(|created| created == "/shared/.git/hooks"), "{found:?}");
 }
 
 #[test]
 fn a_repository_that_is_too_large_is_one() {
-    let world = World::new();
-    let mut protected = world.protected_within(&PATTERNS, SMALL_BOUNDS);
-    bare(&world, "plain/bare");
-    (0..1000).for_each(|file| fs::write(world.path(&format!("plain/bare/{file}")), "").unwrap());
-    fs::create_dir(world.path("plain/bare/hooks")).unwrap();
+    let fixture = Fixture::new();
+    let mut protected = fixture.scanner_within(&PATTERNS, SMALL_BOUNDS);
+    make_bare_repository(&fixture, "plain/bare");
+    (0..1000).for_each(|file| fs::write(fixture.path(&format!("plain/bare/{file}")), "").unwrap());
+    fs::create_dir(fixture.path("plain/bare/hooks")).unwrap();
     let found = protected.scan();
     assert!(found.created.iter().any(|created| created == "/shared/plain/bare/hooks"), "{found:?}");
 }
@@ -458,35 +465,36 @@ fn unreadable_folder_is_new_once_readable() {
         println!("skipped: root reads everything");
         return;
     }
-    let world = World::new();
-    fs::create_dir_all(world.path("p/.git/hooks")).unwrap();
-    fs::write(world.path("p/.git/hooks/pre-commit"), "planted").unwrap();
-    let mode = |mode| fs::set_permissions(world.path("p"), fs::Permissions::from_mode(mode)).unwrap();
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path("p/.git/hooks")).unwrap();
+    fs::write(fixture.path("p/.git/hooks/pre-commit"), "planted").unwrap();
+    let mode = |mode| fs::set_permissions(fixture.path("p"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0);
-    World::waits_for_another_time();
-    let mut protected = world.protected(&PATTERNS);
+    Fixture::wait_for_clock_tick();
+    let mut protected = fixture.protected(&PATTERNS);
     assert!(!protected.scan().complete);
     mode(0o700);
     let found = protected.scan();
     assert_eq!(found.created, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
 }
 
-/// A folder whose names can be listed, and nothing else.
+/// The folder's names can be listed, but not looked up.
 #[test]
-fn names_that_can_only_be_listed_are_told_and_read_later() {
+fn list_only_names_are_reported_and_read_later() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root reads everything");
         return;
     }
     for folder in ["p", "p/.git", "p/.git/hooks"] {
-        let world = World::new();
-        fs::create_dir_all(world.path("p/.git/hooks")).unwrap();
-        fs::write(world.path("p/.git/hooks/pre-commit"), "planted").unwrap();
-        fs::write(world.path("p/.bashrc"), "planted").unwrap();
-        let mode = |mode| fs::set_permissions(world.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+        let fixture = Fixture::new();
+        fs::create_dir_all(fixture.path("p/.git/hooks")).unwrap();
+        fs::write(fixture.path("p/.git/hooks/pre-commit"), "planted").unwrap();
+        fs::write(fixture.path("p/.bashrc"), "planted").unwrap();
+        let mode =
+            |mode| fs::set_permissions(fixture.path(folder), fs::Permissions::from_mode(mode)).unwrap();
         mode(0o400);
-        World::waits_for_another_time();
-        let mut protected = world.protected(&PATTERNS);
+        Fixture::wait_for_clock_tick();
+        let mut protected = fixture.protected(&PATTERNS);
         let found = protected.scan();
         assert!(!found.complete, "{folder}: {found:?}");
         mode(0o700);
@@ -503,9 +511,9 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Maps a file and reads its first three characters. None without perl.
+    /// Maps a file and reads its first three characters. `None` without perl.
     #[expect(clippy::disallowed_methods, reason = "the writer is another process, as a command would be")]
-    fn of(file: &Path, expected: &str) -> Option<Self> {
+    fn find(file: &Path, expected: &str) -> Option<Self> {
         let script = format!(
             "$| = 1; open(F, \"+<\", $ARGV[0]); $a = syscall({mmap}, 0, 4096, 3, {shared}, fileno(F), 0); \
              $x = unpack(\"P3\", pack(\"Q\", $a)); print \"$x\\n\"; \
@@ -527,9 +535,9 @@ impl Mapping {
             return None;
         };
         let answers = BufReader::new(writer.stdout.take()?);
-        let mut this = Self { writer, answers };
-        assert_eq!(this.answer(), expected);
-        Some(this)
+        let mut writer_process = Self { writer, answers };
+        assert_eq!(writer_process.answer(), expected);
+        Some(writer_process)
     }
 
     fn answer(&mut self) -> String {
@@ -551,23 +559,23 @@ impl Mapping {
     }
 }
 
-/// File systems in memory record no time for any of these writes, others none for the second one, as long as the
-/// page is not yet on the disk.
+/// File systems in memory record a time for none of these writes. Other file systems record no time for the second
+/// write as long as the page is not yet on the disk.
 #[test]
-fn each_write_through_a_mapping_is_told() {
-    let beside = tempfile::tempdir().unwrap();
-    for root in ["/dev/shm", beside.path().to_str().unwrap()] {
+fn each_write_through_a_mapping_is_reported() {
+    let disk_folder = tempfile::tempdir().unwrap();
+    for root in ["/dev/shm", disk_folder.path().to_str().unwrap()] {
         let Ok(root) = tempfile::tempdir_in(root) else {
             println!("skipped: there is no {root}");
             continue;
         };
-        let world = World::at(root);
-        let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
-        let mut protected = world.protected(&PATTERNS);
+        let fixture = Fixture::in_folder(root);
+        let Some(mut mapping) = Mapping::find(&fixture.path(".bashrc"), "old\n") else { return };
+        let mut protected = fixture.protected(&PATTERNS);
         for number in ["1", "2", "3"] {
             assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
             mapping.write(number);
-            assert_eq!(fs::read_to_string(world.path(".bashrc")).unwrap(), number.repeat(3));
+            assert_eq!(fs::read_to_string(fixture.path(".bashrc")).unwrap(), number.repeat(3));
             assert_eq!(protected.scan().created, ["/shared/.bashrc"], "{number}");
         }
         mapping.end();
@@ -579,61 +587,61 @@ fn grow(file: &Path, bytes: u64) {
 }
 
 #[test]
-fn a_file_that_is_too_large_to_compare_is_told() {
-    let world = World::new();
-    grow(&world.path(".bashrc"), PROTECTED_CONTENT + 1);
-    let mut protected = world.protected(&PATTERNS);
+fn a_file_too_large_to_compare_is_reported() {
+    let fixture = Fixture::new();
+    grow(&fixture.path(".bashrc"), PROTECTED_CONTENT + 1);
+    let mut protected = fixture.protected(&PATTERNS);
     assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: false });
 }
 
-/// A look that could not compare a file does not forget how the file was.
+/// A scan that could not compare a file does not forget the file's earlier content.
 #[test]
-fn a_change_beside_a_large_file_is_told_when_that_is_gone() {
-    let world = World::new();
+fn a_change_is_reported_once_the_large_file_beside_it_is_gone() {
+    let fixture = Fixture::new();
     // This name is looked at first.
-    grow(&world.path(".bashRC"), 0);
-    let mut protected = world.protected(&PATTERNS);
-    let Some(mut mapping) = Mapping::of(&world.path(".bashrc"), "old\n") else { return };
+    grow(&fixture.path(".bashRC"), 0);
+    let mut protected = fixture.protected(&PATTERNS);
+    let Some(mut mapping) = Mapping::find(&fixture.path(".bashrc"), "old\n") else { return };
     for number in ["1", "2", "3"] {
         assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
-        grow(&world.path(".bashRC"), PROTECTED_CONTENT);
+        grow(&fixture.path(".bashRC"), PROTECTED_CONTENT);
         assert_eq!(
             protected.scan(),
             ProtectedFound { created: vec!["/shared/.bashRC".to_owned()], complete: false }
         );
         mapping.write(number);
-        grow(&world.path(".bashRC"), 0);
+        grow(&fixture.path(".bashRC"), 0);
         let found = protected.scan();
         assert_eq!(found.created, ["/shared/.bashRC", "/shared/.bashrc"], "{number}");
     }
     mapping.end();
 }
 
-/// Nothing says how the file was before.
+/// The file's earlier content is unknown.
 #[test]
-fn a_file_that_is_compared_for_the_first_time_is_told() {
-    let world = World::new();
-    // This name is looked at first, and leaves nothing of the budget.
-    grow(&world.path(".bashRC"), PROTECTED_CONTENT);
-    let mut protected = world.protected(&PATTERNS);
-    fs::write(world.path(".bashrc"), "new").unwrap();
-    let told = |path: &str| ProtectedFound { created: vec![path.to_owned()], complete: false };
-    assert_eq!(protected.scan(), told("/shared/.bashrc"));
-    grow(&world.path(".bashRC"), 0);
-    assert_eq!(protected.scan(), told("/shared/.bashRC"));
+fn a_file_compared_for_the_first_time_is_reported() {
+    let fixture = Fixture::new();
+    // This name is scanned first, and uses up the budget.
+    grow(&fixture.path(".bashRC"), PROTECTED_CONTENT);
+    let mut protected = fixture.protected(&PATTERNS);
+    fs::write(fixture.path(".bashrc"), "new").unwrap();
+    let found_over_limit = |path: &str| ProtectedFound { created: vec![path.to_owned()], complete: false };
+    assert_eq!(protected.scan(), found_over_limit("/shared/.bashrc"));
+    grow(&fixture.path(".bashRC"), 0);
+    assert_eq!(protected.scan(), found_over_limit("/shared/.bashRC"));
     assert_eq!(protected.scan(), ProtectedFound { created: Vec::new(), complete: true });
 }
 
-/// The mapping stays when the file's mode takes the right to read it.
+/// A mapping stays valid when the file's mode no longer permits reading.
 #[test]
-fn a_file_of_our_own_that_cannot_be_read_is_told() {
+fn an_unreadable_file_of_this_user_is_reported() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root reads everything");
         return;
     }
-    let world = World::new();
-    let mut protected = world.protected(&PATTERNS);
-    let mode = |mode| fs::set_permissions(world.path(".bashrc"), fs::Permissions::from_mode(mode)).unwrap();
+    let fixture = Fixture::new();
+    let mut protected = fixture.protected(&PATTERNS);
+    let mode = |mode| fs::set_permissions(fixture.path(".bashrc"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o111);
     assert_eq!(
         protected.scan(),

@@ -6,7 +6,8 @@ use tonic::{Request, Response, Status};
 
 use super::{
     command::{self, CommandControl, CommandPermits, ExecStream, SessionCommand},
-    connection::{ConnectionHandle, Id},
+    config::DaemonMount,
+    connection::{ConnectionHandle, RandomId},
     creation::{self, CheckedRequest},
     daemon::{Daemon, take_permit},
     health,
@@ -14,6 +15,9 @@ use super::{
     refusal::{self, RefusalCode},
     session_thread::{self, HeldSession, SessionContext, SessionFacts, StartedSession},
 };
+use portcullis_undo::{CallFacts, ChangeRecorder, MountRoot, UndoStore};
+use rustix::fs::{Mode, OFlags};
+
 use crate::CommandRequest;
 use portcullis_shell_protocol::{
     CancelRequest, CancelResponse, CreateSessionRequest, CreateSessionResponse, ExecRequest, HealthRequest,
@@ -38,7 +42,7 @@ impl Shell for ShellCalls {
             version: VERSION.to_owned(),
             posture: Some(posture),
             mounts: creation::messages(&daemon.config.mounts),
-            limits: Some(creation::own_limits(daemon)),
+            limits: Some(creation::configured_limits(daemon)),
         }))
     }
 
@@ -47,14 +51,14 @@ impl Shell for ShellCalls {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let daemon = &self.0;
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
         let mut checked = creation::check_request(daemon, request.get_ref())?;
-        let network = checked.open_network(daemon).await;
-        let CheckedRequest { spec, mounts, limits, places, .. } = checked;
-        let id = Id::random()?;
-        let keeping = SessionContext {
+        let network = checked.open_network(daemon, connection.share_of(&request.get_ref().owner)).await;
+        let CheckedRequest { spec, mounts, limits, mount_paths, .. } = checked;
+        let id = RandomId::random()?;
+        let context = SessionContext {
             id,
             connection: Arc::downgrade(connection),
             idle_timeout: daemon.config.session.idle_timeout,
@@ -64,13 +68,15 @@ impl Shell for ShellCalls {
                 take_permit(&daemon.sessions, "sessions")?,
             ],
         };
-        let (line, starting) = session_thread::start(spec, network, keeping)
-            .map_err(|error| RefusalCode::Start.because(format!("start a thread: {error}")))?;
-        let gone = || RefusalCode::Start.because("the session's thread ended");
-        let StartedSession { posture, has_own_tree } =
-            starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
-        let info = SessionFacts { posture: posture.clone(), limits, places, has_own_tree };
-        connection.add_session(id, HeldSession::new(line, info));
+        let (work_sender, startup_receiver) = session_thread::start(spec, network, context)
+            .map_err(|error| RefusalCode::Start.status(format!("cannot start a thread: {error}")))?;
+        let thread_ended = || RefusalCode::Start.status("the session's thread ended");
+        let StartedSession { posture, has_own_tree } = startup_receiver
+            .await
+            .map_err(|_gone| thread_ended())?
+            .map_err(|error| refusal::start_failure(&error))?;
+        let info = SessionFacts { posture: posture.clone(), limits, mount_paths, has_own_tree };
+        connection.add_session(id, HeldSession::new(work_sender, info));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
             session_id: id.to_string(),
@@ -82,34 +88,38 @@ impl Shell for ShellCalls {
 
     async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecStream>, Status> {
         let daemon = &self.0;
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
         let request = request.into_inner();
         let (_, session) = connection.session(&request.session_id)?;
         let turn = Arc::clone(&session.turn).try_acquire_owned();
-        let turn =
-            turn.map_err(|_taken| RefusalCode::Busy.because("a command of this session is running"))?;
+        let turn = turn.map_err(|_taken| RefusalCode::Busy.status("a command of this session is running"))?;
         let permit = take_permit(&daemon.commands, "running commands")?;
         let background_from = request.background_from;
         let (input, reader) = if request.stdin_open {
             let (input, reader) = StdinSender::open()?;
             (input, Some(reader))
         } else {
-            (StdinSender::none(), None)
+            (StdinSender::without_input(), None)
         };
+        let recorder = recorder(daemon, &request)?;
         let (control, cancellation) = CommandControl::new(input)?;
-        let id = Id::random()?;
-        let most = daemon.config.session.max_command_timeout;
+        let id = RandomId::random()?;
+        let max_timeout = daemon.config.session.max_command_timeout;
         let limits = &session.info.limits;
         let request = CommandRequest {
-            workdir: creation::workdir(&session.info.places, session.info.has_own_tree, &request.workdir)?,
+            workdir: creation::workdir(
+                &session.info.mount_paths,
+                session.info.has_own_tree,
+                &request.workdir,
+            )?,
             command: creation::command(request.command)?,
             stdin: request.stdin,
             input: reader,
             timeout: match request.timeout_ms {
                 0 => Duration::from_millis(limits.command_timeout_ms),
-                requested => Duration::from_millis(requested).min(most),
+                requested => Duration::from_millis(requested).min(max_timeout),
             },
             max_processes: usize::try_from(limits.processes).unwrap_or(usize::MAX),
             max_output_bytes: match request.max_output_bytes {
@@ -121,16 +131,18 @@ impl Shell for ShellCalls {
         let (outlet, inlet) = command::channel(Arc::clone(&control))?;
         let permits = CommandPermits { id, connection: Arc::downgrade(connection), _permits: [turn, permit] };
         connection.add_command(id, Arc::clone(&control));
-        // A job that the session does not take is dropped, and `accepted` reports that to the caller.
+        // Ignore the result: a session that has ended drops the job, and `accepted` reports that to the caller.
         session.run(SessionCommand {
             id,
             daemon: Arc::clone(daemon),
             request,
+            recorder,
             background_from,
             control,
             outlet,
             permits,
         });
+        // Release the handle before the wait: a session ends when its last handle is dropped.
         drop(session);
         Ok(Response::new(inlet.accepted().await?))
     }
@@ -139,16 +151,16 @@ impl Shell for ShellCalls {
         &self,
         request: Request<WriteStdinRequest>,
     ) -> Result<Response<WriteStdinResponse>, Status> {
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         let request = request.get_ref();
         let command = client.connection().command(&request.command_id)?;
-        let then = if request.close { AfterInput::Close } else { AfterInput::StayOpen };
-        command.input.write(&request.bytes, then).await?;
+        let after_input = if request.close { AfterInput::Close } else { AfterInput::StayOpen };
+        command.input.write(&request.bytes, after_input).await?;
         Ok(Response::new(WriteStdinResponse {}))
     }
 
     async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CancelResponse>, Status> {
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         client.connection().command(&request.get_ref().command_id)?.cancel();
         Ok(Response::new(CancelResponse {}))
     }
@@ -157,12 +169,12 @@ impl Shell for ShellCalls {
         &self,
         request: Request<KillSessionRequest>,
     ) -> Result<Response<KillSessionResponse>, Status> {
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         let session = client.connection().take_session(&request.get_ref().session_id)?;
         session
             .end()
             .await
-            .map_err(|error| RefusalCode::NotKilled.because(portcullis_types::chain(&error)))?;
+            .map_err(|error| RefusalCode::NotKilled.status(portcullis_types::chain(&error)))?;
         Ok(Response::new(KillSessionResponse {}))
     }
 
@@ -170,17 +182,44 @@ impl Shell for ShellCalls {
         &self,
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
-        let client = ConnectionHandle::of(&request)?;
+        let client = ConnectionHandle::from_request(&request)?;
         let sessions = client.connection().sessions().into_iter().map(|(id, session)| Session {
             session_id: id.to_string(),
             posture: session.info.posture.posture.clone(),
-            age_ms: millis(session.since.elapsed()),
+            age_ms: millis(session.created_at.elapsed()),
             idle_ms: if session.is_busy() { 0 } else { millis(session.last_used().elapsed()) },
             busy: session.is_busy(),
         });
         Ok(Response::new(ListSessionsResponse { sessions: sessions.collect() }))
     }
 }
+
+/// The recorder of a command's changes. `None` if no mount has undo, or the client asks for no record.
+fn recorder(daemon: &Daemon, request: &ExecRequest) -> Result<Option<ChangeRecorder>, Status> {
+    let kept: Vec<&DaemonMount> = daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
+    if kept.is_empty() || request.call_id.is_empty() {
+        return Ok(None);
+    }
+    let mut roots = Vec::with_capacity(kept.len());
+    for mount in kept {
+        let path = daemon.mount_path(&mount.name)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {
+            RefusalCode::Mounts.status(format!("cannot open the mount `{}`: {errno}", mount.name))
+        })?;
+        roots.push(MountRoot::new(&mount.name, Arc::new(directory)));
+    }
+    let facts = CallFacts {
+        call: request.call_id.clone(),
+        run: request.run_id.clone(),
+        agent: request.agent_id.clone(),
+        tool: SHELL_TOOL.to_owned(),
+    };
+    Ok(Some(ChangeRecorder::new(UndoStore::new(&daemon.config.state), facts, roots)))
+}
+
+/// The tool whose calls are commands, in records of changes.
+const SHELL_TOOL: &str = "shell_exec";
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

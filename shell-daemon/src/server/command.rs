@@ -1,7 +1,7 @@
-//! A client's command: how it runs on its session's thread, and the stream of its events.
+//! A client's command: its run on the session's thread, and the stream of its events.
 //!
-//! Output waits in a bounded channel (backpressure): a client that reads slowly slows the command down and
-//! takes no memory.
+//! Output waits in a bounded channel (backpressure): a client that reads slowly slows the command down and does
+//! not use more memory.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    connection::{ClientConnection, Id},
+    connection::{ClientConnection, RandomId},
     connections::ConnectionReport,
     daemon::Daemon,
     forwarder::Forwarder,
@@ -33,52 +33,56 @@ use crate::{
 };
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::Event, exited};
+use portcullis_undo::ChangeRecorder;
 
-/// Cancels a command, from any thread.
+/// Cancels a command from any thread.
 #[derive(Debug)]
 pub(super) struct CommandControl {
     canceller: Mutex<Option<Canceller>>,
-    /// Wakes the session's thread where it waits for the client to take output.
+    /// Wakes the session's thread if it waits for the client to take output.
     cancelled: CancellationToken,
     pub(super) input: StdinSender,
 }
 
 impl CommandControl {
     /// # Errors
-    /// If there is no descriptor left.
+    /// `limit`, if no descriptor is left.
     pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, Cancellation), Status> {
         let (cancellation, canceller) = Cancellation::new()
-            .map_err(|error| RefusalCode::Limit.because(format!("no descriptor is left: {error}")))?;
+            .map_err(|error| RefusalCode::Limit.status(format!("no descriptor is left: {error}")))?;
         let control =
             Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
         Ok((Arc::new(control), cancellation))
     }
 
-    /// Kills the command with all its processes, now or as soon as it would start.
+    /// Kills the command with all its processes: immediately if it runs, otherwise as soon as it would start.
     pub(super) fn cancel(&self) {
         self.cancelled.cancel();
+        // Dropping the canceller cancels.
         drop(self.canceller.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// A command for its session's thread.
+/// A command on its way to its session's thread.
 pub(super) struct SessionCommand {
-    pub(super) id: Id,
+    pub(super) id: RandomId,
     pub(super) daemon: Arc<Daemon>,
     pub(super) request: CommandRequest,
-    /// The position up to which the client has the output of background jobs.
+    /// Keeps the command's changes.
+    pub(super) recorder: Option<ChangeRecorder>,
+    /// The position up to which the client already has the output of background jobs.
     pub(super) background_from: u64,
     pub(super) control: Arc<CommandControl>,
     pub(super) outlet: EventOutlet,
     pub(super) permits: CommandPermits,
 }
 
-/// The resources that a command holds while it runs. They are released before its end is sent, since the
-/// client may start the next command when it gets the end.
+/// The resources that a command holds while it runs. They are released before the command's end is sent, because
+/// the client may start the next command when it receives the end.
 pub(super) struct CommandPermits {
-    pub(super) id: Id,
+    pub(super) id: RandomId,
     pub(super) connection: Weak<ClientConnection>,
-    /// Permits: the session's turn, and one of the daemon's running commands.
+    /// Two permits: the session's turn, and one of the daemon's permits for running commands.
     pub(super) _permits: [OwnedSemaphorePermit; 2],
 }
 
@@ -91,43 +95,46 @@ impl Drop for CommandPermits {
 }
 
 impl SessionCommand {
-    /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
-    /// command.
+    /// Runs the command. `forget` removes the session from its connection, and is called if the session ends with
+    /// the command.
     pub(super) fn run(
         self,
         session: &mut ShellSession,
         forwarder: Option<&Forwarder>,
         forget: impl FnOnce(),
     ) -> SessionLife {
-        let Self { id, daemon, request, background_from, control, mut outlet, permits } = self;
+        let Self { id, daemon, request, recorder, background_from, control, mut outlet, permits } = self;
         let judged = if control.cancelled.is_cancelled() {
-            // The caller is gone, or the session is about to end.
-            Err(RefusalCode::SessionEnded.because("the command was cancelled before it began"))
+            // The caller is gone or the session is about to end.
+            Err(RefusalCode::SessionEnded.status("the command was cancelled before it began"))
         } else {
             daemon.config.commands.judge(&request.command).map_err(|refusal| {
                 tracing::info!(command = %id, %refusal, "refused a command");
-                RefusalCode::CommandDenied.because(refusal.to_string())
+                RefusalCode::CommandDenied.status(refusal.to_string())
             })
         };
         if let Err(status) = judged {
             drop(permits);
             outlet.refuse(status);
-            return SessionLife::GoesOn;
+            return SessionLife::Continues;
         }
         if !outlet.accept(id) {
-            return SessionLife::GoesOn;
+            return SessionLife::Continues;
         }
         let deadline = Instant::now() + request.timeout;
+        session.keep_changes(recorder);
         let result = session.run(&request, &mut |chunk| outlet.deliver(chunk, deadline, &control.cancelled));
+        session.keep_changes(None);
         let life = match &result {
-            Ok(_) => SessionLife::GoesOn,
-            Err(error) if session_survives(error) => SessionLife::GoesOn,
+            Ok(_) => SessionLife::Continues,
+            Err(error) if session_survives(error) => SessionLife::Continues,
             Err(error) => {
                 tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
                 forget();
-                SessionLife::Over
+                SessionLife::Ended
             }
         };
+        // Release the permits first: the client may start the next command when it receives the end.
         drop(permits);
         let connections = forwarder.map(|forwarder| forwarder.connections.report()).unwrap_or_default();
         outlet.end(&result, session.background_output(background_from), connections);
@@ -139,15 +146,15 @@ impl SessionCommand {
 pub(super) struct EventOutlet {
     accepted: Option<oneshot::Sender<Result<(), Status>>>,
     events: mpsc::Sender<Result<ExecEvent, Status>>,
-    /// A reserved slot for the last event, so that a session never waits for a client that does not read.
-    last: mpsc::OwnedPermit<Result<ExecEvent, Status>>,
+    /// A reserved slot for the last event. The session's thread can send that event without waiting for the client.
+    end_permit: mpsc::OwnedPermit<Result<ExecEvent, Status>>,
     runtime: Handle,
     delivered: u64,
-    /// The client takes no more output, or did not take it in time.
+    /// The client is gone or did not take output in time. No more output is sent to it.
     is_lost: bool,
 }
 
-/// The receiving end: the result of the start, and the stream for the answer.
+/// The receiving end of a command's events: the result of the start, and the stream for the client.
 pub(super) struct EventInlet {
     accepted: oneshot::Receiver<Result<(), Status>>,
     stream: ExecStream,
@@ -156,16 +163,17 @@ pub(super) struct EventInlet {
 /// Makes both ends of a command's events. Must be called within the runtime that drives the client's end.
 ///
 /// # Errors
-/// None in practice: a new channel has room for the last event.
+/// `failed` if the slot for the last event cannot be reserved. In practice a new channel has room.
 pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, EventInlet), Status> {
     let (accept, accepted) = oneshot::channel();
     let (events, receiver) = mpsc::channel(EVENTS);
-    let last = events
+    let end_permit = events
         .clone()
         .try_reserve_owned()
-        .map_err(|error| RefusalCode::Failed.because(format!("reserve the command's end: {error}")))?;
+        .map_err(|error| RefusalCode::Failed.status(format!("reserve the command's end: {error}")))?;
     let runtime = Handle::current();
-    let outlet = EventOutlet { accepted: Some(accept), events, last, runtime, delivered: 0, is_lost: false };
+    let outlet =
+        EventOutlet { accepted: Some(accept), events, end_permit, runtime, delivered: 0, is_lost: false };
     let stream = ExecStream { events: receiver, control };
     Ok((outlet, EventInlet { accepted, stream }))
 }
@@ -174,18 +182,16 @@ impl EventInlet {
     /// Waits until the command is about to start.
     ///
     /// # Cancellation
-    /// Cancels the command.
+    /// Dropping the future cancels the command.
     ///
     /// # Errors
-    /// The reason why it was not started.
+    /// The reason why the command was not started.
     pub(super) async fn accepted(self) -> Result<ExecStream, Status> {
         match self.accepted.await {
             Ok(Ok(())) => Ok(self.stream),
             Ok(Err(status)) => Err(status),
-            // The session's thread has ended without an answer.
-            Err(_) => {
-                Err(RefusalCode::SessionEnded.because("the session has ended; the command was not run"))
-            }
+            // The session's thread ended without an answer.
+            Err(_) => Err(RefusalCode::SessionEnded.status("the session has ended; the command was not run")),
         }
     }
 }
@@ -197,8 +203,8 @@ impl EventOutlet {
         }
     }
 
-    /// Sends that the command begins; `false` if the caller is gone.
-    fn accept(&mut self, id: Id) -> bool {
+    /// Tells the client that the command starts. Returns `false` if the caller is gone.
+    fn accept(&mut self, id: RandomId) -> bool {
         let started = event(Event::Started(Started { command_id: id.to_string() }));
         self.events.try_send(started).is_ok()
             && self.accepted.take().is_some_and(|accepted| accepted.send(Ok(())).is_ok())
@@ -221,6 +227,7 @@ impl EventOutlet {
                 Err(mpsc::error::TrySendError::Closed(_)) => false,
                 Err(mpsc::error::TrySendError::Full(output)) => self.runtime.block_on(async {
                     tokio::select! {
+                        // A cancelled command must not send, even if the channel has room again.
                         biased;
                         () = cancelled.cancelled() => false,
                         sent = self.events.send(output) => sent.is_ok(),
@@ -242,11 +249,11 @@ impl EventOutlet {
         background: BackgroundOutput,
         connections: ConnectionReport,
     ) {
-        let last = match result {
+        let end_event = match result {
             Ok(end) => event(Event::Exited(exited(end, self.delivered, background, connections))),
-            Err(error) => Err(refusal::not_run(error)),
+            Err(error) => Err(refusal::run_failure(error)),
         };
-        drop(self.last.send(last));
+        drop(self.end_permit.send(end_event));
     }
 }
 
@@ -288,7 +295,7 @@ fn exited(
     };
     let interruption = match end.completion {
         Completion::Whole => "",
-        Completion::Interrupted(interruption) => word(interruption),
+        Completion::Interrupted(interruption) => interruption_word(interruption),
     };
     let state = match end.state {
         StateAfter::Saved => "carried",
@@ -311,13 +318,17 @@ fn exited(
         background: background.bytes,
         background_dropped: background.dropped,
         background_end: background.end,
-        background_killed: background.killed.into_iter().map(|why| word(why).to_owned()).collect(),
+        background_killed: background
+            .killed
+            .into_iter()
+            .map(|why| interruption_word(why).to_owned())
+            .collect(),
         connections: connections.connections,
         connections_omitted: connections.omitted,
     }
 }
 
-fn word(interruption: Interruption) -> &'static str {
+fn interruption_word(interruption: Interruption) -> &'static str {
     match interruption {
         Interruption::Timeout => "timeout",
         Interruption::Cancelled => "cancelled",
@@ -341,7 +352,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The events that wait for a client, the first and the last included, and the output bytes of one event.
-/// Together they bound the memory that a client that does not read costs the daemon.
+/// The most events that wait for a client, including the first and the last, and the output bytes of one event.
+/// Their product bounds the daemon's memory for a client that does not read.
 const EVENTS: usize = 8;
 const EVENT_BYTES: usize = 128 << 10;

@@ -1,4 +1,4 @@
-//! The configuration of a daemon: values only, made by a policy or a parent process.
+//! The configuration of a daemon, derived from a policy or received from a parent process. It consists of plain values.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -7,31 +7,37 @@ use portcullis_policy::{CommandRules, ProxyAddress, ShellNetwork, VariableName};
 use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
 
-use crate::PostureChoice;
+use crate::{PostureChoice, SessionToolchain};
 
-/// Everything that a daemon offers. Clients cannot get anything that is not listed here.
+/// Everything that a daemon offers. Clients can get nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonConfig {
-    /// The daemon's folder outside every mount. It holds the canary, which sessions must fail to read.
+    /// The daemon's folder, outside every mount. It holds the canary, a file that sessions must fail to read.
     pub state: PathBuf,
-    /// The folder that contains the mounts. It is no mount itself.
+    /// The folder that contains the mounts. It is not a mount itself.
     pub workspace: PathBuf,
-    /// The folders that sessions see besides the system's.
+    /// The folders that sessions see in addition to the system's folders.
     pub mounts: Vec<DaemonMount>,
     /// The name of the mount that is `HOME` and the first working directory. Every session has it.
     pub home: String,
-    /// Host paths that no mount may contain, equal or lie in. [`Self::state`] is always one of them.
+    /// Host paths that no mount may contain, equal or lie in. [`Self::state`] is always added to them.
     pub private: Vec<PathBuf>,
-    /// The posture of sessions. Clients may ask for a stronger one, and get it or no session.
+    /// The posture of sessions. A client may ask for a stronger posture. It then gets that posture or no session.
     pub posture: PostureChoice,
+    /// The parts of the host that sessions see besides the mounts and the system.
+    #[serde(default)]
+    pub toolchain: SessionToolchain,
     /// The names of variables that clients may set.
     pub environment: BTreeSet<VariableName>,
-    /// The rules for which commands are run at all.
+    /// The rules that decide whether a command is run.
     pub commands: CommandRules,
     /// Paths that no command may write, at any depth of any mount, such as `.git/hooks`.
     pub protected: Vec<String>,
-    /// The network of sessions of the posture `strong`; none for a daemon whose sessions have no network.
+    /// Names that no command sees, at any depth of any mount, such as `*.pem`.
+    #[serde(default)]
+    pub hidden: Vec<String>,
+    /// The network of sessions of the posture `strong`. `None` if sessions have no network.
     #[serde(default)]
     pub network: Option<DaemonNetwork>,
     /// Bounds of one session and its commands.
@@ -44,15 +50,25 @@ pub struct DaemonConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonMount {
-    /// Its name: `shared` is `/shared` for clients.
+    /// The mount's name. Clients see the mount `shared` as `/shared`.
     pub name: String,
-    /// Its path below the workspace. No part of it may be a link.
+    /// The folder's path below the workspace, of which no part may be a symbolic link, or an absolute path.
     pub folder: String,
-    /// The most that a session may do with it.
+    /// The most that a session may do with the folder.
     pub access: Access,
+    /// Whether changes are kept, in the store of [`DaemonConfig::state`].
+    #[serde(default)]
+    pub has_undo: bool,
 }
 
-/// The network of a daemon's sessions, and how the threads that connect for them are confined.
+impl DaemonMount {
+    /// Whether commands can change the folder, and their changes are kept.
+    pub(super) fn keeps_changes(&self) -> bool {
+        self.has_undo && self.access == Access::Write
+    }
+}
+
+/// The network of a daemon's sessions, and the confinement of the threads that connect for the sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonNetwork {
@@ -62,36 +78,36 @@ pub struct DaemonNetwork {
     pub ca: Option<PathBuf>,
     /// The proxy that all connections go through.
     pub proxy: Option<ProxyAddress>,
-    /// Whether the threads must have Landlock, which holds the ports.
+    /// Whether the threads must have Landlock, which restricts the ports.
     pub landlock: bool,
     /// Whether the threads must have the system-call filter.
     pub seccomp: bool,
 }
 
-/// Bounds of one session and its commands. Clients may ask for less, never for more.
+/// Bounds of one session and its commands. A client may ask for lower bounds only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Memory of one command and its jobs together; a command that exceeds it is killed. The kernel also
-    /// limits the private memory of each process to it. Default: 1 GiB.
+    /// Memory of one command and its jobs together. A command that exceeds this limit is killed. The kernel also
+    /// limits the private memory of each process to this value. Default: 1 GiB.
     pub memory_bytes: u64,
-    /// Processes of one command and its jobs, at a time. Default: 256.
+    /// Processes of one command and its jobs at a time. Default: 256.
     pub processes: u64,
     /// Memory of all processes of a session together. Default: 4 GiB.
     pub group_memory_bytes: u64,
-    /// Processes of a session, their threads included. Default: 1,024.
+    /// Processes and threads of a session together. Default: 1,024.
     pub group_processes: u64,
-    /// The size of any file that is written. Default: 1 GiB.
+    /// The largest size of a file that a process writes. Default: 1 GiB.
     pub file_bytes: u64,
     /// Open descriptors of each process. Default: 1,024.
     pub descriptors: u64,
-    /// Output of one command that is handed on. The rest is read, counted and dropped. Default: 16 MiB.
+    /// Output of one command that is sent to the client. The rest is read, counted and dropped. Default: 16 MiB.
     pub output_bytes: u64,
     /// Timeout of a command if the client names none. Default: 60 s.
     pub command_timeout: Duration,
     /// The longest timeout that a client may ask for. Default: 10 min.
     pub max_command_timeout: Duration,
-    /// How long a session may be idle before it is ended, with its background jobs. Default: 30 min.
+    /// How long a session may be idle before it is ended together with its background jobs. Default: 30 min.
     pub idle_timeout: Duration,
 }
 
@@ -113,10 +129,10 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
-    /// The kernel's limits for each process of such a session, and for the number of processes together if
-    /// they have a separate user. Processor time is not limited, since a command has a deadline.
+    /// The kernel's limits for each process of a session. The limit on the number of processes is for all of them
+    /// together, if they have a separate user. Processor time is not limited, because a command has a deadline.
     #[must_use]
-    pub fn of_each_process(&self) -> ProcessLimits {
+    pub fn process_limits(&self) -> ProcessLimits {
         ProcessLimits {
             descriptors: self.descriptors,
             memory_bytes: self.memory_bytes,
@@ -131,12 +147,12 @@ impl SessionLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLimits {
-    /// Connections at a time; each costs a descriptor and some memory. When one more comes, the daemon hangs
-    /// up on the oldest connection that has not sent the token yet. Default: 64.
+    /// Connections at a time. Each costs a descriptor and some memory. When one more arrives, the daemon hangs up
+    /// on the oldest connection that has not sent the token yet. Default: 64.
     pub connections: usize,
-    /// Sessions at a time; each costs two processes and a thread. Default: 64.
+    /// Sessions at a time. Each costs two processes and a thread. Default: 64.
     pub sessions: usize,
-    /// Sessions of one connection, so that one client cannot take all of them. Default: 16.
+    /// Sessions of one connection at a time. One client therefore cannot take all sessions. Default: 16.
     pub sessions_per_connection: usize,
     /// Commands that run at a time. Default: 16.
     pub commands: usize,
@@ -144,16 +160,16 @@ pub struct ServiceLimits {
     pub message_bytes: usize,
     /// Calls of one connection at a time. Default: 64.
     pub calls_per_connection: u32,
-    /// The longest time from the start of a connection to its first call with the right token: a client that
-    /// sends nothing, or a byte a second, holds its slot no longer. Default: 10 s.
+    /// The longest time from the start of a connection to its first call with the right token. A client that sends
+    /// nothing, or a byte a second, then loses its connection. Default: 10 s.
     pub token_timeout: Duration,
     /// How long a client may be silent before it is pinged. Default: 30 s.
     pub keepalive_interval: Duration,
-    /// How long the client has to answer the ping. Default: 20 s.
+    /// How long a client has to answer the ping. Default: 20 s.
     pub keepalive_timeout: Duration,
     /// Grace period of running commands when the daemon stops. Default: 5 s.
     pub grace: Duration,
-    /// How long an answer about the daemon's health is reused before a session is started for the next one.
+    /// How long the result of a health check is reused. After that, the next check starts a session again.
     /// Default: 10 s.
     pub health_cache: Duration,
 }

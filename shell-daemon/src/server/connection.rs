@@ -1,5 +1,5 @@
-//! One client's connection: its sessions and commands, which no other connection can name and which end with
-//! it.
+//! One client's connection, with its sessions and commands. No other connection can name them, and they end with
+//! their connection.
 
 use std::{
     collections::HashMap,
@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use portcullis_egress::TunnelShare;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
@@ -29,16 +30,18 @@ use super::{command::CommandControl, refusal::RefusalCode, session_thread::HeldS
 pub(super) struct ConnectionHandle(Arc<ClientConnection>);
 
 impl ConnectionHandle {
+    /// The connection that a request came over.
+    ///
     /// # Errors
-    /// If the request has no connection of ours, which only a bug could cause.
-    pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+    /// `failed`, if the request has no connection of this daemon. Only a bug could cause this.
+    pub(super) fn from_request<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
-        client.cloned().ok_or_else(|| RefusalCode::Failed.because("the call belongs to no connection"))
+        client.cloned().ok_or_else(|| RefusalCode::Failed.status("the call belongs to no connection"))
     }
 
     /// Records that the client has sent the token: the greeting timeout no longer applies.
     pub(super) fn note_token(&self) {
-        self.0.greeted.store(true, Ordering::Release);
+        self.0.is_authenticated.store(true, Ordering::Release);
     }
 
     pub(super) fn connection(&self) -> &Arc<ClientConnection> {
@@ -49,8 +52,8 @@ impl ConnectionHandle {
 /// A client's connection, with its state of authentication.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
-    greeted: AtomicBool,
-    /// Permits for the sessions that it may still start.
+    is_authenticated: AtomicBool,
+    /// Permits for the sessions that the client may still start.
     pub(super) session_permits: Arc<Semaphore>,
     owned: Mutex<OwnedByConnection>,
     closed: CancellationToken,
@@ -60,15 +63,17 @@ pub(super) struct ClientConnection {
 /// The sessions and commands that end with a connection.
 #[derive(Debug, Default)]
 struct OwnedByConnection {
-    sessions: HashMap<Id, Arc<HeldSession>>,
-    commands: HashMap<Id, Arc<CommandControl>>,
+    sessions: HashMap<RandomId, Arc<HeldSession>>,
+    commands: HashMap<RandomId, Arc<CommandControl>>,
+    /// The permits for tunnels of each owner of sessions.
+    shares: HashMap<String, TunnelShare>,
     is_closed: bool,
 }
 
 impl ClientConnection {
     fn new(sessions: usize, cut: CancellationToken) -> Self {
         Self {
-            greeted: AtomicBool::new(false),
+            is_authenticated: AtomicBool::new(false),
             session_permits: Arc::new(Semaphore::new(sessions)),
             owned: Mutex::default(),
             closed: CancellationToken::new(),
@@ -76,46 +81,59 @@ impl ClientConnection {
         }
     }
 
+    /// The session with an id.
+    ///
     /// # Errors
-    /// If the connection is closed, or has no such session. The error is the same if another connection has
-    /// it.
-    pub(super) fn session(&self, id: &str) -> Result<(Id, Arc<HeldSession>), Status> {
-        let not_found = || RefusalCode::NotFound.because("this connection has no such session");
-        let id = Id::parse(id).ok_or_else(not_found)?;
+    /// `not_found`, if the connection is closed or has no such session. A session of another connection gives the
+    /// same error.
+    pub(super) fn session(&self, id: &str) -> Result<(RandomId, Arc<HeldSession>), Status> {
+        let not_found = || RefusalCode::NotFound.status("this connection has no such session");
+        let id = RandomId::parse(id).ok_or_else(not_found)?;
         let session = self.lock().sessions.get(&id).cloned().ok_or_else(not_found)?;
         Ok((id, session))
     }
 
-    /// Like [`Self::session`], and removes the session from the connection.
+    /// Removes the session from the connection and returns it. The errors are those of [`Self::session`].
     pub(super) fn take_session(&self, id: &str) -> Result<Arc<HeldSession>, Status> {
         let (id, session) = self.session(id)?;
         self.forget_session(id);
         Ok(session)
     }
 
-    pub(super) fn sessions(&self) -> Vec<(Id, Arc<HeldSession>)> {
+    pub(super) fn sessions(&self) -> Vec<(RandomId, Arc<HeldSession>)> {
         self.lock().sessions.iter().map(|(id, session)| (*id, Arc::clone(session))).collect()
     }
 
     /// Adds a session. On a closed connection the session is dropped, which ends it.
-    pub(super) fn add_session(&self, id: Id, session: HeldSession) {
+    pub(super) fn add_session(&self, id: RandomId, session: HeldSession) {
         let mut owned = self.lock();
         if !owned.is_closed {
             owned.sessions.insert(id, Arc::new(session));
         }
     }
 
-    pub(super) fn forget_session(&self, id: Id) {
+    pub(super) fn forget_session(&self, id: RandomId) {
+        // Release the lock before the session is dropped, because the drop cancels the session's command.
         let forgotten = self.lock().sessions.remove(&id);
         drop(forgotten);
     }
 
-    pub(super) fn command(&self, id: &str) -> Result<Arc<CommandControl>, Status> {
-        let command = Id::parse(id).and_then(|id| self.lock().commands.get(&id).cloned());
-        command.ok_or_else(|| RefusalCode::NotFound.because("this connection runs no such command"))
+    /// The permits for tunnels that this owner's sessions share. Without a name, the session gets separate permits.
+    pub(super) fn share_of(&self, owner: &str) -> TunnelShare {
+        if owner.is_empty() {
+            return TunnelShare::default();
+        }
+        let shares = &mut self.lock().shares;
+        shares.retain(|_, share| !share.is_unused());
+        shares.entry(owner.to_owned()).or_default().clone()
     }
 
-    pub(super) fn add_command(&self, id: Id, control: Arc<CommandControl>) {
+    pub(super) fn command(&self, id: &str) -> Result<Arc<CommandControl>, Status> {
+        let command = RandomId::parse(id).and_then(|id| self.lock().commands.get(&id).cloned());
+        command.ok_or_else(|| RefusalCode::NotFound.status("this connection runs no such command"))
+    }
+
+    pub(super) fn add_command(&self, id: RandomId, control: Arc<CommandControl>) {
         let mut owned = self.lock();
         if owned.is_closed {
             control.cancel();
@@ -124,7 +142,7 @@ impl ClientConnection {
         }
     }
 
-    pub(super) fn forget_command(&self, id: Id) {
+    pub(super) fn forget_command(&self, id: RandomId) {
         self.lock().commands.remove(&id);
     }
 
@@ -135,17 +153,17 @@ impl ClientConnection {
         }
     }
 
-    /// Whether its client has not sent the token yet.
+    /// Whether the client has not sent the token yet.
     pub(super) fn is_unauthenticated(&self) -> bool {
-        !self.greeted.load(Ordering::Acquire) && !self.cut.is_cancelled()
+        !self.is_authenticated.load(Ordering::Acquire) && !self.cut.is_cancelled()
     }
 
-    /// Hangs up.
+    /// Hangs up on the client.
     pub(super) fn cut(&self) {
         self.cut.cancel();
     }
 
-    /// Ends all sessions and commands of the connection. Does not wait.
+    /// Ends all sessions and commands of the connection, without waiting for their end.
     fn close(&self) {
         let (sessions, commands) = {
             let mut owned = self.lock();
@@ -167,10 +185,10 @@ impl ClientConnection {
 /// The byte stream of a connection. Dropping it closes the connection.
 pub(super) struct ConnectionIo {
     stream: UnixStream,
-    /// Bytes that were read before HTTP/2 began.
+    /// Bytes that were read from the stream before HTTP/2 started.
     early: io::Cursor<Vec<u8>>,
     connection: Arc<ClientConnection>,
-    greeting: Pin<Box<Sleep>>,
+    token_timer: Pin<Box<Sleep>>,
     /// Ready when the daemon hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
@@ -189,7 +207,7 @@ impl ConnectionIo {
             stream,
             early: io::Cursor::new(early),
             connection: Arc::new(ClientConnection::new(sessions, cut.clone())),
-            greeting: Box::pin(tokio::time::sleep(token_timeout)),
+            token_timer: Box::pin(tokio::time::sleep(token_timeout)),
             cut: Box::pin(cut.cancelled_owned()),
             _permit: permit,
         }
@@ -228,18 +246,19 @@ impl AsyncRead for ConnectionIo {
         if self.cut.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the daemon hangs up")));
         }
-        if !self.connection.greeted.load(Ordering::Acquire) && self.greeting.as_mut().poll(context).is_ready()
+        if !self.connection.is_authenticated.load(Ordering::Acquire)
+            && self.token_timer.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no call with the token")));
         }
         let early = &mut self.early;
-        let left = early.get_ref().get(usize::try_from(early.position()).unwrap_or(usize::MAX)..);
-        if let Some(left) = left
-            && !left.is_empty()
+        let unread = early.get_ref().get(usize::try_from(early.position()).unwrap_or(usize::MAX)..);
+        if let Some(unread) = unread
+            && !unread.is_empty()
         {
-            let taken = left.len().min(buffer.remaining());
-            buffer.put_slice(&left[..taken]);
-            early.set_position(early.position() + taken as u64);
+            let count = unread.len().min(buffer.remaining());
+            buffer.put_slice(&unread[..count]);
+            early.set_position(early.position() + count as u64);
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_read(context, buffer)
@@ -276,17 +295,17 @@ impl AsyncWrite for ConnectionIo {
     }
 }
 
-/// The name of a session or a command: random, so that it tells nothing about others.
+/// The name of a session or a command. It is random and says nothing about other sessions and commands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Id([u8; 16]);
+pub(super) struct RandomId([u8; 16]);
 
-impl Id {
+impl RandomId {
     /// # Errors
-    /// If the kernel gives no randomness.
+    /// `failed`, if the kernel provides no random bytes.
     pub(super) fn random() -> Result<Self, Status> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
-            .map_err(|error| RefusalCode::Failed.because(format!("no randomness: {error}")))?;
+            .map_err(|error| RefusalCode::Failed.status(format!("no randomness: {error}")))?;
         Ok(Self(bytes))
     }
 
@@ -297,14 +316,36 @@ impl Id {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for RandomId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
     }
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for RandomId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_one_owner_share_their_tunnels() {
+        let connection = ClientConnection::new(16, CancellationToken::new());
+        let first = connection.share_of("one");
+        let second = connection.share_of("one");
+        assert!(first.is_same(&second));
+        assert!(!first.is_same(&connection.share_of("two")));
+        // Sessions without an owner's name share no permits.
+        assert!(!connection.share_of("").is_same(&connection.share_of("")));
+        // The connection keeps a share only as long as a session has it.
+        connection.share_of("one");
+        assert_eq!(connection.lock().shares.len(), 1);
+        drop((first, second));
+        connection.share_of("three");
+        assert_eq!(connection.lock().shares.len(), 1);
     }
 }

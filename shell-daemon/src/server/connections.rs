@@ -1,5 +1,5 @@
-//! The connections of a session since its last report. Equal ones are counted together, so many equal
-//! connections cost no memory and cannot push others out of the report.
+//! The connections of a session since its last report. Equal connections are counted together, so that many of them
+//! need no more memory than one, and cannot push others out of the report.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use portcullis_shell_protocol::Connection;
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLog(Mutex<Connections>);
 
-/// A report: the connections, and the number of connections that it omits.
+/// A report: the connections, and the number of connections that the report omits.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionReport {
     pub(super) connections: Vec<Connection>,
@@ -23,14 +23,14 @@ pub(super) struct ConnectionReport {
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// Connections not yet reported as ended. May include some that ended since `add` was last called.
+    /// Connections not yet counted as ended. Some may have ended after the last call of `count_ended`.
     open: Vec<TunnelWatch>,
     opened: BTreeMap<ConnectionKey, ConnectionTotals>,
     refused: BTreeMap<ConnectionKey, ConnectionTotals>,
     omitted: u64,
 }
 
-/// The facts by which connections are counted together.
+/// The facts that must be equal for connections to be counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ConnectionKey {
     target: Option<(String, u16)>,
@@ -46,24 +46,23 @@ struct ConnectionTotals {
 }
 
 impl ConnectionLog {
-    /// Adds a connection.
     pub(super) fn add(&self, watch: &TunnelWatch) {
-        let mut this = self.lock();
-        this.count_ended();
-        this.open.push(watch.clone());
+        let mut log = self.lock();
+        log.count_ended();
+        log.open.push(watch.clone());
     }
 
-    /// The connections since the last report, and the open ones, which the next report has again.
+    /// The connections since the last report. Open connections are included, and appear again in the next report.
     pub(super) fn report(&self) -> ConnectionReport {
-        let mut this = self.lock();
-        this.count_ended();
+        let mut log = self.lock();
+        log.count_ended();
         let mut report = Connections {
             open: Vec::new(),
-            opened: std::mem::take(&mut this.opened),
-            refused: std::mem::take(&mut this.refused),
-            omitted: std::mem::take(&mut this.omitted),
+            opened: std::mem::take(&mut log.opened),
+            refused: std::mem::take(&mut log.refused),
+            omitted: std::mem::take(&mut log.omitted),
         };
-        for facts in this.open.iter().map(TunnelWatch::facts).filter(|facts| facts.target.is_some()) {
+        for facts in log.open.iter().map(TunnelWatch::facts).filter(|facts| facts.target.is_some()) {
             report.count(facts, OPEN);
         }
         let all = report.opened.into_iter().chain(report.refused);
@@ -79,7 +78,7 @@ impl ConnectionLog {
 }
 
 impl Connections {
-    /// Counts the connections that have ended.
+    /// Counts the connections that have ended, and keeps the open ones.
     fn count_ended(&mut self) {
         for watch in std::mem::take(&mut self.open) {
             let facts = watch.facts();
@@ -123,5 +122,5 @@ fn message(key: ConnectionKey, totals: ConnectionTotals) -> Connection {
 /// The end of a connection that is still open.
 const OPEN: &str = "open";
 
-/// The most kinds of opened connections in one report, and of refused ones.
+/// The most kinds of opened connections in one report, and the most kinds of refused connections.
 const MAX_REPORTED_KINDS: usize = 32;

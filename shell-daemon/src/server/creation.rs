@@ -1,5 +1,5 @@
-//! The specification of a new session. A session never gets more than the daemon has: a posture, mount or
-//! variable beyond that is refused, and a limit is lowered.
+//! Derives the specification of a new session from a client's request. A session never gets more than the daemon
+//! has. A request for a further posture, mount or variable is refused. A limit that is too high is lowered.
 
 use std::{
     collections::BTreeSet,
@@ -9,6 +9,7 @@ use std::{
 };
 
 use portcullis_confine::{GroupLimits, PathAccess, ProcessLimits};
+use portcullis_egress::TunnelShare;
 use portcullis_policy::ShellNetwork;
 use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
@@ -28,8 +29,8 @@ pub(super) struct CheckedRequest {
     pub(super) spec: SessionSpec,
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
-    pub(super) places: Vec<MountPath>,
-    /// The networks whose rules must all pass. `None` for a session without a network.
+    pub(super) mount_paths: Vec<MountPath>,
+    /// The networks that must all permit a connection. `None` for a session without a network.
     pub(super) networks: Option<Vec<ShellNetwork>>,
 }
 
@@ -38,7 +39,9 @@ pub(super) struct CheckedRequest {
 pub(super) struct SessionAccess {
     pub(super) client: SessionEgress,
     pub(super) judge: Arc<SessionJudge>,
-    /// The hosts of the client's request, for its report.
+    /// The permits for tunnels that the session shares with its owner's other sessions.
+    pub(super) share: TunnelShare,
+    /// The hosts of the client's request, for the session's report.
     pub(super) hosts: Vec<String>,
 }
 
@@ -49,6 +52,9 @@ pub(super) struct MountPath {
     path: PathBuf,
 }
 
+/// The longest name of a session's owner, in bytes.
+const MAX_OWNER_BYTES: usize = 256;
+
 /// A request for all mounts and hosts of the daemon.
 pub(super) fn request_for_all() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, all_hosts: true, ..CreateSessionRequest::default() }
@@ -57,7 +63,11 @@ pub(super) fn request_for_all() -> CreateSessionRequest {
 impl CheckedRequest {
     /// Starts the client of a session with a network, and adds the session's network settings. `Err` has the
     /// reason why the session starts without a network.
-    pub(super) async fn open_network(&mut self, daemon: &Daemon) -> Option<Result<SessionAccess, String>> {
+    pub(super) async fn open_network(
+        &mut self,
+        daemon: &Daemon,
+        share: TunnelShare,
+    ) -> Option<Result<SessionAccess, String>> {
         let networks = self.networks.take()?;
         let Some(clients) = &daemon.clients else {
             return Some(Err("the sidecar's policy has no `hosts` in `[shell]`".to_owned()));
@@ -67,9 +77,9 @@ impl CheckedRequest {
             Err(reason) => return Some(Err(reason)),
         };
         self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&client.certificates) });
-        let asked = networks.last().into_iter().flat_map(|network| &network.hosts);
-        let hosts = asked.map(ToString::to_string).collect();
-        Some(Ok(SessionAccess { client, judge: Arc::new(SessionJudge::new(networks)), hosts }))
+        let requested_hosts = networks.last().into_iter().flat_map(|network| &network.hosts);
+        let hosts = requested_hosts.map(ToString::to_string).collect();
+        Some(Ok(SessionAccess { client, judge: Arc::new(SessionJudge::new(networks)), share, hosts }))
     }
 }
 
@@ -85,30 +95,33 @@ pub(super) fn check_request(
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
         (true, _) => {
-            return Err(RefusalCode::Invalid.because("a session has either all mounts or those of a list"));
+            return Err(RefusalCode::Invalid.status("a session has either all mounts or those of a list"));
         }
-        // An empty list means no mounts, not all of them, so that a mistake grants nothing.
+        // An empty list means no mounts. A client that forgets the list is granted nothing.
         (false, requested) => mounts(&daemon.config.mounts, requested)?,
     };
+    if request.owner.len() > MAX_OWNER_BYTES {
+        return Err(RefusalCode::Invalid.status("the name of the owner is too long"));
+    }
     let networks = networks(daemon, request)?;
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
-    let home = home.ok_or_else(|| RefusalCode::Mounts.because("a session needs a mount"))?.name.clone();
+    let home = home.ok_or_else(|| RefusalCode::Mounts.status("a session needs a mount"))?.name.clone();
     let mut session_mounts = Vec::with_capacity(mounts.len());
     for mount in &mounts {
         session_mounts.push(SessionMount {
             name: mount.name.clone(),
-            path: daemon.place_of(&mount.name)?,
+            path: daemon.mount_path(&mount.name)?,
             access: match mount.access {
                 Access::Read => PathAccess::Read,
                 Access::Write => PathAccess::Write,
             },
         });
     }
-    let places =
+    let mount_paths =
         session_mounts.iter().map(|mount| MountPath { name: mount.name.clone(), path: mount.path.clone() });
     Ok(CheckedRequest {
-        places: places.collect(),
+        mount_paths: mount_paths.collect(),
         networks,
         mounts: messages(&mounts),
         limits,
@@ -116,11 +129,12 @@ pub(super) fn check_request(
             launcher: daemon.launcher.clone(),
             mounts: session_mounts,
             home,
+            toolchain: daemon.config.toolchain.clone(),
             environment: environment(daemon, request)?,
             limits: ProcessLimits {
                 memory_bytes: limits.memory_bytes,
                 file_bytes: limits.file_bytes,
-                ..daemon.config.session.of_each_process()
+                ..daemon.config.session.process_limits()
             },
             group: Some(GroupLimits {
                 memory_bytes: daemon.config.session.group_memory_bytes,
@@ -131,20 +145,22 @@ pub(super) fn check_request(
             posture,
             waived: Vec::new(),
             protect: daemon.protect.clone(),
+            hide: daemon.hide.clone(),
+            watch_changes: mounts.iter().any(DaemonMount::keeps_changes),
             network: None,
         },
     })
 }
 
 /// The daemon's own bounds of a session.
-pub(super) fn own_limits(daemon: &Daemon) -> SessionLimits {
-    let own = &daemon.config.session;
+pub(super) fn configured_limits(daemon: &Daemon) -> SessionLimits {
+    let configured = &daemon.config.session;
     SessionLimits {
-        memory_bytes: own.memory_bytes,
-        processes: own.processes,
-        file_bytes: own.file_bytes,
-        output_bytes: own.output_bytes,
-        command_timeout_ms: u64::try_from(own.command_timeout.as_millis()).unwrap_or(u64::MAX),
+        memory_bytes: configured.memory_bytes,
+        processes: configured.processes,
+        file_bytes: configured.file_bytes,
+        output_bytes: configured.output_bytes,
+        command_timeout_ms: u64::try_from(configured.command_timeout.as_millis()).unwrap_or(u64::MAX),
     }
 }
 
@@ -155,13 +171,13 @@ pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
     mounts.iter().map(message).collect()
 }
 
-/// Translates a command's working directory to the session's paths. `None` means the directory where the last
-/// command ended. In a session's own file tree the mounts have the clients' names.
+/// Translates a command's working directory from the client's paths to the session's paths. `None` means the
+/// directory where the last command ended. In a session's own file tree, the mounts have the client's paths.
 ///
 /// # Errors
 /// `invalid` if the directory is not below one of the session's mounts.
 pub(super) fn workdir(
-    places: &[MountPath],
+    mount_paths: &[MountPath],
     has_own_tree: bool,
     workdir: &str,
 ) -> Result<Option<String>, Status> {
@@ -170,11 +186,11 @@ pub(super) fn workdir(
     }
     command(workdir.to_owned())?;
     let refuse =
-        || RefusalCode::Invalid.because("the working directory is not below one of the session's mounts");
+        || RefusalCode::Invalid.status("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
     let name = parts.next().ok_or_else(refuse)?;
-    let place = places.iter().find(|place| place.name == name).ok_or_else(refuse)?;
-    let mut path = if has_own_tree { Path::new("/").join(name) } else { place.path.clone() };
+    let mount_path = mount_paths.iter().find(|mount_path| mount_path.name == name).ok_or_else(refuse)?;
+    let mut path = if has_own_tree { Path::new("/").join(name) } else { mount_path.path.clone() };
     for part in parts {
         if part == ".." {
             return Err(refuse());
@@ -184,98 +200,100 @@ pub(super) fn workdir(
     path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
 }
 
-/// Checks that a shell can take a command's text.
+/// Checks that a shell can run a command's text.
 ///
 /// # Errors
-/// `invalid` if the text is too long or has a NUL.
+/// `invalid` if the text is too long or contains a NUL.
 pub(super) fn command(text: String) -> Result<String, Status> {
     if text.len() > COMMAND_BYTES {
-        return Err(RefusalCode::Invalid.because("the command is longer than 1 MiB"));
+        return Err(RefusalCode::Invalid.status("the command is longer than 1 MiB"));
     }
     if text.contains('\0') {
-        return Err(RefusalCode::Invalid.because("the command holds a NUL, which no shell can read"));
+        return Err(RefusalCode::Invalid.status("the command holds a NUL, which no shell can read"));
     }
     Ok(text)
 }
 
 /// The stricter of the daemon's posture and the requested one.
-fn posture(own: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
+fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
     if requested.is_empty() {
-        return Ok(own);
+        return Ok(configured);
     }
-    let requested = requested.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.because(text))?;
-    match own {
+    let requested = requested.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.status(text))?;
+    match configured {
         PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(requested))),
-        PostureChoice::Exactly(level) if level >= requested => Ok(own),
+        PostureChoice::Exactly(level) if level >= requested => Ok(configured),
         PostureChoice::Exactly(level) => Err(RefusalCode::Posture
-            .because(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
+            .status(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
     }
 }
 
-/// The daemon's network and the requested one. A connection must pass both.
+/// The daemon's network and the requested network. Both must permit a connection.
 fn networks(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Option<Vec<ShellNetwork>>, Status> {
-    let own = daemon.config.network.as_ref().map(|network| network.rules.clone());
+    let configured = daemon.config.network.as_ref().map(|network| network.rules.clone());
     match (request.all_hosts, &request.network) {
         (false, None) => Ok(None),
-        (true, None) => Ok(own.map(|own| vec![own])),
+        (true, None) => Ok(configured.map(|configured| vec![configured])),
         (true, Some(_)) => {
-            Err(RefusalCode::Invalid.because("a session has either all hosts or those of a list"))
+            Err(RefusalCode::Invalid.status("a session has either all hosts or those of a list"))
         }
         (false, Some(requested)) => {
             if requested.hosts.len() + requested.allow_private.len() > RULES {
-                return Err(RefusalCode::Invalid.because(format!("more than {RULES} rules of hosts")));
+                return Err(RefusalCode::Invalid.status(format!("more than {RULES} rules of hosts")));
             }
             let requested = ShellNetwork {
-                hosts: parsed(&requested.hosts)?,
-                allow_private: parsed(&requested.allow_private)?,
+                hosts: parse_all(&requested.hosts)?,
+                allow_private: parse_all(&requested.allow_private)?,
             };
-            Ok(Some(own.into_iter().chain([requested]).collect()))
+            Ok(Some(configured.into_iter().chain([requested]).collect()))
         }
     }
 }
 
-fn parsed<T: FromStr<Err: std::fmt::Display> + Ord>(texts: &[String]) -> Result<BTreeSet<T>, Status> {
+fn parse_all<T: FromStr<Err: std::fmt::Display> + Ord>(texts: &[String]) -> Result<BTreeSet<T>, Status> {
     let parsed = texts.iter().map(|text| text.parse());
-    parsed.collect::<Result<_, T::Err>>().map_err(|error| RefusalCode::Invalid.because(error.to_string()))
+    parsed.collect::<Result<_, T::Err>>().map_err(|error| RefusalCode::Invalid.status(error.to_string()))
 }
 
-fn mounts(own: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
+fn mounts(configured: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
     let mut mounts: Vec<DaemonMount> = Vec::new();
     for mount in requested {
-        let refuse = |problem| RefusalCode::Mounts.because(format!("the mount `{}` {problem}", mount.name));
-        let found = own.iter().find(|own| own.name == mount.name);
-        let found = found.ok_or_else(|| refuse("is none of this daemon's"))?;
+        let refuse = |problem| RefusalCode::Mounts.status(format!("the mount `{}` {problem}", mount.name));
+        let configured_mount = configured.iter().find(|configured| configured.name == mount.name);
+        let configured_mount = configured_mount.ok_or_else(|| refuse("is none of this daemon's"))?;
         let access = match mount.access.as_str() {
             "read" => Access::Read,
             "write" => Access::Write,
             _ => return Err(refuse("is neither requested to `read` nor to `write`")),
         };
-        if access > found.access {
+        if access > configured_mount.access {
             return Err(refuse("cannot be written to through this daemon"));
         }
         if mounts.iter().any(|other| other.name == mount.name) {
             return Err(refuse("is requested twice"));
         }
-        mounts.push(DaemonMount { access, ..found.clone() });
+        mounts.push(DaemonMount { access, ..configured_mount.clone() });
     }
     Ok(mounts)
 }
 
-/// The lower of each requested limit and the daemon's. 0 means the daemon's. A timeout is bounded only by the
-/// daemon's maximum.
+/// The lower of each requested limit and the daemon's limit. A request of 0 means the daemon's limit. A timeout is
+/// bounded only by the daemon's longest timeout.
 fn limits(daemon: &Daemon, requested: Option<&SessionLimits>) -> SessionLimits {
-    let own = own_limits(daemon);
-    let Some(requested) = requested else { return own };
-    let lower = |requested: u64, own: u64| if requested == 0 { own } else { requested.min(own) };
-    let most = u64::try_from(daemon.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
+    let configured = configured_limits(daemon);
+    let Some(requested) = requested else { return configured };
+    let lower_limit =
+        |requested: u64, configured: u64| if requested == 0 { configured } else { requested.min(configured) };
+    let max_timeout_ms =
+        u64::try_from(daemon.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
     SessionLimits {
-        memory_bytes: lower(requested.memory_bytes, own.memory_bytes),
-        processes: lower(requested.processes, own.processes),
-        file_bytes: lower(requested.file_bytes, own.file_bytes),
-        output_bytes: lower(requested.output_bytes, own.output_bytes),
+        memory_bytes: lower_limit(requested.memory_bytes, configured.memory_bytes),
+        processes: lower_limit(requested.processes, configured.processes),
+        file_bytes: lower_limit(requested.file_bytes, configured.file_bytes),
+        output_bytes: lower_limit(requested.output_bytes, configured.output_bytes),
         command_timeout_ms: match requested.command_timeout_ms {
-            0 => own.command_timeout_ms,
-            requested => requested.min(most),
+            0 => configured.command_timeout_ms,
+            requested => requested.min(max_timeout_ms),
         },
     }
 }
@@ -286,24 +304,26 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
         if !daemon.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
             return Err(
-                RefusalCode::Environment.because(format!("this daemon does not let clients set `{name}`"))
+                RefusalCode::Environment.status(format!("this daemon does not let clients set `{name}`"))
             );
         }
         if value.contains('\0') {
-            return Err(RefusalCode::Invalid.because(format!("the value of `{name}` holds a NUL")));
+            return Err(RefusalCode::Invalid.status(format!("the value of `{name}` holds a NUL")));
         }
         bytes += name.len() + value.len();
         if bytes > ENVIRONMENT_BYTES {
-            return Err(RefusalCode::Invalid.because("the variables are longer than 16 KiB"));
+            return Err(RefusalCode::Invalid.status("the variables are longer than 16 KiB"));
         }
     }
     let mut environment: Vec<_> = request.environment.clone().into_iter().collect();
     environment.sort();
+    // Last, so that no client changes where the operator's toolchain lies.
+    environment.extend(daemon.config.toolchain.variables.iter().cloned());
     Ok(environment)
 }
 
-/// Rules of one request. A policy has at most as many in each of its two lists.
+/// The most rules in one request. A policy has at most as many in each of its two lists.
 const RULES: usize = 512;
 
-/// Bytes of all variables of one session. They are sent in one message with the rest of the setup.
+/// The most bytes of all variables of one session. They are sent in one message with the rest of the setup.
 const ENVIRONMENT_BYTES: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! The state that all connections share: the checked configuration, and the permits.
+//! The state that all connections share: the checked configuration and the permits.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -10,7 +10,7 @@ use portcullis_confine::{
     Canary,
     mounts::{MountFolder, open_mounts, real_path},
 };
-use portcullis_policy::ProtectedPaths;
+use portcullis_policy::{HiddenNames, ProtectedPaths};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -21,25 +21,26 @@ use super::{
     session_thread::ShellProof,
 };
 
-/// The daemon.
+/// The shared state of one daemon.
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) config: DaemonConfig,
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
+    pub(super) hide: HiddenNames,
     pub(super) canary: Canary,
-    /// The client of a daemon whose sessions have a network.
+    /// The HTTP client. `None` if the daemon's sessions have no network.
     pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
-    /// The last answer about the daemon's health.
+    /// The result of the last health check.
     pub(super) health: Arc<AsyncMutex<Option<ProvenPosture>>>,
     pub(super) shell: ShellProof,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
-    known: Mutex<Vec<Weak<ClientConnection>>>,
+    known_connections: Mutex<Vec<Weak<ClientConnection>>>,
     /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
     /// Cancelled when all remaining connections are closed.
@@ -47,12 +48,17 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
+    /// Checks the configuration, opens the mounts and makes the canary.
+    ///
     /// # Errors
-    /// If the configuration cannot be met.
+    /// [`DaemonError::Config`], [`DaemonError::State`] or [`DaemonError::Mounts`] if the configuration is invalid or
+    /// cannot be met.
     pub(super) fn new(config: DaemonConfig, token: Token) -> Result<Self, DaemonError> {
         require_values(&config)?;
         let protect = ProtectedPaths::parse(config.protected.iter().map(String::as_str))
             .map_err(|invalid| Error::Config { setting: "protected", problem: invalid.to_string() })?;
+        let hide = HiddenNames::parse(config.hidden.iter().map(String::as_str))
+            .map_err(|invalid| Error::Config { setting: "hidden", problem: invalid.to_string() })?;
         let canary = Canary::create(&config.state).map_err(|source| Error::State { source })?;
         let folders: Vec<_> = config
             .mounts
@@ -63,11 +69,24 @@ impl Daemon {
         private.push(config.state.clone());
         let mounts =
             open_mounts(&config.workspace, &folders, &private).map_err(|source| Error::Mounts { source })?;
+        let names = config.mounts.iter().map(|mount| mount.name.as_str());
+        let paths = mounts.iter().map(|mount| real_path(mount.as_fd()));
+        let named_paths: Vec<_> =
+            names.zip(paths).filter_map(|(name, path)| Some((name, path.ok()?))).collect();
+        config
+            .toolchain
+            .check(&named_paths, &private)
+            .map_err(|problem| Error::Config { setting: "read", problem })?;
+        config
+            .toolchain
+            .check_caches(&named_paths, &private)
+            .map_err(|problem| Error::Config { setting: "caches", problem })?;
         let service = config.service;
         Ok(Self {
             mounts,
             token,
             protect,
+            hide,
             clients: config.network.clone().map(|network| SharedSessionEgress::new(network, canary.clone())),
             canary,
             launcher: "/proc/self/exe".into(),
@@ -76,7 +95,7 @@ impl Daemon {
             connections: Arc::new(Semaphore::new(service.connections)),
             sessions: Arc::new(Semaphore::new(service.sessions)),
             commands: Arc::new(Semaphore::new(service.commands)),
-            known: Mutex::default(),
+            known_connections: Mutex::default(),
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
             config,
@@ -87,39 +106,39 @@ impl Daemon {
     ///
     /// # Errors
     /// `mounts`, if no mount has this name or its folder is gone.
-    pub(super) fn place_of(&self, mount: &str) -> Result<PathBuf, Status> {
-        let own = self.config.mounts.iter().position(|own| own.name == mount);
-        let handle = own.and_then(|index| self.mounts.get(index));
-        let place = handle.and_then(|handle| real_path(handle.as_fd()).ok());
-        place.ok_or_else(|| RefusalCode::Mounts.because(format!("the mount `{mount}` is not there")))
+    pub(super) fn mount_path(&self, mount: &str) -> Result<PathBuf, Status> {
+        let index = self.config.mounts.iter().position(|configured| configured.name == mount);
+        let handle = index.and_then(|index| self.mounts.get(index));
+        let path = handle.and_then(|handle| real_path(handle.as_fd()).ok());
+        path.ok_or_else(|| RefusalCode::Mounts.status(format!("the mount `{mount}` is not there")))
     }
 
-    pub(super) fn remember(&self, connection: &Arc<ClientConnection>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|connection| connection.strong_count() > 0);
-        known.push(Arc::downgrade(connection));
+    pub(super) fn register_connection(&self, connection: &Arc<ClientConnection>) {
+        let mut connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| connection.strong_count() > 0);
+        connections.push(Arc::downgrade(connection));
     }
 
-    /// Closes the oldest connection that has not sent the token. `false` if there is none.
+    /// Closes the oldest connection that has not sent the token. Returns `false` if there is none.
     pub(super) fn close_unauthenticated(&self) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner);
         let unauthenticated =
-            known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());
+            connections.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());
         unauthenticated.inspect(|unauthenticated| unauthenticated.cut()).is_some()
     }
 
     pub(super) fn cancel_commands(&self) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for connection in known.iter().filter_map(Weak::upgrade) {
+        let connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for connection in connections.iter().filter_map(Weak::upgrade) {
             connection.cancel_commands();
         }
     }
 
     /// # Errors
-    /// If the daemon is stopping.
+    /// `stopping`, if the daemon is about to stop.
     pub(super) fn require_running(&self) -> Result<(), Status> {
         if self.stopping.is_cancelled() {
-            return Err(RefusalCode::Stopping.because("the daemon is about to stop"));
+            return Err(RefusalCode::Stopping.status("the daemon is about to stop"));
         }
         Ok(())
     }
@@ -128,10 +147,10 @@ impl Daemon {
 /// Takes one permit.
 ///
 /// # Errors
-/// `limit`, if none is left.
+/// `limit`, if no permit is left.
 pub(super) fn take_permit(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
     Arc::clone(permits).try_acquire_owned().map_err(|_full_or_closed| {
-        RefusalCode::Limit.because(format!("the daemon has reached its limit of {what}"))
+        RefusalCode::Limit.status(format!("the daemon has reached its limit of {what}"))
     })
 }
 
@@ -152,8 +171,8 @@ fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
         ("sessions_per_connection", service.sessions_per_connection),
         ("commands", service.commands),
     ] {
-        if value == 0 || value > MOST_PLACES {
-            return refuse(setting, format!("must be from 1 to {MOST_PLACES}"));
+        if value == 0 || value > MAX_PERMITS {
+            return refuse(setting, format!("must be from 1 to {MAX_PERMITS}"));
         }
     }
     if config.session.command_timeout > config.session.max_command_timeout {
@@ -162,5 +181,5 @@ fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// A higher number is a mistake in any setting. tokio's semaphore also has a maximum.
-const MOST_PLACES: usize = 65_536;
+/// The maximum of these settings. A higher number is a mistake. tokio's semaphore also has a maximum.
+const MAX_PERMITS: usize = 65_536;

@@ -1,9 +1,9 @@
-//! A daemon for one client: the parent process, connected to this one's standard input.
+//! A daemon for a single client: the parent process, which is connected to this process's standard input.
 //!
-//! The parent makes a pair of connected Unix stream sockets, gives one end to this process as descriptor 0,
-//! writes one line of JSON, an [`EmbeddedSetup`], and speaks the protocol from then on. Neither the token nor
-//! any other value appears in arguments or environment. The daemon and all its sessions end when the
-//! connection closes, however the parent ends.
+//! The parent makes a pair of connected Unix stream sockets and gives one end to this process as descriptor 0. It
+//! writes an [`EmbeddedSetup`] as one line of JSON, and uses the protocol from then on. Neither the token nor any other
+//! value appears in the arguments or the environment. The daemon and all its sessions end when the connection closes,
+//! even if the parent is killed.
 
 use std::{
     io,
@@ -41,13 +41,13 @@ pub struct EmbeddedSetup {
 
 impl std::fmt::Debug for EmbeddedSetup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Never the token.
+        // The token is never shown.
         f.debug_struct("EmbeddedSetup").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-/// The one argument of an embedded daemon's process. It grants nothing: the daemon gets all its rights over
-/// its standard input.
+/// The only argument of an embedded daemon's process. It grants nothing: the daemon receives all its rights over its
+/// standard input.
 pub const EMBEDDED_ENTRY: &str = "portcullis-embedded-shelld";
 
 /// Becomes an embedded daemon if this process was started as one, and returns its exit code. Call it after
@@ -65,7 +65,7 @@ pub fn embedded_main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             use io::Write as _;
-            // An error is ignored: if standard error is closed, the exit code still tells.
+            // Ignore an error: if standard error is closed, the exit code still reports the failure.
             let _ = writeln!(io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
             ExitCode::FAILURE
         }
@@ -73,12 +73,12 @@ pub fn embedded_main() -> ExitCode {
 }
 
 fn run() -> Result<(), DaemonError> {
-    // Other descriptors that the parent had open are closed first.
     let one_thread =
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
-    close_inherited(&one_thread).map_err(system("close what was inherited"))?;
+    // The parent may have leaked descriptors to this process.
+    close_inherited(&one_thread).map_err(system("close inherited descriptors"))?;
     conceal_memory().map_err(system("conceal its memory"))?;
-    logs::begin(LogFormat::Text, "error");
+    logs::init(LogFormat::Text, "error");
     take_all_descriptors();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
@@ -96,7 +96,7 @@ fn run() -> Result<(), DaemonError> {
     })
 }
 
-/// Moves the connection away from standard input, so that no started program inherits it.
+/// Moves the connection away from standard input, so that started programs do not inherit it.
 fn take_stdin() -> Result<OwnedFd, DaemonError> {
     let stdin = rustix::stdio::stdin();
     let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
@@ -127,7 +127,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
                 break;
             }
             let setup = serde_json::from_slice(&bytes)
-                // The position only: serde's message could quote the token.
+                // The error gives only the position, because serde's message could quote the token.
                 .map_err(|error| refuse(format!("is malformed at byte {}", error.column())))?;
             return Ok((setup, early));
         }
@@ -146,11 +146,11 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
     move |source| DaemonError::System { operation, source: source.into() }
 }
 
-/// Bytes of the setup's line.
+/// The most bytes of the setup's line.
 const SETUP_BYTES: usize = 256 << 10;
 
-/// How long the parent has for its setup. A parent that is silent for this long is treated as dead.
+/// The longest wait for the parent's setup. After that, the parent is treated as dead.
 const SETUP_TIME: Duration = Duration::from_secs(10);
 
-/// Enough to move the bytes of several clients; blocking work has its own threads.
+/// The runtime's threads. Two are enough to move the bytes of one client: blocking work has its own threads.
 const WORKERS: usize = 2;

@@ -1,4 +1,4 @@
-//! The errors that keep a daemon from running. For operators: texts hold host paths.
+//! The errors that keep a daemon from running. Their messages are for operators, because they contain host paths.
 
 use std::{io, path::PathBuf};
 
@@ -7,7 +7,7 @@ use portcullis_policy::PolicyError;
 
 use super::ProofError;
 
-/// The reason why a daemon does not start, or ended without a request to stop.
+/// The reason why a daemon did not start, or why it ended without a request to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
@@ -20,23 +20,23 @@ pub enum DaemonError {
         problem: String,
     },
     /// The canary cannot be made in the state folder.
-    #[error("prepare the state folder")]
+    #[error("cannot prepare the state folder")]
     State {
         /// The failure to make the canary.
         #[source]
         source: ConfineError,
     },
     /// No session of the required posture can be started.
-    #[error("start a session")]
+    #[error("cannot start a session")]
     Session {
         /// The failure of the trial session.
         #[source]
         source: ProofError,
     },
     /// The mounts cannot be opened.
-    #[error("open the mounts")]
+    #[error("cannot open the mounts")]
     Mounts {
-        /// The mount at fault.
+        /// The error of the mount at fault.
         #[source]
         source: MountError,
     },
@@ -59,7 +59,7 @@ pub enum DaemonError {
     /// The policy grants no shell.
     #[error("the policy has no shell: {remedy}")]
     NoShell {
-        /// The setting that would grant one.
+        /// The setting that would grant a shell.
         remedy: &'static str,
     },
     /// The token cannot be used.
@@ -91,16 +91,16 @@ pub enum DaemonError {
         problem: String,
     },
     /// The operating system refused an operation that every daemon needs.
-    #[error("{operation}")]
+    #[error("cannot {operation}")]
     System {
-        /// The refused operation, as the message names it.
+        /// The refused operation, worded to follow "cannot" in the message.
         operation: &'static str,
         /// The operation's error.
         #[source]
         source: io::Error,
     },
     /// The server ended on an error.
-    #[error("serve")]
+    #[error("the server failed")]
     Serve {
         /// The error of the transport.
         #[source]

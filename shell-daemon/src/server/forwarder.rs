@@ -1,12 +1,12 @@
-//! The forwarder of one session: accepts its programs' connections, and hands them to the HTTP client.
+//! The forwarder of one session: accepts the connections of the session's programs, and hands them to the HTTP client.
 //!
-//! The listener is in the session's network namespace, so no other session and no other program of the
-//! machine reaches it. Only the client's confined threads read bytes.
+//! The listener is in the session's network namespace, so other sessions and other programs of the machine cannot
+//! reach it. Only the client's confined threads read the connections' bytes.
 
 use std::{io, net::TcpListener as StdTcpListener, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use portcullis_egress::{Judge, TunnelLimits, TunnelWatch};
+use portcullis_egress::{Judge, TunnelLimits, TunnelShare, TunnelWatch};
 use tokio::{net::TcpListener, runtime::Handle, task::AbortHandle};
 
 use super::{
@@ -22,20 +22,23 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
+    /// Starts the forwarder's task.
+    ///
     /// # Errors
-    /// If the listener cannot be watched.
+    /// The I/O error if the runtime cannot watch the listener.
     pub(super) fn start(
         runtime: &Handle,
         listener: OwnedFd,
         client: SessionEgress,
         judge: Arc<SessionJudge>,
+        share: TunnelShare,
     ) -> io::Result<Self> {
         let listener = StdTcpListener::from(listener);
         listener.set_nonblocking(true)?;
         let _runtime = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         let connections = Arc::new(ConnectionLog::default());
-        let task = runtime.spawn(forward(listener, client, judge, Arc::clone(&connections)));
+        let task = runtime.spawn(forward(listener, client, judge, share, Arc::clone(&connections)));
         Ok(Self { task: task.abort_handle(), connections })
     }
 }
@@ -46,11 +49,12 @@ impl Drop for Forwarder {
     }
 }
 
-/// Accepts until it is aborted. At the limit, further connections wait in the kernel.
+/// Accepts connections until the task is aborted. At the limit, further connections wait in the kernel.
 async fn forward(
     listener: TcpListener,
     client: SessionEgress,
     judge: Arc<dyn Judge>,
+    share: TunnelShare,
     connections: Arc<ConnectionLog>,
 ) {
     let mut tunnels = FuturesUnordered::new();
@@ -58,10 +62,10 @@ async fn forward(
         tokio::select! {
             accepted = listener.accept(), if tunnels.len() < CONNECTIONS => match accepted {
                 Ok((stream, _peer)) => {
-                    tunnels.push(carry(stream, &client, Arc::clone(&judge), &connections));
+                    tunnels.push(carry(stream, &client, Arc::clone(&judge), share.clone(), &connections));
                 }
                 Err(error) => {
-                    // Usually no descriptor is left. Open connections continue until there is one again.
+                    // Usually no descriptor is left. Open connections continue until one is free again.
                     tracing::warn!(%error, "could not accept a connection of a session");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -75,18 +79,20 @@ async fn carry(
     stream: tokio::net::TcpStream,
     client: &SessionEgress,
     judge: Arc<dyn Judge>,
+    share: TunnelShare,
     connections: &ConnectionLog,
 ) {
-    // It fails only if the stream cannot be taken from the runtime, and the stream is then closed.
+    // This fails only if the runtime cannot release the stream. The stream is then closed.
     let Ok(stream) = stream.into_std() else { return };
     let watch = TunnelWatch::default();
     connections.add(&watch);
     let limits = TunnelLimits::default();
     // The end of the forwarder drops this future, which ends the tunnel.
-    client.egress.tunnel(judge, stream, limits, watch, tokio_util::sync::CancellationToken::new()).await;
+    let cancel = tokio_util::sync::CancellationToken::new();
+    client.egress.tunnel(judge, stream, limits, share, watch, cancel).await;
 }
 
-/// Connections of one session at a time.
+/// The most connections of one session at a time.
 const CONNECTIONS: usize = 64;
 
 /// The pause after a failed accept.

@@ -8,14 +8,14 @@ use std::{
 
 use portcullis_confine::trusted::{self, TrustError};
 use portcullis_policy::{
-    DEFAULT_POLICY, LoadOptions, MountName, PolicySource, RequiredLayer, ShellAbsence,
-    WorkspaceSecurityPolicy,
+    DEFAULT_POLICY, HostPath, LoadOptions, MountName, PolicySource, RequiredLayer, ShellAbsence, Toolchain,
+    WorkspaceSecurityPolicy, project_of,
 };
 use portcullis_types::{Access, SandboxTier};
 use rustix::fs::{Mode, OFlags};
 
 use super::{DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
-use crate::PostureChoice;
+use crate::{PostureChoice, SessionToolchain, absolute_variable};
 
 /// The paths that the command line gives.
 #[derive(Debug)]
@@ -30,14 +30,16 @@ pub(super) struct CommandLinePaths {
 /// Makes the configuration of a daemon.
 ///
 /// # Errors
-/// If a policy cannot be read or is invalid.
-pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
-    let overlay_path = places.workspace.join(OVERLAY_FILE);
-    let operator_path = match &places.policy {
+/// [`DaemonError::PolicyFile`] if a policy cannot be read, [`DaemonError::Policy`] if a policy is invalid, and the
+/// errors of [`DaemonConfig::from_policy`].
+pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
+    let operator_path = match &paths.policy {
         Some(path) => Some(path.clone()),
-        None => usual_places().into_iter().find(|path| path.symlink_metadata().is_ok()),
+        None => default_policy_paths().into_iter().find(|path| path.symlink_metadata().is_ok()),
     };
     let operator = operator_path.as_deref().map(read_trusted).transpose()?;
+    let project = operator.as_deref().and_then(project_of).map(PathBuf::from);
+    let overlay_path = project.as_ref().unwrap_or(&paths.workspace).join(OVERLAY_FILE);
     let overlay = match read(&overlay_path) {
         Ok(text) => Some(text),
         Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -48,15 +50,21 @@ pub(super) fn config(places: &CommandLinePaths) -> Result<DaemonConfig, DaemonEr
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
         operator: PolicySource { name: &name, text: operator.as_deref().unwrap_or(DEFAULT_POLICY) },
         overlay: overlay.as_deref().map(|text| PolicySource { name: &overlay_name, text }),
-        sandbox_tier: places.sandbox_tier,
+        sandbox_tier: paths.sandbox_tier,
     })
     .map_err(|source| DaemonError::Policy { source })?;
     let ca = policy.egress().ca.as_deref();
     let ca = ca.map(|ca| path_beside_policy(ca, operator_path.as_deref())).transpose()?;
-    let mut private = places.private.clone();
+    let mut private = paths.private.clone();
     private.extend(operator_path);
-    private.push(overlay_path);
-    let config = DaemonConfig::from_policy(&policy, places.workspace.clone(), places.state.clone(), private)?;
+    // A project's folder is a mount, and the overlay in it is a protected path.
+    if project.is_none() {
+        private.push(overlay_path);
+    }
+    let mut config =
+        DaemonConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
+    // Its state folder is another one than that of its clients, which therefore refuse commands in such mounts.
+    config.mounts.iter_mut().for_each(|mount| mount.has_undo = false);
     Ok(config.with_certificates(ca))
 }
 
@@ -70,9 +78,9 @@ impl DaemonConfig {
         self
     }
 
-    /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does
-    /// not set. `workspace`, `state` and `private` are as in the fields of these names. The file of further
-    /// certificates is set by [`Self::with_certificates`], since its path may be relative to the policy's file.
+    /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does not
+    /// set. `workspace`, `state` and `private` become the fields of these names. [`Self::with_certificates`] sets the
+    /// file of further certificates, because the file's path may be relative to the policy's file.
     ///
     /// # Errors
     /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
@@ -87,24 +95,30 @@ impl DaemonConfig {
             let remedy = policy.shell_absence().map_or("the policy has none", ShellAbsence::remedy);
             return Err(DaemonError::NoShell { remedy });
         };
-        let folder_of = |name: &MountName| policy.mounts().iter().find(|spec| spec.name == *name);
+        let spec_of = |name: &MountName| policy.mounts().iter().find(|spec| spec.name == *name);
         let mounts: Vec<DaemonMount> = shell
             .mounts
             .iter()
             .filter_map(|granted| {
-                let folder = folder_of(&granted.name)?.folder.clone();
-                Some(DaemonMount { name: granted.name.to_string(), folder, access: granted.access })
+                let spec = spec_of(&granted.name)?;
+                Some(DaemonMount {
+                    name: granted.name.to_string(),
+                    folder: spec.folder.clone(),
+                    access: granted.access,
+                    has_undo: spec.has_undo,
+                })
             })
             .collect();
         let home = mounts
             .iter()
-            .find(|mount| mount.name == HOME)
+            .find(|mount| mount.name == policy.home().as_str())
             .or_else(|| mounts.iter().find(|mount| mount.access == Access::Write))
             .or(mounts.first());
         let home = home.ok_or_else(|| DaemonError::Config {
             setting: "mounts",
             problem: "are none: `[shell]` of the policy names none".to_owned(),
         })?;
+        let toolchain = toolchain(&shell.toolchain, &state)?;
         Ok(Self {
             home: home.name.clone(),
             state,
@@ -112,9 +126,11 @@ impl DaemonConfig {
             mounts,
             private,
             posture: PostureChoice::AtLeast(shell.posture),
+            toolchain,
             environment: shell.environment.clone(),
             commands: shell.commands.clone(),
             protected: policy.protected().patterns().map(str::to_owned).collect(),
+            hidden: policy.hidden().patterns().map(str::to_owned).collect(),
             network: policy.shell_network().map(|rules| DaemonNetwork {
                 rules: rules.clone(),
                 ca: None,
@@ -125,9 +141,9 @@ impl DaemonConfig {
             session: SessionLimits {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
-                // For all commands of a session that still have jobs, together.
-                group_memory_bytes: shell.memory.0.saturating_mul(GROUP),
-                group_processes: u64::from(shell.processes) * GROUP,
+                // For all commands of a session together, as long as they have jobs.
+                group_memory_bytes: shell.memory.0.saturating_mul(COMMANDS_PER_SESSION),
+                group_processes: u64::from(shell.processes) * COMMANDS_PER_SESSION,
                 file_bytes: shell.file_size.0,
                 output_bytes: shell.output.0,
                 command_timeout: shell.timeout,
@@ -139,23 +155,48 @@ impl DaemonConfig {
     }
 }
 
-/// A path of the policy's text, which is relative to the policy's file.
+/// The operator's toolchain, with the paths below the home resolved. The copies of caches lie in the state folder.
+fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, DaemonError> {
+    let home = home();
+    let resolve = |setting, paths: &mut dyn Iterator<Item = &HostPath>| {
+        let resolved = paths.map(|path| {
+            path.resolve(home.as_deref()).ok_or_else(|| DaemonError::Config {
+                setting,
+                problem: format!("has `{path}`, and there is no home: `HOME` is not set"),
+            })
+        });
+        resolved.collect::<Result<Vec<_>, _>>()
+    };
+    Ok(SessionToolchain {
+        read: resolve("read", &mut toolchain.read.iter())?,
+        caches: resolve("caches", &mut toolchain.caches.iter())?,
+        copies: state.join("caches"),
+        path: resolve("path", &mut toolchain.path.iter())?,
+        variables: toolchain.resolved_variables(home.as_deref()).collect(),
+        home,
+    })
+}
+
+/// The home of the user who runs Portcullis.
+fn home() -> Option<PathBuf> {
+    absolute_variable("HOME")
+}
+
+/// Makes a path of the policy absolute. The path is relative to the folder of the policy's file.
 fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
     let folder = operator.and_then(Path::parent).unwrap_or(Path::new(""));
     std::path::absolute(folder.join(path))
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
-/// The default paths of the operator's policy. The first that exists counts.
-fn usual_places() -> Vec<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?)).filter(|path| path.is_absolute());
-    let own = config.or_else(|| Some(home()?.join(".config")));
-    let places = [Some(PathBuf::from("/etc")), own].into_iter().flatten();
-    places.map(|place| place.join("portcullis/portcullis.toml")).collect()
+/// The default paths of the operator's policy. The first path that exists is used.
+fn default_policy_paths() -> Vec<PathBuf> {
+    let user_config = absolute_variable("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")));
+    let roots = [Some(PathBuf::from("/etc")), user_config].into_iter().flatten();
+    roots.map(|root| root.join("portcullis/portcullis.toml")).collect()
 }
 
-/// Reads the operator's policy, which only root and our own user may be able to change.
+/// Reads the operator's policy. Only root and the daemon's own user may be able to change the file.
 fn read_trusted(path: &Path) -> Result<String, DaemonError> {
     let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
     match trusted::open_file(path) {
@@ -166,7 +207,7 @@ fn read_trusted(path: &Path) -> Result<String, DaemonError> {
 }
 
 fn read(path: &Path) -> Result<String, DaemonError> {
-    // `NONBLOCK`: a FIFO in its place must not block the start.
+    // `NONBLOCK`: a FIFO at this path must not block the start.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = opened.map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
@@ -176,27 +217,24 @@ fn read(path: &Path) -> Result<String, DaemonError> {
 fn read_bounded(path: &Path, file: File) -> Result<String, DaemonError> {
     let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
     let mut text = String::new();
-    file.take(POLICY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > POLICY_BYTES {
+    file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_POLICY_BYTES {
         return Err(failed(io::Error::other("is larger than 1 MiB")));
     }
     Ok(text)
 }
 
-/// A session's total limits, as a multiple of a command's.
-const GROUP: u64 = 4;
+/// The ratio of a session's total limits to one command's limits.
+const COMMANDS_PER_SESSION: u64 = 4;
 
 /// The name of the shipped policy in messages.
 const SHIPPED: &str = "shipped default";
 
-/// The preferred home mount.
-const HOME: &str = "shared";
-
-/// The file in a workspace that may restrict the operator's policy.
+/// The name of a workspace's file that may restrict the operator's policy.
 const OVERLAY_FILE: &str = "portcullis.toml";
 
 /// Bytes of the largest policy.
-const POLICY_BYTES: u64 = 1 << 20;
+const MAX_POLICY_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -215,7 +253,7 @@ mod tests {
     }
 
     /// The shipped policy with `section` in place of its `[shell]`.
-    fn with_shell(section: &str) -> Result<DaemonConfig, DaemonError> {
+    fn config_with_shell(section: &str) -> Result<DaemonConfig, DaemonError> {
         let start = DEFAULT_POLICY.find("\n[shell]").unwrap();
         let end = start + 1 + DEFAULT_POLICY[start + 1..].find("\n[").unwrap();
         config(&format!("{}\n{section}\n{}", &DEFAULT_POLICY[..start], &DEFAULT_POLICY[end..]))
@@ -236,7 +274,7 @@ mod tests {
 
     #[test]
     fn daemon_configuration_follows_the_policy() {
-        let config = with_shell(
+        let config = config_with_shell(
             "[shell]\nposture = \"strong\"\nmounts = { tmp = \"write\" }\ntimeout = \"5s\"\nmemory = \"64MiB\"\n\
              processes = 10\nfile_size = \"2MiB\"\noutput = \"4KiB\"\nenvironment = [\"CC\"]\ndeny = [\"sudo\"]",
         )
@@ -255,9 +293,9 @@ mod tests {
     #[test]
     fn without_a_shell_or_a_mount_there_is_no_daemon() {
         for section in ["", "[shell]\nenabled = false"] {
-            assert!(matches!(with_shell(section), Err(DaemonError::NoShell { .. })), "{section}");
+            assert!(matches!(config_with_shell(section), Err(DaemonError::NoShell { .. })), "{section}");
         }
-        let without_mounts = with_shell("[shell]\nenabled = true");
+        let without_mounts = config_with_shell("[shell]\nenabled = true");
         assert!(matches!(without_mounts, Err(DaemonError::Config { setting: "mounts", .. })));
     }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use portcullis_egress::TunnelShare;
 use tokio::{runtime::Handle, sync::oneshot};
 use tonic::Status;
 
@@ -15,7 +16,7 @@ use super::{
 use crate::{ShellError, ShellSession};
 use portcullis_shell_protocol::{CreateSessionRequest, PostureReport};
 
-/// The reason why no session can be had here.
+/// The reason why this daemon cannot provide a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProofError {
@@ -26,15 +27,15 @@ pub enum ProofError {
         #[source]
         source: ShellError,
     },
-    /// A session could not even be tried.
+    /// The start of a session could not be attempted.
     #[error("{problem}")]
     Unusable {
-        /// The missing part.
+        /// The obstacle, as a sentence of its own.
         problem: String,
     },
 }
 
-/// The last answer about a daemon's health.
+/// The result of the last health check.
 #[derive(Debug)]
 pub(super) struct ProvenPosture {
     when: Instant,
@@ -45,33 +46,34 @@ pub(super) struct ProvenPosture {
 impl ProofError {
     pub(super) fn status(&self) -> Status {
         match self {
-            Self::NotStarted { source } => refusal::not_started(source),
-            Self::Unusable { problem } => RefusalCode::Start.because(problem.as_str()),
+            Self::NotStarted { source } => refusal::start_failure(source),
+            Self::Unusable { problem } => RefusalCode::Start.status(problem.as_str()),
         }
     }
 }
 
-/// Proves that sessions with these variables work: starts one, tests its shell and ends it, or returns the
-/// answer of a short while ago. One session is started at a time, however many callers ask.
+/// Proves that sessions with these variables work: starts a session, tests its shell and ends it. A recent result for
+/// the same variables is reused. Only one session is started at a time, regardless of the number of callers.
 ///
 /// # Cancellation
-/// The session that is being started is still ended.
+/// The check continues on its thread, and ends its session.
 pub(super) async fn prove(
     daemon: &Arc<Daemon>,
     environment: HashMap<String, String>,
 ) -> Result<PostureReport, ProofError> {
-    let mut last = Arc::clone(&daemon.health).lock_owned().await;
-    if let Some(last) = &*last
-        && last.when.elapsed() < daemon.config.service.health_cache
-        && last.environment == environment
+    let mut cached = Arc::clone(&daemon.health).lock_owned().await;
+    if let Some(cached) = &*cached
+        && cached.when.elapsed() < daemon.config.service.health_cache
+        && cached.environment == environment
     {
-        return Ok(last.posture.clone());
+        return Ok(cached.posture.clone());
     }
     let unusable = |problem: String| ProofError::Unusable { problem };
-    let everything = CreateSessionRequest { environment: environment.clone(), ..creation::request_for_all() };
-    let mut checked = creation::check_request(daemon, &everything)
+    let full_request =
+        CreateSessionRequest { environment: environment.clone(), ..creation::request_for_all() };
+    let mut checked = creation::check_request(daemon, &full_request)
         .map_err(|status| unusable(status.message().to_owned()))?;
-    let network = checked.open_network(daemon).await;
+    let network = checked.open_network(daemon, TunnelShare::default()).await;
     let runtime = Handle::current();
     let (reply, result) = oneshot::channel();
     let prove = move || {
@@ -86,12 +88,12 @@ pub(super) async fn prove(
     let work = move || {
         let proven = prove();
         if let Ok(posture) = &proven {
-            *last = Some(ProvenPosture { when: Instant::now(), environment, posture: posture.clone() });
+            *cached = Some(ProvenPosture { when: Instant::now(), environment, posture: posture.clone() });
         }
-        // The thread holds the lock, not the caller: a dropped call does not let a second session start
-        // beside this one.
-        drop(last);
-        // An error is ignored: the caller may be gone.
+        // The thread holds the lock, not the caller, so that a dropped call cannot let a second session start beside
+        // this one.
+        drop(cached);
+        // Ignore the result: the caller may be gone.
         let _ = reply.send(proven);
     };
     std::thread::Builder::new()

@@ -1,4 +1,4 @@
-//! Input that clients write to a running command, in the order of their calls.
+//! Input that a client writes to a running command, in the order of the client's calls.
 
 use tokio::{io::AsyncWriteExt as _, net::unix::pipe::Sender, sync::Mutex};
 use tonic::Status;
@@ -12,38 +12,38 @@ pub(super) struct StdinSender(Mutex<Option<Sender>>);
 
 impl StdinSender {
     /// A closed input.
-    pub(super) fn none() -> Self {
+    pub(super) fn without_input() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// An open input, and the command's end of it. Must be called within the runtime.
+    /// An open input, and the end that the command reads. Must be called within the runtime.
     ///
     /// # Errors
-    /// `limit`, if there is no descriptor left.
+    /// `limit`, if no descriptor is left.
     pub(super) fn open() -> Result<(Self, CommandInput), Status> {
-        let failed = |error| RefusalCode::Limit.because(format!("no pipe is left for the input: {error}"));
+        let failed = |error| RefusalCode::Limit.status(format!("no pipe is left for the input: {error}"));
         let (input, writer) = CommandInput::new().map_err(failed)?;
         let writer = Sender::from_owned_fd(writer.into()).map_err(failed)?;
         Ok((Self(Mutex::new(Some(writer))), input))
     }
 
-    /// Writes all of `bytes`, as fast as the command reads, after the bytes of earlier calls.
+    /// Writes all of `bytes` after the bytes of earlier calls. Waits while the command does not read.
     ///
     /// # Cancellation
-    /// Some of the bytes may have been written.
+    /// Some of the bytes may already have been written.
     ///
     /// # Errors
     /// `closed`, if the command has closed its standard input.
-    pub(super) async fn write(&self, bytes: &[u8], then: AfterInput) -> Result<(), Status> {
-        let closed = || RefusalCode::Closed.because("the command's input is closed");
-        let mut open = self.0.lock().await;
-        let writer = open.as_mut().ok_or_else(closed)?;
+    pub(super) async fn write(&self, bytes: &[u8], after_input: AfterInput) -> Result<(), Status> {
+        let closed = || RefusalCode::Closed.status("the command's input is closed");
+        let mut sender = self.0.lock().await;
+        let writer = sender.as_mut().ok_or_else(closed)?;
         if writer.write_all(bytes).await.is_err() {
-            *open = None;
+            *sender = None;
             return Err(closed());
         }
-        if then == AfterInput::Close {
-            *open = None;
+        if after_input == AfterInput::Close {
+            *sender = None;
         }
         Ok(())
     }

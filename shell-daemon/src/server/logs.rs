@@ -1,4 +1,4 @@
-//! An operator's log, which goes to standard error.
+//! The operator's log, which goes to standard error.
 
 use std::io::IsTerminal as _;
 
@@ -19,49 +19,53 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Starts the log at the levels of `RUST_LOG`, or from `least` on if that is unset or invalid.
-pub(super) fn begin(form: LogFormat, least: &str) {
+/// Starts the log at the levels of `RUST_LOG`. If that variable is unset or invalid, the log starts at
+/// `default_level`.
+pub(super) fn init(format: LogFormat, default_level: &str) {
     let filter = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| log_filter(&text).ok());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new(least));
-    // No colours in a file or a container's log.
-    let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
-    let colours = if is_plain { Colours::Left } else { Colours::Shown };
+    let filter = filter.unwrap_or_else(|| EnvFilter::new(default_level));
+    // A file or a container's log has no colours.
+    let is_colourless = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+    let colours = if is_colourless { Colours::Disabled } else { Colours::Enabled };
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr);
-    // Fails only if there is a subscriber already, and there is none.
-    let _ = match form {
+    // Ignore the result: this fails only if a subscriber was installed before, and none was.
+    let _ = match format {
         LogFormat::Text => logs.event_format(LogLine::text(colours)).try_init(),
         LogFormat::Json => logs.fmt_fields(JsonFields::new()).event_format(LogLine::json()).try_init(),
     };
 }
 
-/// Libraries that log content at lower levels, each with the lowest level that is safe. Below it are
-/// arguments, file contents and standard input in the protocol of clients, and headers with tokens.
-const WITH_CONTENT: [(&str, LevelFilter); 6] = [
+/// Libraries that log content at verbose levels, each with its most verbose safe level. More verbose levels would log
+/// arguments, file contents and standard input of the clients' protocol, headers with tokens, and typed keys.
+const CONTENT_LOG_LEVELS: [(&str, LevelFilter); 7] = [
     ("rmcp", LevelFilter::WARN),
     ("h2", LevelFilter::INFO),
     ("hyper", LevelFilter::INFO),
     ("hyper_util", LevelFilter::INFO),
     ("rustls", LevelFilter::INFO),
+    // The command line's line editor, which logs keys.
+    ("rustyline", LevelFilter::INFO),
     ("tonic", LevelFilter::INFO),
 ];
 
-/// Makes the filter of an operator's text. A library that logs content gets its lower levels only if the text
-/// names it.
+/// Makes a filter from an operator's text. The verbose levels of a library that logs content are on only if the text
+/// names that library.
 ///
 /// # Errors
-/// The error in the text.
+/// [`ParseError`] if the text is not a valid filter.
 pub fn log_filter(text: &str) -> Result<EnvFilter, ParseError> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let is_named = |library: &str| {
-        let after = |part: &str| part.strip_prefix(library).map(str::to_owned);
-        parts().filter_map(after).any(|rest| rest.is_empty() || rest.starts_with(['=', ':', '[']))
+        let strip_library = |part: &str| part.strip_prefix(library).map(str::to_owned);
+        parts().filter_map(strip_library).any(|rest| rest.is_empty() || rest.starts_with(['=', ':', '[']))
     };
     // The most verbose level for targets that the text does not name.
-    let most = parts().filter_map(|part| part.parse::<LevelFilter>().ok()).max().unwrap_or(LevelFilter::OFF);
+    let max_level =
+        parts().filter_map(|part| part.parse::<LevelFilter>().ok()).max().unwrap_or(LevelFilter::OFF);
     let mut filter = EnvFilter::builder().parse(text)?;
-    for (library, level) in WITH_CONTENT {
-        if most > level && !is_named(library) {
+    for (library, level) in CONTENT_LOG_LEVELS {
+        if max_level > level && !is_named(library) {
             filter = filter.add_directive(format!("{library}={level}").parse()?);
         }
     }
@@ -79,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_that_log_content_are_heard_only_by_name() {
+    fn libraries_that_log_content_are_logged_only_if_named() {
         for text in ["debug", "trace", "info", "DEBUG,portcullis=trace", "debug,rmcplike=debug"] {
             check(text, "rmcp=warn", true);
         }

@@ -3,26 +3,45 @@
 use portcullis_confine::{LayerReport, LayerStatus};
 
 use super::session_thread::SessionForwarding;
-use crate::ShellSession;
+use crate::{ShellSession, TreeRequest};
 use portcullis_shell_protocol::{Evidence, Layer, Network, PostureReport};
 
-/// The posture of a session and of its network, with the evidence.
+/// The posture of a session and its network, with the evidence.
 pub(super) fn report(session: &ShellSession, network: Option<&SessionForwarding>) -> PostureReport {
     let posture = session.posture();
     let mut summary = posture.summary();
     if let Some(network) = network.filter(|network| network.forwarder.is_ok()) {
         summary = format!("{summary},egress({})", network.summary);
     }
+    let mut layers: Vec<Layer> = posture.layers().iter().map(layer).collect();
+    for (name, request, absence) in
+        [("hide", session.hiding(), NOTHING_HIDDEN), ("caches", session.cache_copies(), NO_COPIES)]
+    {
+        let (status, reason) = match request {
+            TreeRequest::NotMade => continue,
+            TreeRequest::Met => ("enforced", ""),
+            TreeRequest::Unmet => ("missing", absence),
+        };
+        summary = format!("{summary},{name}={status}");
+        let (name, status, reason) = (name.to_owned(), status.to_owned(), reason.to_owned());
+        layers.push(Layer { name, status, reason, evidence: Vec::new() });
+    }
     PostureReport {
         posture: posture.level().to_string(),
-        layers: posture.layers().iter().map(layer).collect(),
+        layers,
         uid: session.user().map(|user| user.uid),
         summary,
-        network: network.map(of_network),
+        network: network.map(network_message),
     }
 }
 
-fn of_network(network: &SessionForwarding) -> Network {
+/// Why a session cannot hide names.
+const NOTHING_HIDDEN: &str = "only a session with its own file tree hides what `[hide]` names, and this one has none; commands can read it";
+
+/// Why a session has no copies of caches.
+const NO_COPIES: &str = "only a session with its own file tree has copies of `[shell] caches`, and this one has none; commands read the caches and cannot write them";
+
+fn network_message(network: &SessionForwarding) -> Network {
     Network {
         hosts: network.hosts.clone(),
         absence: network.forwarder.as_ref().err().cloned().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! The daemon from its listener to its end: which clients are let in, and the order of the shutdown.
+//! Runs the daemon from its listener to its end: admits clients, and shuts down in order.
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,16 +16,19 @@ use super::{
 };
 use portcullis_shell_protocol::{PostureReport, shell_server::ShellServer};
 
-/// Serves clients of `listener` whose user is this process's own or one of `allowed_uids`, until `stop`
-/// resolves. Then no new work is accepted, running commands get [`super::ServiceLimits::grace`], and all
-/// sessions are ended. Before the first connection it starts and ends a session, and passes `ready` the
-/// posture that this has proven.
+/// Serves clients of `listener` until `stop` resolves. A client's user must be this process's user or one of
+/// `allowed_uids`.
+///
+/// Before the first connection, the daemon starts and ends a session, and passes the posture that this session proved
+/// to `ready`. After `stop` resolves, no new work is accepted, running commands get
+/// [`super::ServiceLimits::grace`], and all sessions are ended.
 ///
 /// # Cancellation
-/// Ends every session, without waiting for it.
+/// Dropping the future ends every session without waiting for its end.
 ///
 /// # Errors
-/// If the configuration is invalid, no session of its posture can be started, or the server fails.
+/// The errors of an invalid configuration, [`DaemonError::Session`] if no session of the configured posture can be
+/// started, and [`DaemonError::Serve`] if the server fails.
 pub async fn serve(
     config: DaemonConfig,
     token: Token,
@@ -43,7 +46,7 @@ pub async fn serve(
     run(&daemon, incoming, stop).await
 }
 
-/// Serves one connection until it ends. `early` holds bytes that were read from it before.
+/// Serves one connection until it ends. `early` holds the bytes that were already read from it.
 pub(super) async fn serve_one(
     config: DaemonConfig,
     token: Token,
@@ -69,8 +72,9 @@ async fn run(
     let stopped = async {
         stop.await;
         daemon.stopping.cancel();
-        let all = u32::try_from(service.commands).unwrap_or(u32::MAX);
-        if timeout(service.grace, daemon.commands.acquire_many(all)).await.is_err() {
+        // Each running command holds a permit: all permits are free when the last command has ended.
+        let all_permits = u32::try_from(service.commands).unwrap_or(u32::MAX);
+        if timeout(service.grace, daemon.commands.acquire_many(all_permits)).await.is_err() {
             daemon.cancel_commands();
         }
     };
@@ -84,12 +88,12 @@ async fn run(
             incoming,
             stopped,
         );
-    // Cut off clients that have not taken their output a while after the last command ended: they will not
-    // take it.
+    // Hang up on clients that still have not read their output some time after the last command ended.
     let cut = async {
         daemon.stopping.cancelled().await;
         tokio::time::sleep(service.grace + CLOSE_DELAY).await;
         daemon.cut.cancel();
+        // The server ends by itself when its connections are closed.
         std::future::pending::<()>().await;
     };
     let result = tokio::select! {
@@ -98,22 +102,21 @@ async fn run(
     };
     daemon.stopping.cancel();
     daemon.cut.cancel();
-    // A session's permit is released when its processes are gone, so holding all permits means that all
-    // sessions ended.
-    let all = u32::try_from(service.sessions).unwrap_or(u32::MAX);
-    if timeout(SESSION_END_TIME, daemon.sessions.acquire_many(all)).await.is_err() {
+    // A session releases its permit when its processes are gone: all permits are free when all sessions have ended.
+    let all_permits = u32::try_from(service.sessions).unwrap_or(u32::MAX);
+    if timeout(SESSION_END_TIME, daemon.sessions.acquire_many(all_permits)).await.is_err() {
         tracing::error!("some sessions did not end in time");
     }
     result
 }
 
-/// Waits for the next connection that is let in.
+/// Waits for the next connection that is admitted.
 async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u32]) -> ConnectionIo {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually no descriptor is left. Existing connections go on until there is one again.
+                // Usually no descriptor is left. Existing connections continue until one is free again.
                 tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -137,8 +140,8 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
     }
 }
 
-/// Takes a permit for a connection. If none is left, the oldest connection that has not sent the token loses
-/// its permit: a flood of such connections cannot keep real clients out.
+/// Takes a permit for a connection. If none is left, the oldest connection that has not sent the token loses its
+/// permit. A flood of connections without the token therefore cannot keep real clients out.
 async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     let permits = &daemon.connections;
     if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
@@ -165,11 +168,11 @@ fn connect(
         daemon.cut.child_token(),
         permit,
     );
-    daemon.remember(connection.connection());
+    daemon.register_connection(connection.connection());
     connection
 }
 
-/// Bytes of the headers of one call.
+/// The most bytes of the headers of one call.
 const HEADER_BYTES: u32 = 16 << 10;
 
 /// The pause after a failed accept.
@@ -178,9 +181,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest wait for a permit after hanging up on a client.
 const HANG_UP_TIME: Duration = Duration::from_secs(1);
 
-/// From the end of the last command to the cut of the connections.
+/// The time from the end of the grace period to hanging up on the remaining clients.
 const CLOSE_DELAY: Duration = Duration::from_secs(1);
 
-/// From the end of the connections until the daemon gives up waiting for its sessions. Their guards end these
-/// anyway.
+/// The time from the end of the connections until the daemon stops waiting for its sessions. Later, the sessions'
+/// guards end them.
 const SESSION_END_TIME: Duration = Duration::from_secs(10);

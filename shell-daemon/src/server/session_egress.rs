@@ -1,8 +1,8 @@
-//! The threads that make the sessions' connections, and the judge of each connection. The first session with
-//! a network starts the threads.
+//! The threads that make the sessions' connections, and the judge of each connection. The first session with a
+//! network starts the threads.
 //!
-//! The daemon itself connects nowhere. Its forwarders hand each connection to these threads, which can only
-//! connect.
+//! The daemon's own threads connect nowhere. The forwarders hand each connection to the confined threads, which can
+//! only connect.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ pub(super) struct SessionEgress {
     pub(super) certificates: Arc<str>,
 }
 
-/// The client that all sessions share, and the settings to start it with.
+/// The HTTP client that all sessions share, and the settings for its start.
 #[derive(Debug)]
 pub(super) struct SharedSessionEgress {
     network: DaemonNetwork,
@@ -45,10 +45,11 @@ impl SharedSessionEgress {
         Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
 
-    /// The client. The first session starts it ([`LazyEgress::get`]).
+    /// The client. The first call starts it ([`LazyEgress::get`]).
     ///
     /// # Errors
-    /// The reason, for operators. No connection is ever made outside the confined threads.
+    /// The reason why the client cannot be started, for operators. Without the client there is no connection: none is
+    /// made outside the confined threads.
     pub(super) async fn get(&self) -> Result<SessionEgress, String> {
         let client = async {
             let (network, canary) = (self.network.clone(), self.canary.clone());
@@ -106,24 +107,24 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartE
     })?)
 }
 
-/// The text with further certificates, if there is such a file.
+/// The bytes of the file of further certificates, if one is configured.
 fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
     ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()
 }
 
-/// Judges the connections of one session. Each of the networks must let a connection through.
+/// Judges the connections of one session. All networks must permit a connection.
 #[derive(Debug)]
 pub(super) struct SessionJudge(Vec<ShellNetwork>);
 
 impl SessionJudge {
-    /// `networks` are the daemon's and the client's.
+    /// `networks` are the daemon's network and the client's network.
     pub(super) fn new(networks: Vec<ShellNetwork>) -> Self {
         Self(networks)
     }
 
-    fn all(&self, judge: impl Fn(&ShellNetwork) -> Result<(), Denial>) -> Result<(), Refusal> {
-        // An empty list lets nothing through.
+    fn require_all(&self, judge: impl Fn(&ShellNetwork) -> Result<(), Denial>) -> Result<(), Refusal> {
+        // An empty list permits nothing.
         if self.0.is_empty() {
             return Err(Refusal {
                 code: "egress_not_granted",
@@ -133,21 +134,21 @@ impl SessionJudge {
         self.0
             .iter()
             .try_for_each(judge)
-            // With the hint: the program's own output shows it, and the model reads that.
+            // The denial's text includes the hint: the program's output shows the text to the model.
             .map_err(|denial| Refusal { code: denial.code.as_str(), reason: denial.to_string() })
     }
 }
 
 impl Judge for SessionJudge {
     fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
-        self.all(|network| network.judge_tunnel(url.as_str()))
+        self.require_all(|network| network.judge_tunnel(url.as_str()))
     }
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
         let Ok(host) = UrlHost::parse(host) else {
             return Err(Refusal { code: "url_refused", reason: "this is no host".to_owned() });
         };
-        self.all(|network| network.judge_address(&host, port, address).map(|_judged| ()))
+        self.require_all(|network| network.judge_address(&host, port, address).map(|_judged| ()))
     }
 
     fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
-//! A session of the daemon on its own thread, since using it blocks.
+//! A session of the daemon on its own thread, because using a session blocks.
 //!
-//! The thread ends with the session. The session ends with the first of: the drop of its last handle, a call
-//! that ends it, its idle timeout, or a fatal error.
+//! The thread ends with the session. The session ends at the first of these events: its last handle is dropped, a
+//! call ends it, its idle timeout passes, or a fatal error occurs.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     command::{CommandControl, SessionCommand},
-    connection::{ClientConnection, Id},
+    connection::{ClientConnection, RandomId},
     creation::{MountPath, SessionAccess},
     forwarder::Forwarder,
     report::report,
@@ -29,19 +29,19 @@ use portcullis_shell_protocol::PostureReport;
 
 use crate::{SessionSpec, ShellError, ShellSession};
 
-/// A started session. Dropping the last handle kills its command and ends it.
+/// A handle to a started session. Dropping the last handle kills the session's command and ends the session.
 #[derive(Debug)]
 pub(super) struct HeldSession {
     work: mpsc::Sender<SessionWork>,
-    /// One permit: a session runs one command at a time.
+    /// A single permit: a session runs one command at a time.
     pub(super) turn: Arc<Semaphore>,
     pub(super) info: SessionFacts,
-    pub(super) since: Instant,
+    pub(super) created_at: Instant,
     last_used: Mutex<Instant>,
     running: Mutex<LastCommand>,
 }
 
-/// The last command, and whether the session is ending.
+/// A session's last command, and whether the session is ending.
 #[derive(Debug, Default)]
 struct LastCommand {
     control: Weak<CommandControl>,
@@ -53,15 +53,15 @@ struct LastCommand {
 pub(super) struct SessionFacts {
     pub(super) posture: PostureReport,
     pub(super) limits: portcullis_shell_protocol::SessionLimits,
-    pub(super) places: Vec<MountPath>,
+    pub(super) mount_paths: Vec<MountPath>,
     pub(super) has_own_tree: bool,
 }
 
-/// The facts that are known once a session has started.
+/// The facts that are known after a session has started.
 #[derive(Debug)]
 pub(super) struct StartedSession {
     pub(super) posture: PostureReport,
-    /// Its mounts have the clients' names, and not their real paths.
+    /// Whether the session's mounts have the clients' paths instead of their real paths.
     pub(super) has_own_tree: bool,
 }
 
@@ -73,13 +73,13 @@ enum SessionWork {
 /// Whether a session is usable after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionLife {
-    GoesOn,
-    Over,
+    Continues,
+    Ended,
 }
 
-/// The data of a session's thread besides the session.
+/// The data of a session's thread, apart from the session itself.
 pub(super) struct SessionContext {
-    pub(super) id: Id,
+    pub(super) id: RandomId,
     pub(super) connection: Weak<ClientConnection>,
     pub(super) idle_timeout: Duration,
     pub(super) shell: ShellProof,
@@ -89,7 +89,7 @@ pub(super) struct SessionContext {
 
 impl Drop for SessionContext {
     fn drop(&mut self) {
-        // However the thread ends, the connection must not list a session that is gone.
+        // The connection must not list a session that is gone, even if the thread panicked.
         if let Some(connection) = self.connection.upgrade() {
             connection.forget_session(self.id);
         }
@@ -99,45 +99,45 @@ impl Drop for SessionContext {
 /// The channel to a session's thread.
 pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 
-/// Starts a session on a new thread. Dropping the returned line ends it. Must be called within the runtime that drives
-/// the session's connections.
+/// Starts a session on a new thread. Dropping the returned channel ends the session. Must be called within the runtime
+/// that drives the session's connections.
 pub(super) fn start(
     spec: SessionSpec,
     network: Option<Result<SessionAccess, String>>,
-    keeping: SessionContext,
+    context: SessionContext,
 ) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
-    let (line, work) = mpsc::channel();
-    let (started, starting) = oneshot::channel();
+    let (work_sender, work) = mpsc::channel();
+    let (startup_sender, startup_receiver) = oneshot::channel();
     let runtime = Handle::current();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
-        match begin(&spec, &keeping.shell) {
+        match start_session(&spec, &context.shell) {
             Ok(mut session) => {
                 let network = SessionForwarding::start(&runtime, &mut session, network);
-                // Fails if the call was dropped. Its `SessionChannel` is gone then too, so `keep` ends the
-                // session at once.
                 let has_own_tree = session.has_own_tree();
                 let posture = report(&session, network.as_ref());
-                let _ = started.send(Ok(StartedSession { posture, has_own_tree }));
+                // Sending fails if the call was dropped. The `SessionChannel` was then dropped too, so `run_session`
+                // ends the session immediately.
+                let _ = startup_sender.send(Ok(StartedSession { posture, has_own_tree }));
                 let forwarder = network.and_then(|network| network.forwarder.ok());
-                let (ended, reply) = keep(session, forwarder, &work, &keeping);
-                // Jobs that were sent to an ended session are dropped here; they were not run.
+                let (ended, reply) = run_session(session, forwarder, &work, &context);
+                // Jobs that were sent to an ended session are dropped here without being run.
                 drop(work);
-                // Release the permits before the reply, since the client may then start another session.
-                drop(keeping);
+                // Release the permits before the reply: the client may start another session when it receives it.
+                drop(context);
                 if let Some(reply) = reply {
                     let _ = reply.send(ended);
                 }
             }
             Err(error) => {
-                drop(keeping);
-                let _ = started.send(Err(error));
+                drop(context);
+                let _ = startup_sender.send(Err(error));
             }
         }
     })?;
-    Ok((SessionChannel(line), starting))
+    Ok((SessionChannel(work_sender), startup_receiver))
 }
 
-/// The network of a started session: its forwarder, or the reason why it has none.
+/// The network of a started session: its forwarder, or the reason why the session has no network.
 #[derive(Debug)]
 pub(super) struct SessionForwarding {
     pub(super) hosts: Vec<String>,
@@ -147,13 +147,13 @@ pub(super) struct SessionForwarding {
 }
 
 impl SessionForwarding {
-    /// Starts the forwarder on the session's listener; `None` if the session was to get no network.
+    /// Starts the forwarder on the session's listener. `None` if the session should have no network.
     pub(super) fn start(
         runtime: &Handle,
         session: &mut ShellSession,
         network: Option<Result<SessionAccess, String>>,
     ) -> Option<Self> {
-        let SessionAccess { client, judge, hosts } = match network? {
+        let SessionAccess { client, judge, share, hosts } = match network? {
             Ok(network) => network,
             Err(reason) => {
                 return Some(Self { hosts: Vec::new(), forwarder: Err(reason), summary: String::new() });
@@ -161,7 +161,7 @@ impl SessionForwarding {
         };
         let summary = client.egress.posture().summary().to_owned();
         let forwarder = match session.take_listener() {
-            Some(listener) => Forwarder::start(runtime, listener, client, judge)
+            Some(listener) => Forwarder::start(runtime, listener, client, judge, share)
                 .map_err(|error| format!("the session's listener cannot be used ({error})")),
             None => Err(session.network_absence().unwrap_or("the session made no listener").to_owned()),
         };
@@ -169,9 +169,9 @@ impl SessionForwarding {
     }
 }
 
-/// Starts a session. The daemon's first one also proves that bash works, so that no client's command has to
-/// find that out. Later ones skip this: each command detects a shell that does not start.
-fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellError> {
+/// Starts a session. The daemon's first session also proves that bash works, before a client runs a command. Later
+/// sessions skip this proof: each command detects a shell that does not start.
+fn start_session(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellError> {
     let mut session = ShellSession::start(spec)?;
     if !shell.0.load(Ordering::Acquire) {
         session.prove_shell()?;
@@ -184,64 +184,65 @@ fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellEr
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShellProof(Arc<AtomicBool>);
 
-/// The result of ending a session, and the sender to reply to if a call asked for it.
+/// The result of ending a session, and the sender for the reply if a call asked for the end.
 type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
 
-fn keep(
+fn run_session(
     mut session: ShellSession,
     forwarder: Option<Forwarder>,
     work: &mpsc::Receiver<SessionWork>,
-    keeping: &SessionContext,
+    context: &SessionContext,
 ) -> EndResult {
     let forget = || {
-        if let Some(connection) = keeping.connection.upgrade() {
-            connection.forget_session(keeping.id);
+        if let Some(connection) = context.connection.upgrade() {
+            connection.forget_session(context.id);
         }
     };
     let reply = loop {
-        match work.recv_timeout(keeping.idle_timeout) {
+        match work.recv_timeout(context.idle_timeout) {
             Ok(SessionWork::Run(job)) => {
-                if job.run(&mut session, forwarder.as_ref(), forget) == SessionLife::Over {
+                if job.run(&mut session, forwarder.as_ref(), forget) == SessionLife::Ended {
                     break None;
                 }
             }
             Ok(SessionWork::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
+                // Forget the session before it ends, so that no further call finds it.
                 forget();
-                tracing::info!(session = %keeping.id, "ended a session that was idle too long");
+                tracing::info!(session = %context.id, "ended a session that was idle too long");
                 break None;
             }
             Err(RecvTimeoutError::Disconnected) => break None,
         }
     };
-    // Before the processes: no byte passes that a command sends as it is killed.
+    // The forwarder ends before the processes: bytes that a command sends while it is killed go nowhere.
     drop(forwarder);
     let ended = session.end();
     if let Err(error) = &ended {
-        tracing::error!(session = %keeping.id, %error, "a session left processes behind");
+        tracing::error!(session = %context.id, %error, "a session left processes behind");
     }
     (ended, reply)
 }
 
 impl HeldSession {
-    pub(super) fn new(line: SessionChannel, info: SessionFacts) -> Self {
+    pub(super) fn new(work_sender: SessionChannel, info: SessionFacts) -> Self {
         let now = Instant::now();
         Self {
-            work: line.0,
+            work: work_sender.0,
             turn: Arc::new(Semaphore::new(1)),
             info,
-            since: now,
+            created_at: now,
             last_used: Mutex::new(now),
             running: Mutex::default(),
         }
     }
 
-    /// Hands a job to the session's thread; `false` if that has ended.
+    /// Hands a job to the session's thread. Returns `false` if the thread has ended.
     pub(super) fn run(&self, job: SessionCommand) -> bool {
         {
             let mut running = self.lock();
             if running.is_ending {
-                // It would delay the end.
+                // The command would delay the session's end.
                 job.control.cancel();
             }
             running.control = Arc::downgrade(&job.control);
@@ -250,8 +251,8 @@ impl HeldSession {
         self.work.send(SessionWork::Run(Box::new(job))).is_ok()
     }
 
-    /// Kills the running command, ends the session and waits for that. A session that has ended already is no
-    /// error.
+    /// Kills the running command, ends the session and waits until it has ended. If the session has already ended,
+    /// this returns `Ok`.
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
@@ -265,7 +266,7 @@ impl HeldSession {
         self.turn.available_permits() == 0
     }
 
-    /// The time of its last use.
+    /// The time of the session's last use.
     pub(super) fn last_used(&self) -> Instant {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,5 +295,5 @@ impl Drop for HeldSession {
     }
 }
 
-/// Parsing a command for the rules recurses as deep as the command nests.
+/// The stack of a session's thread. Parsing a command for the rules recurses as deep as the command nests.
 const STACK_BYTES: usize = 8 << 20;

@@ -1,4 +1,4 @@
-//! The socket's file: made where no other user can replace it, and removed at the end.
+//! The socket's file. It is made where no other user can replace it, and removed at the end.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,23 +12,23 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat},
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
 };
 
 use super::DaemonError;
 
-/// The users that can reach the socket's file. Which of them the daemon then serves depends on the peer's
-/// user id, as the kernel reports it.
+/// The users that can reach the socket's file. The daemon then decides by the peer's user id, which the kernel
+/// reports, whether to serve a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SocketAccess {
-    /// The daemon's own user: a folder of mode 0700, a socket of mode 0600.
+    /// The daemon's own user. The folder has mode 0700, the socket 0600.
     Own,
-    /// Any user: a folder that only the daemon's own user may write to, a socket of mode 0666.
+    /// Any user. Only the daemon's own user may write to the folder, and the socket has mode 0666.
     Others,
 }
 
-/// The file of a listening socket. Dropping it removes the file, if it still is the same one.
+/// The file of a listening socket. Dropping this removes the file, unless another file has taken its place.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     folder: OwnedFd,
@@ -36,35 +36,41 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// Listens at `path`. A missing folder is made. The socket that a killed daemon left behind is removed; any
-/// other file there is kept.
+/// Listens at `path`. A missing folder is made. A socket that a killed daemon left behind is removed. Any other file
+/// at `path` is kept, and is an error. The file gets its name last, when it has its mode and the daemon listens, so
+/// that a client that sees the file can connect.
 ///
 /// # Errors
 /// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
 pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, SocketFile), DaemonError> {
     let problems = Problems { path };
     let name = path.file_name().ok_or_else(|| problems.refuse("has no name".to_owned()))?.to_owned();
-    if path.as_os_str().len() > PATH_BYTES {
-        let problem = format!("has a path of more than {PATH_BYTES} bytes, which no client can name");
+    if path.as_os_str().len() > MAX_PATH_BYTES {
+        let problem = format!("has a path of more than {MAX_PATH_BYTES} bytes, which no client can name");
         return Err(problems.refuse(problem));
     }
     let (folder, owner) = open_folder(&problems, reach)?;
-    // Locked, so that two daemons that start at the same time do not take each other's socket for a leftover.
+    // Lock the folder, so that two daemons that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
         .map_err(|errno| problems.failed("has a folder that cannot be locked", errno))?;
-    // Through the handle: whatever happens to the path, this is the folder that was checked.
-    let place = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&name);
-    remove_leftover(&problems, &folder, owner, &name, &place)?;
-    let listener =
-        UnixListener::bind(&place).map_err(|error| problems.failed("cannot be listened on", error))?;
+    // Use the handle: the path could lead to another folder by now, the handle leads to the checked folder.
+    let handle = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    let unready = OsStr::new(UNREADY_NAME);
+    remove_leftover(&problems, &folder, owner, &name, &handle)?;
+    remove_leftover(&problems, &folder, owner, unready, &handle)?;
+    // The kernel makes the file before the socket listens, so the file gets its name last.
+    let listener = UnixListener::bind(handle.join(unready))
+        .map_err(|error| problems.failed("cannot be listened on", error))?;
     let mode = match reach {
         SocketAccess::Own => Mode::RUSR | Mode::WUSR,
         SocketAccess::Others => Mode::from_raw_mode(0o666),
     };
-    rustix::fs::chmodat(&folder, &name, mode, AtFlags::empty())
+    rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
         .map_err(|errno| problems.failed("cannot have its mode set", errno))?;
-    let made = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)
+    let made = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
         .map_err(|errno| problems.failed("cannot be looked at", errno))?;
+    rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
+        .map_err(|errno| problems.failed("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
         .map_err(|errno| problems.failed("has a folder that cannot be unlocked", errno))?;
     Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
@@ -86,8 +92,8 @@ impl Problems<'_> {
     }
 }
 
-/// Opens the socket's folder, which is made if it is missing, and checks who may change it. Returns its owner
-/// too.
+/// Opens the socket's folder and checks which users may change it. Makes the folder if it is missing. Also returns the
+/// folder's owner.
 fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), DaemonError> {
     let failed = |what: &str, errno: Errno| problems.failed(what, errno);
     let folder = match problems.path.parent() {
@@ -117,24 +123,24 @@ fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd,
     Ok((folder, stat.st_uid))
 }
 
-/// Removes the socket that a killed daemon of this owner left behind. `place` is its path through the
-/// folder's handle.
+/// Removes the socket that a killed daemon of this owner left behind. `handle` is the path of the folder's handle.
 fn remove_leftover(
     problems: &Problems<'_>,
     folder: &OwnedFd,
     owner: u32,
     name: &OsStr,
-    place: &Path,
+    handle: &Path,
 ) -> Result<(), DaemonError> {
-    let there = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+    let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(problems.failed("cannot be looked at", errno)),
-        Ok(there) => there,
+        Ok(entry) => entry,
     };
-    if FileType::from_raw_mode(there.st_mode) != FileType::Socket || there.st_uid != owner {
+    if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
         return Err(problems.refuse("has something else in its place, which is left as it is".to_owned()));
     }
-    match UnixStream::connect(place) {
+    match UnixStream::connect(handle.join(name)) {
+        // The kernel refuses the connection if no process listens, so the socket is a leftover.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
         Ok(_) => return Err(problems.refuse("has a daemon listening there already".to_owned())),
         Err(error) => return Err(problems.failed("has a socket in its place", error)),
@@ -145,18 +151,19 @@ fn remove_leftover(
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let there = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        if there.is_ok_and(|there| identity(&there) == self.identity) {
-            // An error is ignored: the next daemon recognises and removes the leftover.
+        let entry = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if entry.is_ok_and(|entry| identity(&entry) == self.identity) {
+            // Ignore an error: the next daemon removes the leftover.
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// Reads the token in a file, without its final line end.
+/// Reads the token from a file. A final line end is no part of the token.
 ///
 /// # Errors
-/// [`DaemonError::TokenFile`] if another user could have read or written the file, or it is a link.
+/// [`DaemonError::TokenFile`] if the file cannot be read, is a link, or could be read or written by another user.
+/// [`DaemonError::Token`] if the text is not a valid token.
 pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
     let refuse = |problem: String| DaemonError::TokenFile { path: PathBuf::from(path), problem };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -171,7 +178,7 @@ pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
         return Err(refuse("must be of the daemon's own user and of mode 0600".to_owned()));
     }
     let mut text = String::new();
-    io::Read::read_to_string(&mut io::Read::take(File::from(file), TOKEN_FILE_BYTES), &mut text)
+    io::Read::read_to_string(&mut io::Read::take(File::from(file), MAX_TOKEN_FILE_BYTES), &mut text)
         .map_err(|error| refuse(format!("cannot be read: {error}")))?;
     super::Token::parse(text.strip_suffix('\n').unwrap_or(&text))
 }
@@ -180,8 +187,56 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// The kernel's limit on a socket's path, without the NUL.
-const PATH_BYTES: usize = 107;
+/// The name of the socket's file until the daemon listens.
+const UNREADY_NAME: &str = ".unready-socket";
 
-/// Longer than any token.
-const TOKEN_FILE_BYTES: u64 = 4096;
+/// The longest path of a socket that the kernel accepts, without the NUL.
+const MAX_PATH_BYTES: usize = 107;
+
+/// The most bytes that are read from a token's file. Every token is shorter.
+const MAX_TOKEN_FILE_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, thread};
+
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_client_that_sees_the_file_can_connect() {
+        let folder = folder();
+        let path = folder.path().join("socket");
+        for _ in 0..200 {
+            let client = thread::spawn({
+                let path = path.clone();
+                move || {
+                    loop {
+                        match UnixStream::connect(&path) {
+                            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                            other => break other.map(drop),
+                        }
+                    }
+                }
+            });
+            let listening = listen(&path, SocketAccess::Own).unwrap();
+            client.join().unwrap().unwrap();
+            drop(listening);
+        }
+    }
+
+    #[test]
+    fn a_file_that_never_got_its_name_is_removed() {
+        let folder = folder();
+        drop(UnixListener::bind(folder.path().join(UNREADY_NAME)).unwrap());
+        let (_listener, _file) = listen(&folder.path().join("socket"), SocketAccess::Own).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["socket"]);
+    }
+}

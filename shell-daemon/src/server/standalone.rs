@@ -1,4 +1,4 @@
-//! The sidecar as a program: command line, logs, listener, signals.
+//! The sidecar as a program of its own: command line, logs, listener and signals.
 
 use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::PathBuf, process::ExitCode};
 
@@ -61,7 +61,7 @@ pub fn shelld_main() -> ExitCode {
     let arguments = match StandaloneArguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // An error is ignored: if the terminal is closed, the exit code still tells.
+            // Ignore an error: if the terminal is closed, the exit code still reports the failure.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
@@ -76,14 +76,14 @@ pub fn shelld_main() -> ExitCode {
 }
 
 fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
-    // First, while there is one thread: this removes variables from the environment.
+    // This removes variables from the environment, so it must run while the process has a single thread.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
-    logs::begin(if arguments.json_logs { LogFormat::Json } else { LogFormat::Text }, "info");
+    logs::init(if arguments.json_logs { LogFormat::Json } else { LogFormat::Text }, "info");
     conceal_memory().map_err(system("conceal its memory"))?;
     take_all_descriptors();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
-    let places = CommandLinePaths {
+    let paths = CommandLinePaths {
         workspace: arguments.workspace.clone(),
         policy: arguments.policy.clone(),
         sandbox_tier: arguments.sandbox_tier,
@@ -93,7 +93,7 @@ fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
             .flatten()
             .collect(),
     };
-    let config = from_policy::config(&places)?;
+    let config = from_policy::config(&paths)?;
     listener.set_nonblocking(true).map_err(system("prepare the socket"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -106,7 +106,7 @@ fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system("watch for signals"))?;
         let ready = |posture: &PostureReport| {
             tracing::info!(posture = posture.summary, "ready");
-            // Does nothing without a service manager.
+            // Without a service manager this does nothing.
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         };
         let stop = async {
@@ -120,7 +120,7 @@ fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
         serve(config, token, listener, &arguments.allow_uid, ready, stop).await
     });
     drop(file);
-    // Do not wait for blocked threads: their sessions end with this process.
+    // Blocked threads are not awaited: their sessions end with this process.
     runtime.shutdown_background();
     result
 }
@@ -154,7 +154,7 @@ fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError
     move |source| DaemonError::System { operation, source }
 }
 
-/// Enough to move the bytes of several clients; blocking work has its own threads.
+/// The runtime's threads. Two are enough to move the bytes of several clients: blocking work has its own threads.
 const WORKERS: usize = 2;
 
 /// The exit code for a wrong command line.

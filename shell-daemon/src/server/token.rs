@@ -11,8 +11,10 @@ use super::DaemonError;
 pub struct Token(String);
 
 impl Token {
+    /// Checks a text and makes a token of it.
+    ///
     /// # Errors
-    /// [`DaemonError::Token`] if it is shorter or longer, or has other characters.
+    /// [`DaemonError::Token`] if the text is shorter or longer, or has other characters.
     pub fn parse(text: &str) -> Result<Self, DaemonError> {
         let problem = if text.len() < MIN_TOKEN_BYTES {
             "is shorter than 32 characters"
@@ -26,9 +28,11 @@ impl Token {
         Err(DaemonError::Token { problem })
     }
 
-    /// Whether a client's `authorization` holds this token, compared in constant time.
+    /// Whether a client's `authorization` header holds this token. The comparison takes constant time.
     pub(super) fn admits(&self, authorization: &[u8]) -> bool {
-        authorization.strip_prefix(b"Bearer ").is_some_and(|named| named.ct_eq(self.0.as_bytes()).into())
+        authorization
+            .strip_prefix(b"Bearer ")
+            .is_some_and(|presented| presented.ct_eq(self.0.as_bytes()).into())
     }
 }
 

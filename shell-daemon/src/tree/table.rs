@@ -1,4 +1,4 @@
-//! The kernel's list of processes, and its lists of each process's children.
+//! Reads the kernel's list of processes, and its lists of each process's children.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,10 +8,10 @@ use std::{
 
 use rustix::process::Pid;
 
-use super::{Process, ProcessesBelow};
+use super::{Descendants, Process};
 use crate::{ShellError, limits::THREADS_PER_PROCESS};
 
-/// The kernel's numbers about one process.
+/// The kernel's statistics of one process, from `/proc/PID/stat`.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "what the kernel says in one letter, and threads that are left"
@@ -19,16 +19,15 @@ use crate::{ShellError, limits::THREADS_PER_PROCESS};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessEntry {
     pub(crate) process: Process,
-    /// The number of threads.
     pub(crate) threads: usize,
-    /// The first thread has ended, and others live.
+    /// The first thread has ended, but other threads live.
     pub(crate) is_headless: bool,
     /// The size of the address space, backed by memory or not.
     pub(crate) virtual_bytes: u64,
-    /// A living thread: the first one, or another if that one has ended.
+    /// A living thread: the first thread, or another thread if the first has ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
-    /// Its process group.
+    /// The process group's number.
     pub(super) group: i32,
     /// The process is a zombie.
     pub(super) ended: bool,
@@ -58,7 +57,7 @@ impl ProcessEntry {
         self.is_forked
     }
 
-    /// Its parent's number.
+    /// The number of the parent process.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
     }
@@ -86,7 +85,7 @@ impl ProcessEntry {
     }
 }
 
-/// All processes that `/proc` shows, read at about one moment.
+/// All processes that `/proc` shows, read within a short time.
 #[derive(Debug)]
 pub(crate) struct ProcessTable {
     entries: Vec<ProcessEntry>,
@@ -108,10 +107,10 @@ impl ProcessTable {
     }
 
     /// The processes below `root`. Empty if `root` has ended.
-    pub(crate) fn below(&self, root: Process) -> ProcessesBelow {
-        let mut below = ProcessesBelow::default();
+    pub(crate) fn descendants_of(&self, root: Process) -> Descendants {
+        let mut descendants = Descendants::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
-            return below;
+            return descendants;
         }
         let mut seen = HashSet::from([root.pid.as_raw_pid()]);
         let mut parents = vec![root.pid.as_raw_pid()];
@@ -122,36 +121,36 @@ impl ProcessTable {
                 // `seen` guards against a cycle: entries that were read at different moments can form one.
                 if seen.insert(number) {
                     parents.push(number);
-                    below.add(child);
+                    descendants.add(child);
                 }
             }
         }
-        below
+        descendants
     }
 }
 
-/// The processes below `root`, found by the kernel's lists of each thread's children. The time depends on
-/// these processes only, and the walk ends as soon as there are more than `most`. `None` if the kernel has no
-/// such lists, or the processes have very many threads.
+/// The processes below `root`, found in the kernel's lists of each thread's children. The time depends only on the
+/// number of these processes, and the walk ends as soon as there are more than `max_count`. `None` if the kernel keeps
+/// no such lists, or the processes have very many threads.
 ///
-/// A process that ends during the walk can hide others from it, since their new parent's list may have been
-/// read before. So the lists are read again until they show nothing new, a few times at most. If they still
-/// change, the result has a gap.
-pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
-    let mut below = ProcessesBelow::default();
-    let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
-    let Some(first) = first else { return Some(below) };
+/// A process that ends during the walk can hide its children, because their new parent's list may already have been
+/// read. The lists are therefore read again until they show no new process, at most [`NEAR_ROUNDS`] times. If they
+/// still change, the result has a gap.
+pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Descendants> {
+    let mut descendants = Descendants::default();
+    let root_entry = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
+    let Some(root_entry) = root_entry else { return Some(descendants) };
     let mut seen = HashSet::from([root.pid]);
-    let mut parents = vec![first];
-    // `most` is at least half of a command's processes.
-    let most_threads = most.saturating_mul(2 * THREADS_PER_PROCESS).max(NEAR_THREADS);
+    let mut parents = vec![root_entry];
+    // `max_count` is at least half of a command's process limit, so this is at least its thread limit.
+    let max_threads = max_count.saturating_mul(2 * THREADS_PER_PROCESS).max(NEAR_THREADS);
     for _ in 0..NEAR_ROUNDS {
-        let (mut is_new, mut threads, mut read) = (false, 0, 0);
+        let (mut is_new, mut threads, mut next_index) = (false, 0, 0);
         // `parents` grows during the loop.
-        while let Some(parent) = parents.get(read).copied() {
-            read += 1;
+        while let Some(parent) = parents.get(next_index).copied() {
+            next_index += 1;
             threads += parent.threads;
-            if threads > most_threads {
+            if threads > max_threads {
                 return None;
             }
             for pid in children(&parent)? {
@@ -161,32 +160,32 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<ProcessesBelow> {
                 is_new = true;
                 if let Some(child) = entry(pid) {
                     parents.push(child);
-                    below.add(child);
-                    if below.count() > most {
-                        return Some(below);
+                    descendants.add(child);
+                    if descendants.count() > max_count {
+                        return Some(descendants);
                     }
                 }
             }
         }
         if !is_new {
-            return Some(below);
+            return Some(descendants);
         }
     }
-    below.has_gap = true;
-    Some(below)
+    descendants.has_gap = true;
+    Some(descendants)
 }
 
-/// The children of a process. Empty if it has ended; `None` where the kernel keeps no lists.
+/// The children of a process. Empty if the process has ended. `None` if the kernel keeps no lists of children.
 pub(super) fn children(parent: &ProcessEntry) -> Option<Vec<Pid>> {
-    let mut found = Vec::new();
+    let mut child_pids = Vec::new();
     for thread in threads(parent) {
         match std::fs::read_to_string(thread.join("children")) {
-            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(number)),
+            Ok(list) => child_pids.extend(list.split_ascii_whitespace().filter_map(number)),
             Err(_) if thread.exists() => return None,
             Err(_) => {}
         }
     }
-    Some(found)
+    Some(child_pids)
 }
 
 /// The folders of a process's threads.
@@ -221,23 +220,25 @@ fn number(name: &str) -> Option<Pid> {
 /// The entry of one process. `None` if it has ended.
 pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
-    let found = stat(&folder, pid)?;
-    if !found.is_headless {
-        return Some(found);
+    let process_entry = stat(&folder, pid)?;
+    if !process_entry.is_headless {
+        return Some(process_entry);
     }
-    // The first thread has no memory any more. The numbers of a living thread hold for all threads.
-    let living = threads(&found)
+    // Read a living thread, because an ended first thread has no memory. All living threads share theirs.
+    let living = threads(&process_entry)
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
     Some(match living {
-        Some(ProcessEntry { virtual_bytes, thread, .. }) => ProcessEntry { virtual_bytes, thread, ..found },
-        None => found,
+        Some(ProcessEntry { virtual_bytes, thread, .. }) => {
+            ProcessEntry { virtual_bytes, thread, ..process_entry }
+        }
+        None => process_entry,
     })
 }
 
-/// The numbers about a process, or about one of its threads.
+/// Reads the `stat` file of a process, or of one of its threads.
 fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
-    // Read as bytes, since a process's name may hold any bytes, `)` included.
+    // Read bytes instead of text: a process's name may contain any bytes, including `)`.
     let line = std::fs::read(folder.join("stat")).ok()?;
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
@@ -245,15 +246,16 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // Fields 9, 14, 15, 20, 22 and 23 of the line; the state, field 3, is the first one here.
+    // Fields 9, 14, 15, 20, 22 and 23 of the line follow (`proc_pid_stat(5)`). The iterator starts at field 3, the
+    // state.
     let flags: u64 = fields.nth(3)?.parse().ok()?;
-    let used: u64 = fields.nth(4)?.parse().ok()?;
-    let used_for_it: u64 = fields.next()?.parse().ok()?;
+    let user_ticks: u64 = fields.nth(4)?.parse().ok()?;
+    let system_ticks: u64 = fields.next()?.parse().ok()?;
     let threads = fields.nth(4)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
-    let first_has_ended = matches!(state, "Z" | "X");
-    let is_headless = first_has_ended && threads > 1;
+    let leader_has_ended = matches!(state, "Z" | "X");
+    let is_headless = leader_has_ended && threads > 1;
     Some(ProcessEntry {
         process: Process { pid, started },
         threads,
@@ -262,23 +264,23 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
         thread: pid,
         parent,
         group,
-        ended: first_has_ended && !is_headless,
+        ended: leader_has_ended && !is_headless,
         is_stopped: matches!(state, "T" | "t"),
         is_running: state == "R",
         is_forked: flags & PF_FORKNOEXEC != 0,
-        used_ticks: used + used_for_it,
+        used_ticks: user_ticks + system_ticks,
     })
 }
 
-/// Kernel flag of a process that has not called `exec` since its fork (`include/linux/sched.h`).
+/// The kernel's flag for a process that has not called `exec` since its fork (`include/linux/sched.h`).
 const PF_FORKNOEXEC: u64 = 0x40;
 
-/// The processor time that a shell may use before its `exec`. Filling much memory takes longer.
+/// The most processor time that a shell uses before its `exec`. A process that fills much memory needs more.
 const BEFORE_EXEC_TICKS: u64 = 1;
 
 /// The most reads of the lists of children.
 const NEAR_ROUNDS: u32 = 4;
 
-/// Above this number of threads, reading the list of all processes is faster. Where a command may have more
-/// threads, more are walked.
+/// Above this number of threads, reading the list of all processes is faster. For a command that may have more threads,
+/// the walk's limit is higher.
 const NEAR_THREADS: usize = 1024;

@@ -1,4 +1,4 @@
-//! The samples of one command: when the next one is due, how it is counted, and when the command is killed.
+//! The samples of one command: decides when the next sample is due, counts the command, and kills it on a breach.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -14,19 +14,18 @@ use crate::{
         COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
         KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
-    memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, shared_by_all},
-    tree::{self, Process, ProcessEntry, ProcessTable, ProcessesBelow},
+    memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, system_shared_bytes},
+    tree::{self, Descendants, Process, ProcessEntry, ProcessTable},
 };
 
-/// One watched command.
 #[derive(Clone, Debug)]
 pub(super) struct WatchedCommand {
     root: Process,
     bounds: CommandBounds,
     pub(super) signal: Arc<BreachSignal>,
     /// The time of the next sample.
-    pub(super) next: Instant,
-    next_whole: Instant,
+    pub(super) next_sample: Instant,
+    next_full_sample: Instant,
     /// The number of processes when the command was last stopped or slowed down.
     count_when_slowed: usize,
     pub(super) threads: usize,
@@ -37,29 +36,28 @@ pub(super) struct WatchedCommand {
     gaps: u32,
     /// Set while a process hides its memory.
     hidden: Option<HiddenMemory>,
-    /// The time at which the memory began to be doubtful.
+    /// The time since which the memory has been doubtful.
     doubt: Option<Instant>,
-    /// The last count for which the command had to be stopped, because one sample could not read all its
-    /// mappings.
-    counted: Option<MemoryCount>,
+    /// The last count of the stopped command. Set if one sample could not read all mappings of the running command.
+    last_count: Option<MemoryCount>,
 }
 
 /// A count that stays valid for a while.
 #[derive(Clone, Copy, Debug)]
 struct MemoryCount {
-    at: Instant,
+    counted_at: Instant,
     /// See [`crate::memory::MemoryUse`].
     shared_and_kernel_bytes: u64,
     /// The memory that all processes of the machine shared at the count.
-    shared_by_all: u64,
+    system_shared_bytes: u64,
 }
 
 impl MemoryCount {
-    /// Whether this count is still valid, given that all processes of the machine share `shared` bytes. An
-    /// unknown number makes it invalid.
-    fn holds(&self, shared: Option<u64>) -> bool {
-        let grown_to = self.shared_by_all.saturating_add(HIDDEN_GROWTH);
-        self.at.elapsed() < COUNT_TIME && shared.is_some_and(|shared| shared < grown_to)
+    /// Whether this count is still valid if all processes of the machine share `shared` bytes. The count is invalid if
+    /// that number is unknown.
+    fn is_valid(&self, shared: Option<u64>) -> bool {
+        let limit = self.system_shared_bytes.saturating_add(HIDDEN_GROWTH);
+        self.counted_at.elapsed() < COUNT_TIME && shared.is_some_and(|shared| shared < limit)
     }
 }
 
@@ -67,14 +65,15 @@ impl MemoryCount {
 #[derive(Clone, Copy, Debug)]
 struct HiddenMemory {
     samples: u32,
-    /// The memory shared by all processes of the machine at the first of these samples, and its growth since.
+    /// The memory that all processes of the machine shared at the first of these samples.
     began_with: Option<u64>,
+    /// The growth of that memory since then.
     grown: u64,
 }
 
 impl HiddenMemory {
-    /// The next sample in a row, at which all processes of the machine share `shared` bytes. Unknown growth
-    /// counts as `u64::MAX`.
+    /// The state after one more sample that found hidden memory. All processes of the machine then share `shared`
+    /// bytes. Unknown growth counts as `u64::MAX`.
     fn next(previous: Option<Self>, shared: Option<u64>) -> Self {
         let (samples, began_with) =
             previous.map_or((0, None), |previous| (previous.samples, previous.began_with));
@@ -94,8 +93,8 @@ impl WatchedCommand {
             root,
             bounds,
             signal,
-            next: now + SAMPLE_INTERVAL,
-            next_whole: now + FULL_SAMPLE_INTERVAL,
+            next_sample: now + SAMPLE_INTERVAL,
+            next_full_sample: now + FULL_SAMPLE_INTERVAL,
             count_when_slowed: 0,
             threads: 0,
             memory_bytes: 0,
@@ -104,7 +103,7 @@ impl WatchedCommand {
             gaps: 0,
             hidden: None,
             doubt: None,
-            counted: None,
+            last_count: None,
         }
     }
 
@@ -112,58 +111,60 @@ impl WatchedCommand {
     pub(super) fn sample(&mut self, meter: &MemoryMeter) {
         let begun = processor_time();
         if let Err(breach) = self.judge(meter) {
-            self.end(breach);
+            self.kill_for(breach);
         }
         let spent = processor_time().saturating_sub(begun);
         let now = Instant::now();
-        self.next = now + self.time_until_next(spent);
+        self.next_sample = now + self.time_until_next(spent);
     }
 
     fn judge(&mut self, meter: &MemoryMeter) -> Result<(), Breach> {
-        let Ok(below) = self.below() else { return Err(Breach::Unlisted) };
-        self.gaps = if below.has_gap { self.gaps + 1 } else { 0 };
+        let Ok(descendants) = self.list_descendants() else { return Err(Breach::Unlisted) };
+        self.gaps = if descendants.has_gap { self.gaps + 1 } else { 0 };
         let mut partial = None;
-        // The processes are counted before anything else is read: a bomb grows faster than its details can be
-        // read.
-        if below.count() <= self.max_unfrozen_processes() {
-            partial = self.record_sample(&below, SampledWhile::Running, meter).err();
-            if partial.is_none() && self.gaps < INCOMPLETE_SAMPLES && self.breach(&below).is_none() {
+        // Count the processes before reading anything else: a fork bomb grows faster than its details can be read.
+        if descendants.count() <= self.max_unfrozen_processes() {
+            partial = self.record_sample(&descendants, SampledWhile::Running, meter).err();
+            if partial.is_none() && self.gaps < INCOMPLETE_SAMPLES && self.breach(&descendants).is_none() {
                 let slowed = self.count_when_slowed.max(self.bounds.processes.div_ceil(4));
-                if below.count() > slowed + self.step() {
-                    yield_to_others(&below.living);
-                    self.count_when_slowed = below.count();
+                if descendants.count() > slowed + self.growth_step() {
+                    yield_to_others(&descendants.living);
+                    self.count_when_slowed = descendants.count();
                 } else {
-                    self.count_when_slowed = self.count_when_slowed.min(below.count());
+                    self.count_when_slowed = self.count_when_slowed.min(descendants.count());
                 }
                 return Ok(());
             }
         }
-        // Running processes are counted at several moments and grow meanwhile. Stopped ones do not.
-        let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
+        // Stop the processes before the next count: running ones would grow while others are counted.
+        let Ok(frozen) = tree::freeze(self.root, &descendants.living, self.bounds.processes, FREEZE_TIME)
+        else {
             return Err(Breach::Unlisted);
         };
         self.gaps = 0;
-        self.count_when_slowed = frozen.below.count();
-        let Ok(used) = self.record_sample(&frozen.below, SampledWhile::Stopped, meter) else {
+        self.count_when_slowed = frozen.descendants.count();
+        let Ok(used) = self.record_sample(&frozen.descendants, SampledWhile::Stopped, meter) else {
             return Err(Breach::Hidden);
         };
-        // If one sample could not read all mappings of the running processes, the next one could not either.
-        // So the count of the stopped processes is kept. Only a complete sample ends a doubt.
-        let has_many = partial == Some(PartialSample::TooMany) || self.counted.is_some();
-        self.counted =
-            (has_many && used.doubtful == 0).then(shared_by_all).flatten().map(|shared_by_all| MemoryCount {
-                at: Instant::now(),
-                shared_and_kernel_bytes: used.shared_and_kernel_bytes,
-                shared_by_all,
+        // If one sample could not read all mappings of the running processes, the next sample could not either, so
+        // keep the count of the stopped processes. Only a complete sample ends a doubt.
+        let has_many = partial == Some(PartialSample::TooMany) || self.last_count.is_some();
+        self.last_count =
+            (has_many && used.doubtful == 0).then(system_shared_bytes).flatten().map(|system_shared_bytes| {
+                MemoryCount {
+                    counted_at: Instant::now(),
+                    shared_and_kernel_bytes: used.shared_and_kernel_bytes,
+                    system_shared_bytes,
+                }
             });
-        match self.breach(&frozen.below) {
+        match self.breach(&frozen.descendants) {
             // The command stays stopped until it is killed.
             Some(breach) => Err(breach),
-            // A process continues by itself, so the command cannot be counted.
+            // A process did not stay stopped, so the command cannot be counted.
             None if frozen.continues => Err(Breach::Processes),
             None => {
                 if self.count_when_slowed > self.bounds.processes.div_ceil(4) {
-                    yield_to_others(&frozen.below.living);
+                    yield_to_others(&frozen.descendants.living);
                 }
                 frozen.thaw();
                 Ok(())
@@ -171,77 +172,81 @@ impl WatchedCommand {
         }
     }
 
-    fn below(&mut self) -> Result<ProcessesBelow, ShellError> {
+    fn list_descendants(&mut self) -> Result<Descendants, ShellError> {
         let now = Instant::now();
-        let has_gap = match tree::near_below(self.root, self.max_unfrozen_processes()) {
-            Some(near) if now < self.next_whole || near.count() > self.max_unfrozen_processes() => {
+        let has_gap = match tree::nearby_descendants(self.root, self.max_unfrozen_processes()) {
+            Some(near) if now < self.next_full_sample || near.count() > self.max_unfrozen_processes() => {
                 return Ok(near);
             }
             near => near.is_some_and(|near| near.has_gap),
         };
-        self.next_whole = now + FULL_SAMPLE_INTERVAL;
-        Ok(ProcessesBelow { has_gap, ..ProcessTable::read()?.below(self.root) })
+        self.next_full_sample = now + FULL_SAMPLE_INTERVAL;
+        Ok(Descendants { has_gap, ..ProcessTable::read()?.descendants_of(self.root) })
     }
 
-    /// The most processes that are counted without being stopped: half of the limit, or the last count and
-    /// one step, if that is more.
+    /// The most processes that are counted without being stopped: half of the limit. If the last count was at least
+    /// half of the limit: that count plus one step, so that a large command is not stopped at every sample.
     fn max_unfrozen_processes(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
-        if self.count_when_slowed < half { half } else { self.count_when_slowed.saturating_add(self.step()) }
+        if self.count_when_slowed < half {
+            half
+        } else {
+            self.count_when_slowed.saturating_add(self.growth_step())
+        }
     }
 
-    fn step(&self) -> usize {
+    fn growth_step(&self) -> usize {
         self.bounds.processes.div_ceil(8)
     }
 
     /// Stores the result of one sample and returns it.
     ///
     /// # Errors
-    /// The sample is not a valid count. The last valid count is kept.
+    /// The reason why the sample is not a valid count. The last valid count is kept.
     fn record_sample(
         &mut self,
-        below: &ProcessesBelow,
+        descendants: &Descendants,
         sampled_while: SampledWhile,
         meter: &MemoryMeter,
     ) -> Result<MemoryUse, PartialSample> {
-        self.threads = below.threads();
+        self.threads = descendants.threads();
         if self.shell_start != ShellStart::Running {
-            self.shell_start = self.shell_start.after(below, self.root.virtual_bytes());
+            self.shell_start = self.shell_start.next_stage(descendants, self.root.virtual_bytes());
         }
         if self.shell_start != ShellStart::Running {
-            // The command does not own the memory of this program.
+            // The process still runs this program, whose memory does not count for the command.
             return Ok(MemoryUse::default());
         }
         if sampled_while == SampledWhile::Running
-            && let Some(used) = self.use_since_count(below)
+            && let Some(used) = self.use_since_count(descendants)
         {
             self.memory_bytes = used.bytes;
             return Ok(used);
         }
         let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = meter.used(&below.living, self.bounds.memory_bytes, sampled_while, &mut extents);
+        let used = meter.used(&descendants.living, self.bounds.memory_bytes, sampled_while, &mut extents);
         drop(extents);
         if let Some(partial) = used.partial {
             return Err(partial);
         }
-        self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
-        self.hidden = used.is_hidden.then(|| HiddenMemory::next(self.hidden, shared_by_all()));
+        self.memory_bytes = used.counted_bytes(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
+        self.hidden = used.is_hidden.then(|| HiddenMemory::next(self.hidden, system_shared_bytes()));
         Ok(used)
     }
 
-    /// The current memory, based on the last full count: private memory is read again, and the rest is taken
-    /// from that count. `None` if the count is no longer valid.
-    fn use_since_count(&self, below: &ProcessesBelow) -> Option<MemoryUse> {
-        let counted = self.counted.filter(|counted| counted.holds(shared_by_all()))?;
-        let shared_and_kernel_bytes = counted.shared_and_kernel_bytes;
+    /// The current memory, based on the last full count: private memory is read again, the rest is taken from the
+    /// count. `None` if the count is no longer valid.
+    fn use_since_count(&self, descendants: &Descendants) -> Option<MemoryUse> {
+        let last_count = self.last_count.filter(|last_count| last_count.is_valid(system_shared_bytes()))?;
+        let shared_and_kernel_bytes = last_count.shared_and_kernel_bytes;
         let limit = self.bounds.memory_bytes.saturating_sub(shared_and_kernel_bytes);
-        let used = MemoryMeter::private(&below.living, limit);
+        let used = MemoryMeter::private(&descendants.living, limit);
         let bytes = used.bytes.saturating_add(shared_and_kernel_bytes);
         used.partial.is_none().then_some(MemoryUse { bytes, shared_and_kernel_bytes, ..used })
     }
 
-    fn breach(&self, below: &ProcessesBelow) -> Option<Breach> {
-        if below.count() > self.bounds.processes || self.threads > self.most_threads() {
+    fn breach(&self, descendants: &Descendants) -> Option<Breach> {
+        if descendants.count() > self.bounds.processes || self.threads > self.most_threads() {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
@@ -259,27 +264,27 @@ impl WatchedCommand {
         self.bounds.processes.saturating_mul(THREADS_PER_PROCESS)
     }
 
-    /// Reports the breach, and kills. Survivors are sampled again.
-    pub(super) fn end(&self, breach: Breach) {
+    /// Reports the breach and kills the command. Surviving processes are sampled again.
+    pub(super) fn kill_for(&self, breach: Breach) {
         if self.signal.is_forgotten.load(Ordering::Acquire) {
             return;
         }
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
-        let _ = tree::kill_below(self.root, KILL_TIME);
+        let _ = tree::kill_descendants(self.root, KILL_TIME);
     }
 
     /// The time until the next sample, after one that took `spent` processor time.
     fn time_until_next(&self, spent: Duration) -> Duration {
-        let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
-        let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
+        let remaining_bytes = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
+        let until_full = Duration::from_millis(remaining_bytes / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
-        // Use at most a fifth of a processor while the limits are far, then at most half.
+        // While the limits are far, use at most a fifth of a processor. Near them, use at most half.
         let is_new = self.hidden.is_some_and(|hidden| hidden.samples <= HIDDEN_SAMPLES);
-        let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
-        let spared = if is_near { spent } else { 4 * spent };
-        let usual = if grows || is_new { MIN_SAMPLE_INTERVAL } else { SAMPLE_INTERVAL };
-        usual.min(until_full).max(MIN_SAMPLE_INTERVAL).max(spared).min(FULL_SAMPLE_INTERVAL)
+        let is_near = remaining_bytes < self.bounds.memory_bytes / 2 || grows || is_new;
+        let pause = if is_near { spent } else { 4 * spent };
+        let interval = if grows || is_new { MIN_SAMPLE_INTERVAL } else { SAMPLE_INTERVAL };
+        interval.min(until_full).max(MIN_SAMPLE_INTERVAL).max(pause).min(FULL_SAMPLE_INTERVAL)
     }
 }
 
@@ -287,8 +292,8 @@ fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. On a busy machine a sample takes more wall-clock time, which would postpone
-/// the next one when it matters most.
+/// This thread's processor time. Wall-clock time would not do: on a busy machine a sample takes longer, and that would
+/// postpone the next sample when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -300,10 +305,11 @@ mod tests {
 
     #[test]
     fn a_count_ends_when_shared_memory_cannot_be_read() {
-        let counted = MemoryCount { at: Instant::now(), shared_and_kernel_bytes: 0, shared_by_all: 4096 };
-        assert!(counted.holds(Some(4096)));
-        assert!(!counted.holds(Some(4096 + HIDDEN_GROWTH)));
-        assert!(!counted.holds(None));
+        let count =
+            MemoryCount { counted_at: Instant::now(), shared_and_kernel_bytes: 0, system_shared_bytes: 4096 };
+        assert!(count.is_valid(Some(4096)));
+        assert!(!count.is_valid(Some(4096 + HIDDEN_GROWTH)));
+        assert!(!count.is_valid(None));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Commands that take memory, processes and threads in every way that a limit on one process does not see,
-//! each with a bystander beside it.
+//! Commands that use memory, processes and threads in ways that a limit on one process does not detect, each with a
+//! bystander that must not suffer.
 //!
-//! Every bomb ends by itself at a size that the machine can bear, so that a failing test does not take the
-//! machine down.
+//! Every bomb ends by itself at a size that the machine can bear, so that a failing test does not take the machine
+//! down.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 #![expect(clippy::print_stdout, reason = "tests say what they measured")]
 
@@ -20,32 +20,34 @@ use portcullis_confine::GroupLimits;
 use portcullis_shell_daemon::{Completion, Ending, Interruption, PostureChoice, ShellSession};
 use portcullis_types::ShellPosture;
 
-use crate::world::{Ran, Session, World, eventually, marker, processes_with, request, with_timeout};
+use crate::fixture::{
+    CommandResult, Fixture, Session, eventually, marker, processes_with, request, request_with_timeout,
+};
 
-/// A command's memory limit here, and the most that a bomb takes.
-const LIMIT: u64 = 128 << 20;
-const MUCH: u64 = 640 << 20;
+/// A command's memory limit in these tests, and the most memory that a bomb uses.
+const MEMORY_LIMIT: u64 = 128 << 20;
+const BOMB_BYTES: u64 = 640 << 20;
 
-/// A command's process limit here, and how often a bomb doubles itself.
-const PROCESSES: usize = 40;
+/// A command's process limit in these tests, and the number of times that a bomb doubles.
+const PROCESS_LIMIT: usize = 40;
 const DOUBLINGS: u32 = 8;
 
 #[test]
 fn memory_counts_however_it_is_held() {
-    each(|world| {
+    for_each_posture(|fixture| {
         for (way, bomb) in memory_bombs() {
-            let ran = beside_a_bystander(way, || attempt(&mut bounded(world), &bomb));
-            println!("{way}: {} MiB at most in one process", ran.end.peak_memory_bytes >> 20);
+            let result = with_bystander(way, || attempt(&mut bounded(fixture), &bomb));
+            println!("{way}: {} MiB at most in one process", result.end.peak_memory_bytes >> 20);
             // Under a seccomp filter, memory files cannot be made in the first place.
-            let is_refused = ran.stdout == "refused" && way.contains("file in memory");
-            let is_killed = ran.end.completion == Completion::Interrupted(Interruption::Memory);
-            // An ordinary user's sidecar cannot see this memory, and kills the command for that.
-            let is_hidden = ran.end.completion == Completion::Interrupted(Interruption::Hidden)
+            let is_refused = result.stdout == "refused" && way.contains("file in memory");
+            let is_killed = result.end.completion == Completion::Interrupted(Interruption::Memory);
+            // An ordinary user's sidecar cannot see this memory, and therefore kills the command.
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::Hidden)
                 && way.contains("shows nobody");
-            assert!(is_killed || is_refused || is_hidden, "{way}: {ran:?}");
+            assert!(is_killed || is_refused || is_hidden, "{way}: {result:?}");
             assert!(
-                !is_killed || ran.end.peak_memory_bytes > LIMIT,
-                "the peak is what broke the limit: {ran:?}"
+                !is_killed || result.end.peak_memory_bytes > MEMORY_LIMIT,
+                "the peak is what broke the limit: {result:?}"
             );
         }
     });
@@ -55,20 +57,27 @@ fn memory_counts_however_it_is_held() {
 #[test]
 fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
     let script = "python3 -c 'import subprocess\nhave = bytearray(90 << 20)\nfor i in range(200): subprocess.run([\"true\"])\nprint(len(have) >> 20)'";
-    each(|world| {
-        let mut session = bounded(world);
+    for_each_posture(|fixture| {
+        let mut session = bounded(fixture);
         if session.run("python3 -c 0").end.ending != Ending::Code(0) {
             println!("skipped: there is no python3, which starts programs by vfork");
             return;
         }
-        let ran = attempt(&mut session, script);
-        assert_eq!((ran.end.completion, ran.stdout.as_str()), (Completion::Whole, "90\n"), "{ran:?}");
+        let result = attempt(&mut session, script);
+        assert_eq!(
+            (result.end.completion, result.stdout.as_str()),
+            (Completion::Whole, "90\n"),
+            "{result:?}"
+        );
     });
 }
 
-/// A perl script with functions: `fill ADDRESS, SIZE` reads zeros into memory. `take SIZE, HOW, FILE` maps
-/// memory and fills it. `slide SIZE, WINDOW, CODE` fills memory too, but keeps only a window of it mapped
-/// (except at the moment of mapping), and runs the code for each window.
+/// A perl script with functions:
+///
+/// - `fill ADDRESS, SIZE` reads zeros into memory.
+/// - `take SIZE, HOW, FILE` maps memory and fills it.
+/// - `slide SIZE, WINDOW, CODE` fills memory and runs the code for each window. Except at the moment of mapping, only
+///   one window is mapped.
 fn perl(script: &str) -> String {
     let slide = format!(
         "sub slide {{ my ($n, $w, $do) = @_; my $a = syscall({mmap}, 0, $n, 3, {SHARED}, -1, 0); \
@@ -99,38 +108,44 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
     );
     let script = |script: &str| perl(&format!("{script} print \"took it\"; sleep 20"));
     vec![
-        ("a shared mapping", script(&format!("take({MUCH}, {SHARED}, -1);"))),
+        ("a shared mapping", script(&format!("take({BOMB_BYTES}, {SHARED}, -1);"))),
         (
             "shared mappings whose pages are in nobody's table",
             script(&format!(
-                "for (1..20) {{ $a = take({MUCH} / 20, {SHARED}, -1); syscall({}, $a, {MUCH} / 20, 4); }}",
+                "for (1..20) {{ $a = take({BOMB_BYTES} / 20, {SHARED}, -1); syscall({}, $a, {BOMB_BYTES} / 20, 4); }}",
                 libc::SYS_madvise
             )),
         ),
         (
             "a shared mapping that a child inherits",
-            script(&format!("take({MUCH}, {SHARED}, -1); if (fork) {{ exit }}")),
+            script(&format!("take({BOMB_BYTES}, {SHARED}, -1); if (fork) {{ exit }}")),
         ),
         (
             "a file in memory that is mapped",
-            script(&format!("{file}truncate(F, {MUCH}); take({MUCH}, {}, $f); close F;", libc::MAP_SHARED)),
+            script(&format!(
+                "{file}truncate(F, {BOMB_BYTES}); take({BOMB_BYTES}, {}, $f); close F;",
+                libc::MAP_SHARED
+            )),
         ),
         (
             "a file in memory that is written",
-            script(&format!("{file}$x = \"x\" x (1 << 20); for (1..{}) {{ syswrite(F, $x) }}", MUCH >> 20)),
+            script(&format!(
+                "{file}$x = \"x\" x (1 << 20); for (1..{}) {{ syswrite(F, $x) }}",
+                BOMB_BYTES >> 20
+            )),
         ),
         (
             "a shared mapping of which a window slides",
-            script(&format!("slide({MUCH}, 16 << 20, sub {{ }});")),
+            script(&format!("slide({BOMB_BYTES}, 16 << 20, sub {{ }});")),
         ),
         (
             "a shared mapping of which each process has a slice",
-            script(&format!("slide({MUCH}, 32 << 20, sub {{ if (!fork) {{ sleep 20; exit }} }});")),
+            script(&format!("slide({BOMB_BYTES}, 32 << 20, sub {{ if (!fork) {{ sleep 20; exit }} }});")),
         ),
         (
             "a window of a process that shows nobody its memory",
             script(&format!(
-                "syscall({}, {}, 0); slide({MUCH}, 16 << 20, sub {{ }});",
+                "syscall({}, {}, 0); slide({BOMB_BYTES}, 16 << 20, sub {{ }});",
                 libc::SYS_prctl,
                 libc::PR_SET_DUMPABLE
             )),
@@ -141,7 +156,7 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
                 "syscall({}, {}, 0); {file}$x = \"x\" x (1 << 20); for (1..{}) {{ syswrite(F, $x) }}",
                 libc::SYS_prctl,
                 libc::PR_SET_DUMPABLE,
-                MUCH >> 20
+                BOMB_BYTES >> 20
             )),
         ),
         (
@@ -151,7 +166,7 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
                  {file}$x = \"x\" x (1 << 20); for (1..{}) {{ syswrite(F, $x) }} sleep 20 }})->join;",
                 libc::SYS_unshare,
                 libc::CLONE_FILES,
-                MUCH >> 20
+                BOMB_BYTES >> 20
             )),
         ),
         (
@@ -159,7 +174,7 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
             script(&format!(
                 "$a = syscall({mmap}, 0, 60000 * 4096, 0, {PRIVATE}, -1, 0); \
                  for (1..29000) {{ syscall({mprotect}, $a + 8192 * $_, 4096, 3) }} \
-                 for (1..2) {{ if (!fork) {{ sleep 20; exit }} }} slide({MUCH}, 16 << 20, sub {{ }});",
+                 for (1..2) {{ if (!fork) {{ sleep 20; exit }} }} slide({BOMB_BYTES}, 16 << 20, sub {{ }});",
                 mmap = libc::SYS_mmap,
                 mprotect = libc::SYS_mprotect,
             )),
@@ -188,7 +203,8 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Each process ends long before a look that began with a process of very many mappings comes to it.
+/// If a sample starts with a process of very many mappings, the other processes may have ended before it reaches
+/// them.
 #[test]
 fn shared_memory_that_is_handed_on_all_the_time_counts() {
     let slow = format!(
@@ -197,38 +213,39 @@ fn shared_memory_that_is_handed_on_all_the_time_counts() {
         mmap = libc::SYS_mmap,
         mprotect = libc::SYS_mprotect,
     );
-    // Without the pages in its table, the kernel's numbers do not show how much of it is there.
+    // The pages are not in the process's page table, so the kernel's counters of the process do not include them.
     let hand_on = format!(
-        "for (1..20) {{ $a = take({MUCH} / 20, {SHARED}, -1); syscall({madvise}, $a, {MUCH} / 20, 4); \
+        "for (1..20) {{ $a = take({BOMB_BYTES} / 20, {SHARED}, -1); syscall({madvise}, $a, {BOMB_BYTES} / 20, 4); \
          for (1..100) {{ syscall({exit}, 0) if fork }} }}",
         madvise = libc::SYS_madvise,
         exit = libc::SYS_exit_group,
     );
-    each(|world| {
-        let made = world.path("shared/all");
+    for_each_posture(|fixture| {
+        let made = fixture.path("shared/all");
         let bomb = perl(&format!("{slow} {hand_on} open(F, \">\", \"all\"); sleep 20"));
-        let ran = attempt(&mut bounded(world), &format!("{bomb}; until [ -e all ]; do sleep 0.05; done"));
-        // Those that have ended count as processes until they are reaped, which takes longer on a busy machine.
+        let result =
+            attempt(&mut bounded(fixture), &format!("{bomb}; until [ -e all ]; do sleep 0.05; done"));
+        // Ended processes count until they are reaped, and that takes longer on a busy machine.
         let is_killed = [Interruption::Memory, Interruption::Processes]
             .iter()
-            .any(|limit| ran.end.completion == Completion::Interrupted(*limit));
-        assert!(is_killed, "{ran:?}");
+            .any(|limit| result.end.completion == Completion::Interrupted(*limit));
+        assert!(is_killed, "{result:?}");
         assert!(!made.exists(), "it had five times its limit before it was found");
     });
 }
 
-/// As programs do that keep secrets.
+/// Programs that keep secrets hide their memory in this way.
 #[test]
-fn a_program_that_hides_memory_but_shares_none_goes_on() {
+fn a_program_with_hidden_unshared_memory_is_not_killed() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
-    each(|world| {
-        let mut session = bounded(world);
-        // Retry: shared memory of other programs on this machine may grow meanwhile, and cannot be
-        // distinguished from the command's.
+    for_each_posture(|fixture| {
+        let mut session = bounded(fixture);
+        // Retry, because other programs' shared memory may grow meanwhile, which the daemon cannot distinguish from
+        // the command's.
         let goes_on = (0..20).any(|_| {
-            let ran = attempt(&mut session, &perl(&script));
-            let is_hidden = ran.end.completion == Completion::Interrupted(Interruption::Hidden);
-            assert!(is_hidden || ran.stdout == "on", "{ran:?}");
+            let result = attempt(&mut session, &perl(&script));
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::Hidden);
+            assert!(is_hidden || result.stdout == "on", "{result:?}");
             !is_hidden
         });
         assert!(goes_on);
@@ -237,35 +254,39 @@ fn a_program_that_hides_memory_but_shares_none_goes_on() {
 
 #[test]
 fn pages_that_fork_doubles_count_once() {
-    each(|world| {
+    for_each_posture(|fixture| {
         // Six times the limit, if each process were counted by itself.
         let script = perl(&format!(
             "take(90 << 20, {PRIVATE}, -1); for (1..8) {{ if (!fork) {{ sleep 1; exit }} }} 1 while wait > 0"
         ));
-        let ran = attempt(&mut bounded(world), &script);
-        assert_eq!((ran.end.completion, ran.end.ending), (Completion::Whole, Ending::Code(0)), "{ran:?}");
+        let result = attempt(&mut bounded(fixture), &script);
+        assert_eq!(
+            (result.end.completion, result.end.ending),
+            (Completion::Whole, Ending::Code(0)),
+            "{result:?}"
+        );
     });
 }
 
 #[test]
 fn memory_of_a_job_counts_after_its_command() {
-    each(|world| {
-        let mut session = bounded(world);
+    for_each_posture(|fixture| {
+        let mut session = bounded(fixture);
         let marker = marker("job-memory");
         let job = perl(&format!(
-            "$0 = \"{marker}\"; open(F, \">\", \"begun\"); take({MUCH}, {SHARED}, -1); sleep 30"
+            "$0 = \"{marker}\"; open(F, \">\", \"begun\"); take({BOMB_BYTES}, {SHARED}, -1); sleep 30"
         ));
-        let ran =
+        let result =
             attempt(&mut session, &format!("(until [ -e go ]; do sleep 0.01; done; {job}) & echo answer"));
-        assert_eq!((ran.end.completion, ran.end.jobs_left), (Completion::Whole, true));
+        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Whole, true));
         assert_eq!(session.output("touch go; echo on"), "on\n");
         eventually("it has begun and is killed", || {
-            world.path("shared/begun").exists() && processes_with(&marker).is_empty()
+            fixture.path("shared/begun").exists() && processes_with(&marker).is_empty()
         });
         eventually("the reason is told with what the jobs wrote", || {
-            let told = session.0.background_output(0);
-            let text = String::from_utf8_lossy(&told.bytes).into_owned();
-            told.killed == [Interruption::Memory] && text.contains("[background jobs were killed: ")
+            let background = session.0.background_output(0);
+            let text = String::from_utf8_lossy(&background.bytes).into_owned();
+            background.killed == [Interruption::Memory] && text.contains("[background jobs were killed: ")
         });
         assert_eq!(session.output("echo on"), "on\n");
     });
@@ -273,21 +294,21 @@ fn memory_of_a_job_counts_after_its_command() {
 
 #[test]
 fn the_commands_of_a_session_have_a_bound_together() {
-    each(|world| {
-        let mut spec = world.spec();
-        spec.limits.memory_bytes = LIMIT;
-        spec.group = Some(GroupLimits { memory_bytes: 2 * LIMIT, processes: 200, cpu_percent: None });
+    for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
+        spec.limits.memory_bytes = MEMORY_LIMIT;
+        spec.group = Some(GroupLimits { memory_bytes: 2 * MEMORY_LIMIT, processes: 200, cpu_percent: None });
         let mut session = Session(ShellSession::start(&spec).unwrap());
         let marker = marker("together");
         for number in 0..4 {
-            // Each of them stays below the limit of one command.
+            // Each job stays below the limit of one command.
             let job = perl(&format!(
                 "$0 = \"{marker} {number}\"; take(100 << 20, {PRIVATE}, -1); open(F, \">\", \"{number}\"); sleep 30"
             ));
             attempt(&mut session, &format!("{job} & echo answer"));
         }
         eventually("two of them at most are left", || {
-            let begun = (0..4).filter(|number| world.path(&format!("shared/{number}")).exists()).count();
+            let begun = (0..4).filter(|number| fixture.path(&format!("shared/{number}")).exists()).count();
             begun >= 2 && processes_with(&marker).len() == 2
         });
         assert_eq!(session.output("echo on"), "on\n");
@@ -296,35 +317,35 @@ fn the_commands_of_a_session_have_a_bound_together() {
 
 #[test]
 fn a_bomb_of_processes_is_killed_beside_a_bystander() {
-    each(|world| {
+    for_each_posture(|fixture| {
         let bomb = format!("perl -e 'alarm 20; for (1..{DOUBLINGS}) {{ fork }} 1 while 1'");
-        let ran = beside_a_bystander("processes", || attempt(&mut bounded(world), &bomb));
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
+        let result = with_bystander("processes", || attempt(&mut bounded(fixture), &bomb));
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
     });
 }
 
-/// So that a command that may become a bomb leaves the processors to others.
+/// A command that may become a bomb leaves the processors to other programs.
 #[test]
 fn a_command_close_to_its_limit_of_processes_yields_to_others() {
-    each(|world| {
+    for_each_posture(|fixture| {
         // The shell gets a low priority as well, and so do its later children.
         let many = "for i in {1..30}; do sleep 30 & done; \
                     until [[ $(nice) == 19 ]]; do sleep 0.05; done; kill $(jobs -p)";
-        let ran = attempt(&mut bounded(world), many);
-        assert_eq!(ran.end.completion, Completion::Whole, "{ran:?}");
+        let result = attempt(&mut bounded(fixture), many);
+        assert_eq!(result.end.completion, Completion::Whole, "{result:?}");
     });
 }
 
 /// A zombie takes a process number and an entry in the kernel's list until its parent reaps it.
 #[test]
 fn processes_that_ended_and_are_not_buried_count() {
-    each(|world| {
+    for_each_posture(|fixture| {
         let bomb = "perl -e 'for (1..400) { $p = fork; last if !defined $p; exit if !$p } sleep 20'";
-        let ran = attempt(&mut bounded(world), bomb);
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
-        // One after the other is no bomb: the shell reaps each.
+        let result = attempt(&mut bounded(fixture), bomb);
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
+        // Processes that run one after the other are no bomb: the shell reaps each.
         let many = "for i in {1..200}; do (true); done";
-        assert_eq!(attempt(&mut bounded(world), many).end.completion, Completion::Whole);
+        assert_eq!(attempt(&mut bounded(fixture), many).end.completion, Completion::Whole);
     });
 }
 
@@ -339,96 +360,97 @@ fn a_bomb_that_continues_itself_is_killed() {
         create = libc::SYS_timer_create,
         set = libc::SYS_timer_settime,
     );
-    each(|world| {
+    for_each_posture(|fixture| {
         let bomb = format!("perl -e '{timer} alarm 20; for (1..{DOUBLINGS}) {{ fork; t() }} 1 while 1'");
-        let mut session = bounded(world);
-        let ran = beside_a_bystander("processes that go on", || attempt(&mut session, &bomb));
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
+        let mut session = bounded(fixture);
+        let result = with_bystander("processes that go on", || attempt(&mut session, &bomb));
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
         assert_eq!(session.output("echo on"), "on\n");
     });
 }
 
 #[test]
 fn a_bomb_of_threads_is_killed_beside_a_bystander() {
-    each(|world| {
-        let mut spec = world.spec();
+    for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
         spec.limits.memory_bytes = 4 << 30;
         let mut session = Session(ShellSession::start(&spec).unwrap());
         let bomb = "perl -Mthreads=stack_size,65536 -e 'for (1..400) { threads->create(sub { sleep 20 }) || last } sleep 20'";
-        let ran = beside_a_bystander("threads", || attempt(&mut session, bomb));
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes), "{ran:?}");
+        let result = with_bystander("threads", || attempt(&mut session, bomb));
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
         // As many threads as the limit allows are no bomb.
         let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
         assert_eq!(attempt(&mut session, few).end.completion, Completion::Whole);
     });
 }
 
-/// Such a process looks like a zombie.
+/// A process whose first thread has ended looks like a zombie.
 #[test]
 fn a_process_whose_first_thread_has_ended_is_killed_too() {
-    each(|world| {
-        let mut session = bounded(world);
+    for_each_posture(|fixture| {
+        let mut session = bounded(fixture);
         let marker = marker("headless");
         let script = format!(
             "perl -Mthreads -e '$0 = \"{marker}\"; threads->create(sub {{ sleep 30 }}); syscall({}, 0)'",
             libc::SYS_exit
         );
-        let ran = session.attempt(with_timeout(&script, Duration::from_secs(2))).unwrap();
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout), "{ran:?}");
-        // A process whose first thread has ended has no command line any more, but a status.
-        let left = fs::read_dir("/proc").unwrap().flatten().filter(|folder| {
+        let result = session.attempt(request_with_timeout(&script, Duration::from_secs(2))).unwrap();
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout), "{result:?}");
+        // A process whose first thread has ended no longer has a command line, but has a status.
+        let survivors = fs::read_dir("/proc").unwrap().flatten().filter(|folder| {
             let text =
                 fs::read_to_string(folder.path().join("task").join("..").join("status")).unwrap_or_default();
             text.starts_with(&format!("Name:\t{}", &marker[..15]))
         });
-        assert_eq!(left.count(), 0);
+        assert_eq!(survivors.count(), 0);
     });
 }
 
 #[test]
 fn the_kernel_bounds_the_processes_of_a_sessions_own_user() {
-    let Some(world) = World::strong() else { return };
-    let mut spec = world.spec();
+    let Some(fixture) = Fixture::strong() else { return };
+    let mut spec = fixture.spec();
     spec.limits.processes = Some(64);
     let mut session = Session(ShellSession::start(&spec).unwrap());
     let limits =
         session.0.posture().layers().iter().find(|report| report.layer == portcullis_confine::Layer::Limits);
-    let told = limits.unwrap().evidence.iter().any(|evidence| evidence.canary.contains("start a process"));
-    assert!(told, "{limits:?}");
+    let has_evidence =
+        limits.unwrap().evidence.iter().any(|evidence| evidence.canary.contains("start a process"));
+    assert!(has_evidence, "{limits:?}");
     let script = "perl -e 'for (1..100) { $p = fork; if (!defined $p) { print \"$_ \", $!+0; kill(9, @p); exit } \
                   if (!$p) { sleep 20; exit } push @p, $p } print \"none\"; kill(9, @p)'";
     // The children are killed here, because they may not be reaped yet when the shell ends.
-    let said = session.run(script).stdout;
-    let (number, errno) = said.split_once(' ').unwrap_or_else(|| panic!("{said}"));
-    assert!(number.parse::<u64>().unwrap() < 64, "{said}");
+    let stdout = session.run(script).stdout;
+    let (number, errno) = stdout.split_once(' ').unwrap_or_else(|| panic!("{stdout}"));
+    assert!(number.parse::<u64>().unwrap() < 64, "{stdout}");
     assert_eq!(errno, libc::EAGAIN.to_string());
     assert_eq!(session.output("echo on"), "on\n");
 }
 
-/// Runs a test in each posture that works here, `none` included.
-fn each(test: impl Fn(&World)) {
-    World::each(&test);
+/// Runs a test in each posture that works on this machine, including `none`.
+fn for_each_posture(test: impl Fn(&Fixture)) {
+    Fixture::for_each_posture(&test);
     println!("in the posture none");
-    test(&World::make(PostureChoice::Exactly(ShellPosture::None)));
+    test(&Fixture::make(PostureChoice::Exactly(ShellPosture::None)));
 }
 
-fn bounded(world: &World) -> Session {
-    let mut spec = world.spec();
-    spec.limits.memory_bytes = LIMIT;
+fn bounded(fixture: &Fixture) -> Session {
+    let mut spec = fixture.spec();
+    spec.limits.memory_bytes = MEMORY_LIMIT;
     Session(ShellSession::start(&spec).unwrap())
 }
 
 #[track_caller]
-fn attempt(session: &mut Session, script: &str) -> Ran {
-    let (mut one, canceller) = request(script);
-    one.max_processes = PROCESSES;
-    one.timeout = Duration::from_secs(15);
-    session.attempt((one, canceller)).unwrap_or_else(|error| panic!("{script}: {error:?}"))
+fn attempt(session: &mut Session, script: &str) -> CommandResult {
+    let (mut command_request, canceller) = request(script);
+    command_request.max_processes = PROCESS_LIMIT;
+    command_request.timeout = Duration::from_secs(15);
+    session.attempt((command_request, canceller)).unwrap_or_else(|error| panic!("{script}: {error:?}"))
 }
 
-/// Runs something beside a thread that starts threads, takes memory and writes a file all the time, and must
-/// never be refused. How long it waits is printed but not judged, since the machine may be busy.
-fn beside_a_bystander<T>(what: &str, run: impl FnOnce() -> T) -> T {
+/// Runs something beside a bystander: a thread that starts threads, allocates memory and writes a file all the time.
+/// The bystander must never be refused. Its waiting times are printed but not judged, because the machine may be busy.
+fn with_bystander<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let bystander = Bystander::start();
     let result = run();
     let (longest, rounds) = bystander.end();
@@ -444,11 +466,11 @@ struct Bystander {
 impl Bystander {
     fn start() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&is_over);
+        let stop_flag = Arc::clone(&is_over);
         let folder = tempfile::tempdir().unwrap();
         let thread = thread::spawn(move || {
             let (mut longest, mut rounds) = (Duration::ZERO, 0);
-            while !theirs.load(Ordering::Relaxed) {
+            while !stop_flag.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 let started = thread::Builder::new().spawn(|| ()).expect("a thread is started");
                 started.join().unwrap();

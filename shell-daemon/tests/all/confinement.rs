@@ -1,5 +1,5 @@
-//! The confinement of whole sessions. The outcome of each system call is tested in `portcullis-confine`, and
-//! each layer alone in `layers.rs`.
+//! The confinement of whole sessions. `portcullis-confine` tests the outcome of each system call, and `layers.rs` tests
+//! each layer by itself.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -14,18 +14,18 @@ use std::{
 use portcullis_confine::{Layer, LayerReport};
 use portcullis_shell_daemon::{Completion, Ending};
 
-use crate::world::{Session, World, request};
+use crate::fixture::{Fixture, Session, request};
 
 /// Commands that must fail and write nothing to standard output in a confined session.
-fn attacks(world: &World) -> Vec<String> {
+fn attacks(fixture: &Fixture) -> Vec<String> {
     let daemon = std::process::id();
     vec![
-        format!("cat {}", world.path("vault/secret").display()),
-        format!("ls {}", world.path("").display()),
-        format!("cat {}", world.path("state/canary").display()),
-        format!("ln -s {} link; cat link", world.path("vault/secret").display()),
-        format!("ln {} hard", world.path("vault/secret").display()),
-        format!("cat /proc/self/root{}", world.path("vault/secret").display()),
+        format!("cat {}", fixture.path("vault/secret").display()),
+        format!("ls {}", fixture.path("").display()),
+        format!("cat {}", fixture.path("state/canary").display()),
+        format!("ln -s {} link; cat link", fixture.path("vault/secret").display()),
+        format!("ln {} hard", fixture.path("vault/secret").display()),
+        format!("cat /proc/self/root{}", fixture.path("vault/secret").display()),
         format!("cat /proc/self/cwd/../vault/secret"),
         format!("cat /proc/{daemon}/cmdline"),
         format!("kill -0 {daemon}"),
@@ -53,80 +53,80 @@ fn attacks(world: &World) -> Vec<String> {
     ]
 }
 
-/// The first attacks, so many of them, succeed in a session without confinement.
+/// The number of attacks, from the start of the list, that succeed in a session without confinement.
 const CONTROLS: usize = 12;
 
 #[test]
 fn files_outside_the_mounts_are_out_of_reach() {
-    World::each_confined(|world| {
-        let mut session = world.session();
-        for attack in attacks(world) {
-            let ran = session.run(&attack);
-            assert_ne!(ran.end.ending, Ending::Code(0), "{attack}: {ran:?}");
-            assert_eq!(ran.stdout, "", "{attack}: {ran:?}");
+    Fixture::for_each_confined_posture(|fixture| {
+        let mut session = fixture.session();
+        for attack in attacks(fixture) {
+            let result = session.run(&attack);
+            assert_ne!(result.end.ending, Ending::Code(0), "{attack}: {result:?}");
+            assert_eq!(result.stdout, "", "{attack}: {result:?}");
         }
         assert_eq!(session.output("cat $PORTCULLIS_READ/file"), "read/file", "the control");
         for untouched in ["read/file", "vault/secret"] {
-            assert_eq!(std::fs::read_to_string(world.path(untouched)).unwrap(), untouched);
+            assert_eq!(std::fs::read_to_string(fixture.path(untouched)).unwrap(), untouched);
         }
     });
-    let world = World::bare();
-    let mut session = world.session();
-    for attack in &attacks(&world)[..CONTROLS] {
-        let ran = session.run(attack);
-        assert_eq!(ran.end.ending, Ending::Code(0), "the control: {attack}: {ran:?}");
+    let fixture = Fixture::minimal();
+    let mut session = fixture.session();
+    for attack in &attacks(&fixture)[..CONTROLS] {
+        let result = session.run(attack);
+        assert_eq!(result.end.ending, Ending::Code(0), "the control: {attack}: {result:?}");
     }
 }
 
-/// A link that another party swaps all the time must not help either: the opened file is judged, not a path
-/// that was checked before.
+/// A link that is swapped all the time must not help an attacker: the opened file is judged, and not a path that was
+/// checked before.
 #[test]
 fn a_link_that_is_swapped_leads_nowhere() {
-    World::each_confined(|world| {
-        let mut session = world.session();
-        let (link, secret) = (world.path("shared/link"), world.path("vault/secret"));
-        std::fs::write(world.path("shared/plain"), "plain").unwrap();
+    Fixture::for_each_confined_posture(|fixture| {
+        let mut session = fixture.session();
+        let (link, secret) = (fixture.path("shared/link"), fixture.path("vault/secret"));
+        std::fs::write(fixture.path("shared/plain"), "plain").unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let ran = std::thread::scope(|scope| {
+        let result = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     for target in [Path::new("plain"), &secret] {
-                        let next = world.path("shared/next");
+                        let next = fixture.path("shared/next");
                         std::os::unix::fs::symlink(target, &next).unwrap();
                         std::fs::rename(next, &link).unwrap();
                     }
                 }
             });
-            let ran = session.run("for ((i = 0; i < 2000; i++)); do read -r x < link && echo \"$x\"; echo y > link; done 2>/dev/null; :");
+            let result = session.run("for ((i = 0; i < 2000; i++)); do read -r x < link && echo \"$x\"; echo y > link; done 2>/dev/null; :");
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            ran
+            result
         });
-        assert!(!ran.stdout.contains("vault"), "{ran:?}");
+        assert!(!result.stdout.contains("vault"), "{result:?}");
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), "vault/secret");
     });
 }
 
 #[test]
 fn a_session_has_no_privileges_to_begin_with() {
-    World::each(|world| {
-        let mut session = world.session();
-        // A file's owner without privileges can neither give it away nor read it without the mode for that.
-        let ran = session.run("touch f; chown 12345 f");
-        assert_eq!(ran.end.ending, Ending::Code(1), "{ran:?}");
-        let ran = session.run("echo x > g; chmod 000 g; cat g");
-        assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
+        // Without privileges, a file's owner cannot give the file away, and cannot read it if its mode forbids that.
+        let result = session.run("touch f; chown 12345 f");
+        assert_eq!(result.end.ending, Ending::Code(1), "{result:?}");
+        let result = session.run("echo x > g; chmod 000 g; cat g");
+        assert_eq!((result.end.ending, result.stdout.as_str()), (Ending::Code(1), ""), "{result:?}");
     });
 }
 
 #[test]
 fn in_its_own_file_tree_a_session_sees_no_outside_names() {
-    World::strong().iter().for_each(|world| {
-        let mut session = world.session();
-        let vault = world.path("vault").display().to_string();
+    Fixture::strong().iter().for_each(|fixture| {
+        let mut session = fixture.session();
+        let vault = fixture.path("vault").display().to_string();
         for attempt in [format!("stat {vault}"), format!("cd {vault}"), format!("chmod 640 {vault}/secret")] {
             assert_ne!(session.run(&attempt).end.ending, Ending::Code(0), "{attempt}");
         }
-        // The mounts and the tree's folders; of the machine's, which differ, only the system's.
+        // Expected are the mounts, the tree's own folders and the system's folders. The machine's other folders differ.
         let own = ["dev", "proc", "read", "shared", "tmp"];
         let is_systems = |name: &&str| {
             (matches!(*name, "bin" | "etc" | "sbin" | "usr") || name.starts_with("lib"))
@@ -151,37 +151,37 @@ fn in_its_own_file_tree_a_session_sees_no_outside_names() {
 /// not names, metadata or the working directory.
 #[test]
 fn names_and_metadata_outside_stay_visible() {
-    World::new().iter().for_each(|world| {
-        let mut session = world.session();
-        let vault = world.path("vault").display().to_string();
+    Fixture::new().iter().for_each(|fixture| {
+        let mut session = fixture.session();
+        let vault = fixture.path("vault").display().to_string();
         assert_eq!(
             session.output(&format!("stat -c %s {vault}/secret; cd {vault}; pwd")),
             format!("12\n{vault}\n")
         );
         assert_ne!(session.run("ls").end.ending, Ending::Code(0));
         assert_ne!(session.run("cat secret").end.ending, Ending::Code(0));
-        // The same user can even change the mode, but not the contents.
+        // The user can even change the mode of such a file, but not its contents.
         assert_eq!(session.run(&format!("cd; chmod 640 {vault}/secret")).end.ending, Ending::Code(0));
-        assert_eq!(std::fs::read_to_string(world.path("vault/secret")).unwrap(), "vault/secret");
+        assert_eq!(std::fs::read_to_string(fixture.path("vault/secret")).unwrap(), "vault/secret");
     });
 }
 
-/// Gives the world to a user that no other process has; only root can do that.
-fn give_away(world: &World) -> bool {
+/// Gives the fixture to a user that no other process has. Only root can do that.
+fn give_away(fixture: &Fixture) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
     }
     for folder in ["shared", "tmp"] {
-        std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12346)).unwrap();
+        std::os::unix::fs::chown(fixture.path(folder), Some(12345), Some(12346)).unwrap();
     }
-    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(fixture.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     true
 }
 
 /// Asserts that a session of another user works, is confined, and can be killed.
-fn assert_works_as_another(world: &World, session: &mut Session) {
+fn assert_works_as_another(fixture: &Fixture, session: &mut Session) {
     let has_evidence = |report: &LayerReport| {
-        let is_left_out = Layer::NAMESPACES.contains(&report.layer) && !world.has_tree();
+        let is_left_out = Layer::NAMESPACES.contains(&report.layer) && !fixture.has_tree();
         !report.evidence.is_empty() || is_left_out || report.layer == Layer::Cgroup
     };
     assert!(session.0.posture().layers().iter().all(has_evidence));
@@ -190,61 +190,64 @@ fn assert_works_as_another(world: &World, session: &mut Session) {
                   echo x > $TMPDIR/file; v=1";
     let (uid, gid) = (user.uid, user.gid);
     assert_eq!(session.output(script), format!("{uid}\n{gid}\n{uid}:{gid}\nnamed\nsub\n"));
-    let made = std::fs::metadata(world.path("shared/file")).unwrap();
-    let folder = std::fs::metadata(world.path("shared")).unwrap();
+    let made = std::fs::metadata(fixture.path("shared/file")).unwrap();
+    let folder = std::fs::metadata(fixture.path("shared")).unwrap();
     assert_eq!((made.uid(), made.gid()), (folder.uid(), folder.gid()), "outside, it is the owner's");
-    let ran =
-        session.run(&format!("cat {}; kill -0 {}", world.path("vault/secret").display(), std::process::id()));
-    assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
-    let (mut one, canceller) = request("(setsid sleep 30 &) ; sleep 30");
-    one.timeout = std::time::Duration::from_millis(200);
-    let ran = session.attempt((one, canceller)).unwrap();
-    assert_ne!(ran.end.completion, Completion::Whole, "root can still kill it");
+    let result = session.run(&format!(
+        "cat {}; kill -0 {}",
+        fixture.path("vault/secret").display(),
+        std::process::id()
+    ));
+    assert_eq!((result.end.ending, result.stdout.as_str()), (Ending::Code(1), ""), "{result:?}");
+    let (mut command_request, canceller) = request("(setsid sleep 30 &) ; sleep 30");
+    command_request.timeout = std::time::Duration::from_millis(200);
+    let result = session.attempt((command_request, canceller)).unwrap();
+    assert_ne!(result.end.completion, Completion::Whole, "root can still kill it");
     assert_eq!(session.output("echo $v"), "1\n");
 }
 
 #[test]
 fn root_becomes_the_owner_of_the_workspace() {
-    World::new().iter().for_each(|world| {
+    Fixture::new().iter().for_each(|fixture| {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        assert_eq!(world.session().0.user(), None, "root's own workspace");
-        if give_away(world) {
-            let mut session = world.session();
+        assert_eq!(fixture.session().0.user(), None, "root's own workspace");
+        if give_away(fixture) {
+            let mut session = fixture.session();
             assert_eq!(session.0.user().map(|user| (user.uid, user.gid)), Some((12345, 12346)));
-            assert_works_as_another(world, &mut session);
+            assert_works_as_another(fixture, &mut session);
         }
     });
 }
 
 #[test]
-fn roots_session_runs_as_its_own_user() {
-    World::strong().iter().for_each(|world| {
+fn a_session_of_root_runs_as_another_user() {
+    Fixture::strong().iter().for_each(|fixture| {
         if !rustix::process::geteuid().is_root() {
             return;
         }
         // First in root's own workspace, where all other files stay root's.
-        std::fs::write(world.path("shared/mine"), "mine").unwrap();
-        let (mut one, mut two) = (world.session(), world.session());
-        assert_works_as_another(world, &mut one);
-        assert_ne!(one.0.user(), two.0.user(), "each session is another");
+        std::fs::write(fixture.path("shared/mine"), "mine").unwrap();
+        let (mut first_session, mut second_session) = (fixture.session(), fixture.session());
+        assert_works_as_another(fixture, &mut first_session);
+        assert_ne!(first_session.0.user(), second_session.0.user(), "each session is another");
         assert_eq!(
-            two.output("cat mine file; echo more >> file; chmod 600 file; cat ../read/file"),
+            second_session.output("cat mine file; echo more >> file; chmod 600 file; cat ../read/file"),
             "minex\nread/file"
         );
-        assert_ne!(two.run("chown 0 file").end.ending, Ending::Code(0));
-        assert_eq!(two.output("id -un; echo ~"), "session\n/shared\n");
-        drop((one, two));
-        if give_away(world) {
-            std::fs::remove_file(world.path("shared/file")).unwrap();
-            assert_works_as_another(world, &mut world.session());
+        assert_ne!(second_session.run("chown 0 file").end.ending, Ending::Code(0));
+        assert_eq!(second_session.output("id -un; echo ~"), "session\n/shared\n");
+        drop((first_session, second_session));
+        if give_away(fixture) {
+            std::fs::remove_file(fixture.path("shared/file")).unwrap();
+            assert_works_as_another(fixture, &mut fixture.session());
         }
         // Files of neither user keep their owner.
-        std::fs::write(world.path("shared/foreign"), "foreign").unwrap();
-        std::fs::set_permissions(world.path("shared/foreign"), std::fs::Permissions::from_mode(0o600))
+        std::fs::write(fixture.path("shared/foreign"), "foreign").unwrap();
+        std::fs::set_permissions(fixture.path("shared/foreign"), std::fs::Permissions::from_mode(0o600))
             .unwrap();
-        let mut session = world.session();
+        let mut session = fixture.session();
         assert_eq!(session.output("stat -c %u foreign"), "0\n");
         assert_ne!(session.run("cat foreign").end.ending, Ending::Code(0));
     });
@@ -252,11 +255,11 @@ fn roots_session_runs_as_its_own_user() {
 
 #[test]
 fn no_packet_leaves_and_no_socket_is_reached() {
-    World::each_confined(|world| {
-        let mut session = world.session();
+    Fixture::for_each_confined_posture(|fixture| {
+        let mut session = fixture.session();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let unix = UnixListener::bind(world.path("shared/socket")).unwrap();
+        let unix = UnixListener::bind(fixture.path("shared/socket")).unwrap();
         tcp.set_nonblocking(true).unwrap();
         udp.set_nonblocking(true).unwrap();
         unix.set_nonblocking(true).unwrap();
@@ -278,15 +281,15 @@ fn no_packet_leaves_and_no_socket_is_reached() {
             ),
             perl("use Socket; socketpair(A, B, AF_UNIX, SOCK_DGRAM, 0) || exit 9"),
         ] {
-            let ran = session.run(&attempt);
-            assert_ne!(ran.end.ending, Ending::Code(0), "{attempt}: {ran:?}");
+            let result = session.run(&attempt);
+            assert_ne!(result.end.ending, Ending::Code(0), "{attempt}: {result:?}");
         }
         assert!(tcp.accept().is_err() && unix.accept().is_err() && udp.recv(&mut [0; 8]).is_err());
 
-        // The control: the listeners hear an unconfined client.
+        // The control: the listeners receive data from an unconfined client.
         drop(std::net::TcpStream::connect(("127.0.0.1", tcp_port)).unwrap());
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.1", udp_port)).unwrap();
-        drop(std::os::unix::net::UnixStream::connect(world.path("shared/socket")).unwrap());
+        drop(std::os::unix::net::UnixStream::connect(fixture.path("shared/socket")).unwrap());
         assert!(tcp.accept().is_ok() && unix.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok());
     });
 }
@@ -297,8 +300,8 @@ fn perl(program: &str) -> String {
 
 #[test]
 fn a_command_has_no_descriptors_but_its_own() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
         let listing = perl("for (3..400) { print \"$_ \" if open(my $file, \"<&\", $_) }");
         // Its text, the last state and the start pipe are closed; the descriptor of the next state stays

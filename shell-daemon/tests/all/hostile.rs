@@ -4,18 +4,20 @@ use std::time::{Duration, Instant};
 
 use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
-use crate::world::{World, eventually, ever_longer, marker, processes_with, request, with_timeout};
+use crate::fixture::{
+    Fixture, doubling_timeouts, eventually, marker, processes_with, request, request_with_timeout,
+};
 
 #[test]
-fn a_bomb_of_processes_dies_at_its_deadline() {
-    World::each(|world| {
-        let mut session = world.session();
+fn a_fork_bomb_is_killed_at_its_deadline() {
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("bomb");
         let bomb = format!("{} (setsid true; b 7) & b 5", bomb(&marker));
         let begun = Instant::now();
-        let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
-        // It was killed: a sleeper ends by itself only after thirty seconds.
+        let result = session.attempt(request_with_timeout(&bomb, Duration::from_millis(400))).unwrap();
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
+        // The command was killed: a sleeper ends by itself only after thirty seconds.
         assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
         assert_eq!(processes_with(&marker), Vec::<String>::new());
         assert_eq!(session.output("echo on"), "on\n");
@@ -32,24 +34,24 @@ fn bomb(marker: &str) -> String {
 
 #[test]
 fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("many");
-        let (mut one, canceller) = request(&format!("{} b 7", bomb(&marker)));
-        one.max_processes = 40;
-        let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Processes));
+        let (mut command_request, canceller) = request(&format!("{} b 7", bomb(&marker)));
+        command_request.max_processes = 40;
+        let result = session.attempt((command_request, canceller)).unwrap();
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes));
         assert_eq!(processes_with(&marker), Vec::<String>::new());
 
         let command = format!("{} (until [ -e go ]; do sleep 0.01; done; b 7) & echo answer", bomb(&marker));
-        let (mut one, canceller) = request(&command);
-        one.max_processes = 40;
-        let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!((ran.end.completion, ran.end.jobs_left), (Completion::Whole, true));
+        let (mut command_request, canceller) = request(&command);
+        command_request.max_processes = 40;
+        let result = session.attempt((command_request, canceller)).unwrap();
+        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Whole, true));
         session.output("rm -f nodes; touch go");
-        // With 41 processes at a time, at least half of them are inner nodes of the tree and no sleepers.
+        // Of 41 processes at a time, at least half are inner nodes of the tree, not sleepers.
         eventually("they multiply", || {
-            std::fs::read(world.path("shared/nodes")).is_ok_and(|all| all.len() > 20)
+            std::fs::read(fixture.path("shared/nodes")).is_ok_and(|all| all.len() > 20)
         });
         eventually("and are killed", || processes_with(&marker).is_empty());
         assert_eq!(session.output("echo on"), "on\n");
@@ -58,19 +60,20 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
 
 #[test]
 fn memory_descriptors_and_files_have_bounds() {
-    World::each(|world| {
-        let mut spec = world.spec();
+    Fixture::for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
         spec.limits.file_bytes = 8 << 20;
-        let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
+        let mut session =
+            crate::fixture::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
         // 10 GB in one piece.
-        let ran = session.run("perl -e '$x = \"a\" x 10_000_000_000; print length $x'");
-        assert!(ran.end.ending != Ending::Code(0) && ran.stdout.is_empty(), "{ran:?}");
-        let ran =
+        let result = session.run("perl -e '$x = \"a\" x 10_000_000_000; print length $x'");
+        assert!(result.end.ending != Ending::Code(0) && result.stdout.is_empty(), "{result:?}");
+        let result =
             session.run("for ((n = 300; n < 3000; n++)); do eval \"exec $n</dev/null\" || exit 5; done");
-        assert_ne!(ran.end.ending, Ending::Code(0), "{ran:?}");
-        let ran = session.run("head -c 20000000 /dev/zero > big; exit $?");
-        assert_ne!(ran.end.ending, Ending::Code(0), "{ran:?}");
-        assert!(std::fs::metadata(world.path("shared/big")).unwrap().len() <= 8 << 20);
+        assert_ne!(result.end.ending, Ending::Code(0), "{result:?}");
+        let result = session.run("head -c 20000000 /dev/zero > big; exit $?");
+        assert_ne!(result.end.ending, Ending::Code(0), "{result:?}");
+        assert!(std::fs::metadata(fixture.path("shared/big")).unwrap().len() <= 8 << 20);
         assert_eq!(
             session.run("ulimit -n 4096 2>/dev/null || ulimit -c unlimited").end.ending,
             Ending::Code(1)
@@ -81,38 +84,39 @@ fn memory_descriptors_and_files_have_bounds() {
 
 #[test]
 fn output_without_end_is_bounded_and_ends_at_the_deadline() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let attempt = |limit| {
-            let (mut one, canceller) = with_timeout("yes & cat /dev/zero", limit);
-            one.max_output_bytes = 1 << 20;
-            let ran = session.attempt((one, canceller)).unwrap();
-            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
-            assert!(ran.stdout.len() <= 1 << 20, "{:?}", ran.end);
-            ran
+            let (mut command_request, canceller) = request_with_timeout("yes & cat /dev/zero", limit);
+            command_request.max_output_bytes = 1 << 20;
+            let result = session.attempt((command_request, canceller)).unwrap();
+            assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
+            assert!(result.stdout.len() <= 1 << 20, "{:?}", result.end);
+            result
         };
         let first = Duration::from_millis(300);
-        let has_more = ever_longer(first).map(attempt).any(|ran| ran.end.output_bytes > 1 << 20);
+        let has_more = doubling_timeouts(first).map(attempt).any(|result| result.end.output_bytes > 1 << 20);
         assert!(has_more, "it has written more than is handed on");
     });
 }
 
 #[test]
 fn memory_that_looks_like_a_folder_is_bounded() {
-    World::strong().iter().for_each(|world| {
+    Fixture::strong().iter().for_each(|fixture| {
         // Without a mount for it, `/tmp` is in memory as well.
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.mounts.retain(|mount| mount.name != "tmp");
-        let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
+        let mut session =
+            crate::fixture::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
         for folder in ["/dev/shm", "/tmp"] {
-            let ran = session.run(&format!("head -c 100000000 /dev/zero > {folder}/big"));
-            assert_ne!(ran.end.ending, Ending::Code(0), "{folder}: {ran:?}");
+            let result = session.run(&format!("head -c 100000000 /dev/zero > {folder}/big"));
+            assert_ne!(result.end.ending, Ending::Code(0), "{folder}: {result:?}");
             let size: u64 =
                 session.output(&format!("stat -c %s {folder}/big; rm {folder}/big")).trim().parse().unwrap();
             assert!(size <= 64 << 20, "{folder}: {size}");
-            let ran =
+            let result =
                 session.run(&format!("cd {folder} && mkdir many && cd many && seq 20000 | xargs touch"));
-            assert_ne!(ran.end.ending, Ending::Code(0), "{folder}: many files: {ran:?}");
+            assert_ne!(result.end.ending, Ending::Code(0), "{folder}: many files: {result:?}");
             session.run(&format!("cd; rm -r {folder}/many"));
         }
         for elsewhere in ["/", "/etc", "/dev", "/proc"] {
@@ -121,8 +125,8 @@ fn memory_that_looks_like_a_folder_is_bounded() {
     });
 }
 
-/// Made by number, so that no program has to be compiled for each call. Details of each call are tested in
-/// `portcullis-confine`.
+/// The calls are made by number, so that no program has to be compiled for each call. `portcullis-confine` tests the
+/// details of each call.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn calls_that_reach_other_processes_or_the_kernel_are_refused() {
@@ -147,15 +151,15 @@ fn calls_that_reach_other_processes_or_the_kernel_are_refused() {
         ("pidfd_getfd", 438),
         ("mount_setattr", 442),
     ];
-    World::each_confined(|world| {
-        let mut session = world.session();
+    Fixture::for_each_confined_posture(|fixture| {
+        let mut session = fixture.session();
         for (name, number) in calls {
             assert_eq!(session.output(&script(number)), REFUSED, "{name}");
         }
     });
     // The control: without the filter most calls get as far as their arguments.
-    let world = World::bare();
-    let mut session = world.session();
+    let fixture = Fixture::minimal();
+    let mut session = fixture.session();
     let free = calls.iter().filter(|(_, number)| session.output(&script(*number)) != REFUSED);
     assert!(free.count() >= 8);
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use portcullis_shell_daemon::ShellError;
 
-use crate::world::{World, eventually, marker, processes_with, request};
+use crate::fixture::{Fixture, eventually, marker, processes_with, request};
 
 #[test]
 fn a_job_that_holds_the_output_does_not_hold_the_answer() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("holds");
-        let ran = session.run(&format!("bash -c 'exec -a {marker} sleep 30' & echo answer"));
-        assert_eq!(ran.stdout, "answer\n");
-        assert!(ran.end.jobs_left && ran.end.duration < Duration::from_secs(5), "{ran:?}");
+        let result = session.run(&format!("bash -c 'exec -a {marker} sleep 30' & echo answer"));
+        assert_eq!(result.stdout, "answer\n");
+        assert!(result.end.jobs_left && result.end.duration < Duration::from_secs(5), "{result:?}");
         assert_eq!(session.output("echo next"), "next\n");
         eventually("the job is there", || !processes_with(&marker).is_empty());
         session.0.end().unwrap();
@@ -23,15 +23,15 @@ fn a_job_that_holds_the_output_does_not_hold_the_answer() {
 
 #[test]
 fn late_job_output_is_read_and_its_end_kept() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         // The job begins when the file exists: after the answer.
-        let ran = session.run(
+        let result = session.run(
         "(until [ -e go ]; do sleep 0.01; done; head -c 3000000 /dev/zero; echo the end; echo x > ended) & echo answer",
     );
-        assert_eq!((ran.stdout.as_str(), ran.end.jobs_left), ("answer\n", true));
+        assert_eq!((result.stdout.as_str(), result.end.jobs_left), ("answer\n", true));
         session.output("touch go");
-        eventually("the job was never blocked", || world.path("shared/ended").exists());
+        eventually("the job was never blocked", || fixture.path("shared/ended").exists());
         eventually("its output is kept", || session.0.background_output(0).bytes.ends_with(b"the end\n"));
         let output = session.0.background_output(0);
         assert_eq!((output.bytes.len(), output.end), (64 << 10, 3_000_008), "and bounded");
@@ -41,8 +41,8 @@ fn late_job_output_is_read_and_its_end_kept() {
 
 #[test]
 fn a_later_command_reaches_the_job() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("reached");
         session.run(&format!("bash -c 'exec -a {marker} sleep 30' & job=$!"));
         session.output("kill $job");
@@ -52,8 +52,8 @@ fn a_later_command_reaches_the_job() {
 
 #[test]
 fn jobs_are_counted() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         for _ in 0..16 {
             session.run("sleep 30 & echo $!");
         }

@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellSession, StateAfter};
 
-use crate::world::{World, eventually, ever_longer, marker, processes_with, request, with_timeout};
+use crate::fixture::{
+    Fixture, doubling_timeouts, eventually, marker, processes_with, request, request_with_timeout,
+};
 
-const SOON: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
-    World::each(|world| {
-        let mut session = world.session();
+fn a_deadline_kills_the_whole_tree_but_not_the_session() {
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("deadline");
         session.output("v=good");
         let command = format!(
@@ -20,19 +22,19 @@ fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
          setsid setsid bash -c '(exec -a {marker} sleep 30 &) ; exec -a {marker} sleep 30' & echo up; wait; sleep 30"
         );
         let attempt = |limit| {
-            // From the previous attempt, which was too short. All its processes are gone, so none can write
-            // it again.
-            let _ = std::fs::remove_file(world.path("shared/counter"));
+            // Remove the file of the previous attempt, which was too short. Its processes are gone and cannot write the
+            // file again.
+            let _ = std::fs::remove_file(fixture.path("shared/counter"));
             let begun = Instant::now();
-            let ran = session.attempt(with_timeout(&command, limit)).unwrap();
+            let result = session.attempt(request_with_timeout(&command, limit)).unwrap();
             let late = begun.elapsed().saturating_sub(limit);
-            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
-            assert_eq!((ran.end.ending, ran.end.state), (Ending::Signal(9), StateAfter::KeptAfterKill));
+            assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
+            assert_eq!((result.end.ending, result.end.state), (Ending::Signal(9), StateAfter::KeptAfterKill));
             assert_eq!(processes_with(&marker), Vec::<String>::new());
-            (ran.stdout == "up\n", late)
+            (result.stdout == "up\n", late)
         };
         let is_kept_and_prompt = |(is_kept, late)| is_kept && late < Duration::from_secs(1);
-        let fits = ever_longer(SOON).map(attempt).any(is_kept_and_prompt);
+        let fits = doubling_timeouts(SHORT_TIMEOUT).map(attempt).any(is_kept_and_prompt);
         assert!(fits, "what came before the end is there, and the end comes within a second");
         assert_eq!(session.output("echo $v; cat counter"), "good\nx\n", "it ran once");
     });
@@ -40,12 +42,12 @@ fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
 
 #[test]
 fn without_a_deadline_those_processes_live() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("control");
         // The control of the test above: the same escape without a kill.
-        let ran = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
-        assert!(ran.end.jobs_left);
+        let result = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
+        assert!(result.end.jobs_left);
         eventually("the process is there", || {
             processes_with(&marker).iter().any(|line| line.starts_with(&marker))
         });
@@ -56,12 +58,12 @@ fn without_a_deadline_those_processes_live() {
 
 #[test]
 fn a_caller_that_goes_away_takes_the_command_along() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("cancel");
-        let (one, canceller) = request(&format!("echo x >> counter; exec -a {marker} sleep 30"));
+        let (command_request, canceller) = request(&format!("echo x >> counter; exec -a {marker} sleep 30"));
         std::thread::scope(|scope| {
-            let running = scope.spawn(|| session.0.run(&one, &mut |_| {}));
+            let running = scope.spawn(|| session.0.run(&command_request, &mut |_| {}));
             eventually("it runs", || !processes_with(&marker).is_empty());
             drop(canceller);
             let end = running.join().unwrap().unwrap();
@@ -73,12 +75,12 @@ fn a_caller_that_goes_away_takes_the_command_along() {
 }
 
 #[test]
-fn a_stopped_command_and_one_that_ignores_signals_die_too() {
-    World::each(|world| {
-        let mut session = world.session();
+fn stopped_and_signal_ignoring_commands_are_killed() {
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         for command in ["kill -STOP $$", "trap '' TERM INT HUP QUIT; while :; do :; done", "sleep 30 | cat"] {
-            let ran = session.attempt(with_timeout(command, SOON)).unwrap();
-            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout), "{command}");
+            let result = session.attempt(request_with_timeout(command, SHORT_TIMEOUT)).unwrap();
+            assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout), "{command}");
         }
         assert_eq!(session.output("echo on"), "on\n");
     });
@@ -86,8 +88,8 @@ fn a_stopped_command_and_one_that_ignores_signals_die_too() {
 
 #[test]
 fn killing_the_commands_init_ends_the_session_and_all_in_it() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("init");
         let result = session.attempt(request(&format!(
         "(setsid bash -c 'exec -a {marker} sleep 30' &) ; exec -a {marker} bash -c 'kill -9 '$PPID'; sleep 30'"
@@ -100,8 +102,8 @@ fn killing_the_commands_init_ends_the_session_and_all_in_it() {
 
 #[test]
 fn a_session_that_is_dropped_leaves_nothing() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         let marker = marker("dropped");
         session.run(&format!("bash -c 'exec -a {marker} sleep 30' >/dev/null 2>&1 & disown"));
         eventually("it runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)));
@@ -110,32 +112,32 @@ fn a_session_that_is_dropped_leaves_nothing() {
     });
 }
 
-/// Runs this test program again with [`come_and_go`] alone, because other tests have descriptors too.
+/// Runs this test program again with only [`come_and_go`], because other tests also open descriptors.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "what has descriptors of its own is a program")]
 fn sessions_come_and_go_without_a_trace() {
     let alone = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::come_and_go"])
-        .env(ALONE, "")
+        .env(ALONE_VARIABLE, "")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout);
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&alone.stdout);
+    assert!(alone.status.success() && stdout.contains("1 passed"), "{stdout}");
 }
 
-const ALONE: &str = "PORTCULLIS_TEST_ALONE";
+const ALONE_VARIABLE: &str = "PORTCULLIS_TEST_ALONE";
 
-/// Starts and ends sessions; does nothing unless the test above asks for it.
+/// Starts and ends sessions. Does nothing unless the test above started this program.
 #[test]
 fn come_and_go() {
-    if std::env::var_os(ALONE).is_none() {
+    if std::env::var_os(ALONE_VARIABLE).is_none() {
         return;
     }
-    World::each(|world| {
+    Fixture::for_each_posture(|fixture| {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();
         for _ in 0..20 {
-            let mut session = world.session();
+            let mut session = fixture.session();
             assert_eq!(session.output("echo on"), "on\n");
             session.0.end().unwrap();
         }
@@ -145,9 +147,9 @@ fn come_and_go() {
 
 #[test]
 fn impossible_mount_is_refused_before_any_start() {
-    World::each(|world| {
-        let mut spec = world.spec();
-        spec.mounts[0].path = world.path("absent");
+    Fixture::for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
+        spec.mounts[0].path = fixture.path("absent");
         assert!(matches!(ShellSession::start(&spec), Err(ShellError::MountOpen { .. })));
         for wide in ["/", "/home", "/root/", "/proc"] {
             spec.mounts[0].path = wide.into();
@@ -156,18 +158,18 @@ fn impossible_mount_is_refused_before_any_start() {
         }
         // A mount that contains the state folder or lies in it.
         for near in ["", "state"] {
-            let mut spec = world.spec();
-            spec.mounts[0].path = world.path(near);
+            let mut spec = fixture.spec();
+            spec.mounts[0].path = fixture.path(near);
             let refused = ShellSession::start(&spec);
             assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{near}: {refused:?}");
         }
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.home = "nowhere".to_owned();
         assert!(matches!(ShellSession::start(&spec), Err(ShellError::HomeUnknown { .. })));
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.limits.descriptors = 10;
         assert!(matches!(ShellSession::start(&spec), Err(ShellError::LimitTooLow { .. })));
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.launcher = "/bin/true".into();
         assert!(matches!(
             ShellSession::start(&spec),
@@ -178,20 +180,20 @@ fn impossible_mount_is_refused_before_any_start() {
 
 #[test]
 fn a_command_cancelled_before_it_begins_keeps_the_session() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
         for _ in 0..20 {
-            let (one, canceller) = request("sleep 30");
+            let (command_request, canceller) = request("sleep 30");
             drop(canceller);
-            let (_, kept) = request("");
-            let ran = session.attempt((one, kept)).unwrap();
-            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Cancelled));
-            let ran = session.attempt(with_timeout("sleep 30", Duration::ZERO)).unwrap();
-            assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
+            let (_, unused_canceller) = request("");
+            let result = session.attempt((command_request, unused_canceller)).unwrap();
+            assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Cancelled));
+            let result = session.attempt(request_with_timeout("sleep 30", Duration::ZERO)).unwrap();
+            assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
         }
         assert_eq!(session.output("echo $v"), "1\n");
-        let ran = session.attempt(with_timeout("echo $v", Duration::MAX)).unwrap();
-        assert_eq!(ran.stdout, "1\n", "a time that no clock can show");
+        let result = session.attempt(request_with_timeout("echo $v", Duration::MAX)).unwrap();
+        assert_eq!(result.stdout, "1\n", "a time that no clock can show");
     });
 }

@@ -1,4 +1,5 @@
-//! Each namespace alone, with the filter and Landlock left out, and without the namespace as the control.
+//! Each layer, without the other layers that would refuse the same act. The control of a test is a session without the
+//! layer itself.
 #![expect(clippy::disallowed_methods, reason = "one of the tests needs a program that makes shared memory")]
 
 use std::{
@@ -10,44 +11,46 @@ use std::{
 use portcullis_confine::Layer;
 use portcullis_shell_daemon::Ending;
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
-/// Runs `script` with one namespace and without it. Neither Landlock nor the filter helps.
+/// Runs `script` with one namespace and without that namespace. Landlock and the filter are left out in both cases.
 #[track_caller]
-fn check(layer: Layer, script: impl Fn(&World) -> String, under: Ending, without: Ending) {
-    let others = [Layer::Landlock, Layer::Seccomp];
-    for (waived, expected) in [(others.to_vec(), under), ([&others[..], &[layer]].concat(), without)] {
-        let Some(world) = World::without(&waived) else { return };
-        let ran = world.session().run(&script(&world));
-        assert_eq!(ran.end.ending, expected, "without {waived:?}: {ran:?}");
+fn check(layer: Layer, script: impl Fn(&Fixture) -> String, with_layer: Ending, without_layer: Ending) {
+    let other_layers = [Layer::Landlock, Layer::Seccomp];
+    for (waived, expected) in
+        [(other_layers.to_vec(), with_layer), ([&other_layers[..], &[layer]].concat(), without_layer)]
+    {
+        let Some(fixture) = Fixture::without(&waived) else { return };
+        let result = fixture.session().run(&script(&fixture));
+        assert_eq!(result.end.ending, expected, "without {waived:?}: {result:?}");
     }
 }
 
-const WORKS: Ending = Ending::Code(0);
-const FAILS: Ending = Ending::Code(1);
+const SUCCESS: Ending = Ending::Code(0);
+const FAILURE: Ending = Ending::Code(1);
 
 #[test]
 fn the_file_tree_alone_hides_what_is_outside() {
     check(
         Layer::MountNamespace,
-        |world| format!("cat {}", world.path("vault/secret").display()),
-        FAILS,
-        WORKS,
+        |fixture| format!("cat {}", fixture.path("vault/secret").display()),
+        FAILURE,
+        SUCCESS,
     );
     check(
         Layer::MountNamespace,
-        |world| format!("stat {}", world.path("state/canary").display()),
-        FAILS,
-        WORKS,
+        |fixture| format!("stat {}", fixture.path("state/canary").display()),
+        FAILURE,
+        SUCCESS,
     );
-    check(Layer::MountNamespace, |_| "echo x > $PORTCULLIS_READ/new".to_owned(), FAILS, WORKS);
-    check(Layer::MountNamespace, |_| "ls /home /run /sys".to_owned(), Ending::Code(2), WORKS);
+    check(Layer::MountNamespace, |_| "echo x > $PORTCULLIS_READ/new".to_owned(), FAILURE, SUCCESS);
+    check(Layer::MountNamespace, |_| "ls /home /run /sys".to_owned(), Ending::Code(2), SUCCESS);
 }
 
 #[test]
 fn the_file_tree_alone_cannot_be_changed() {
-    let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
-    let mut session = world.session();
+    let Some(fixture) = Fixture::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
+    let mut session = fixture.session();
     // Without the tree, some of these would change the machine.
     assert!(session.0.has_own_tree());
     for attack in [
@@ -65,8 +68,8 @@ fn the_file_tree_alone_cannot_be_changed() {
         "mount -o remount,bind,rw /usr",
         "umount /proc",
     ] {
-        let ran = session.run(attack);
-        assert_ne!(ran.end.ending, WORKS, "{attack}: {ran:?}");
+        let result = session.run(attack);
+        assert_ne!(result.end.ending, SUCCESS, "{attack}: {result:?}");
     }
     for empty in ["/proc/keys", "/proc/timer_list", "/proc/kcore"] {
         assert_eq!(session.run(&format!("cat {empty}")).stdout, "", "{empty}");
@@ -86,10 +89,10 @@ fn the_file_tree_alone_cannot_be_changed() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn privileges_in_a_further_namespace_open_nothing() {
-    let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
-    let mut session = world.session();
+    let Some(fixture) = Fixture::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
+    let mut session = fixture.session();
     assert!(session.0.has_own_tree());
-    // In one program: a user other than root loses all privileges by `exec`.
+    // Use a single program: a user other than root loses all privileges at `exec`.
     let by_privilege = |call: &str| {
         format!(
             "perl -e 'my ($none, $kind, $place) = (\"none\", \"tmpfs\", shift); \
@@ -98,49 +101,49 @@ fn privileges_in_a_further_namespace_open_nothing() {
     };
     const REMOUNT_BIND: u32 = 32 | 4096;
     let remount = format!("165, $none, $place, 0, {REMOUNT_BIND}, 0");
-    for (call, place, expected) in [
+    for (call, target, expected) in [
         // The control: the process does have a privilege.
-        ("165, $none, $place, $kind, 0, 0", "/dev/shm", WORKS),
-        ("166, $place, 0", "/proc/keys", FAILS),
-        ("166, $place, 2", "/proc", FAILS),
-        (remount.as_str(), "/usr", FAILS),
-        (remount.as_str(), "/read", FAILS),
-        (remount.as_str(), "/shared", FAILS),
+        ("165, $none, $place, $kind, 0, 0", "/dev/shm", SUCCESS),
+        ("166, $place, 0", "/proc/keys", FAILURE),
+        ("166, $place, 2", "/proc", FAILURE),
+        (remount.as_str(), "/usr", FAILURE),
+        (remount.as_str(), "/read", FAILURE),
+        (remount.as_str(), "/shared", FAILURE),
     ] {
-        let ran = session.run(&format!("{} {place}", by_privilege(call)));
-        assert_eq!(ran.end.ending, expected, "{call} {place}: {ran:?}");
+        let result = session.run(&format!("{} {target}", by_privilege(call)));
+        assert_eq!(result.end.ending, expected, "{call} {target}: {result:?}");
     }
 }
 
 #[test]
 fn a_protected_path_alone_stays_read_only() {
     let attack = "echo x > .bashrc || mv .bashrc other || rm .bashrc || ln -f .bashrc other";
-    for (layers, expected) in [(&[][..], FAILS), (&[Layer::MountNamespace][..], WORKS)] {
-        let Some(world) = World::without(&[&[Layer::Landlock, Layer::Seccomp], layers].concat()) else {
+    for (layers, expected) in [(&[][..], FAILURE), (&[Layer::MountNamespace][..], SUCCESS)] {
+        let Some(fixture) = Fixture::without(&[&[Layer::Landlock, Layer::Seccomp], layers].concat()) else {
             return;
         };
-        std::fs::write(world.path("shared/.bashrc"), "old").unwrap();
-        assert_eq!(world.session().run(attack).end.ending, expected, "without {layers:?}");
+        std::fs::write(fixture.path("shared/.bashrc"), "old").unwrap();
+        assert_eq!(fixture.session().run(attack).end.ending, expected, "without {layers:?}");
     }
 }
 
 #[test]
 fn landlock_alone_keeps_files_shut() {
-    let script = |world: &World| format!("cat {}", world.path("vault/secret").display());
+    let script = |fixture: &Fixture| format!("cat {}", fixture.path("vault/secret").display());
     for (waived, expected) in [
-        (vec![Layer::Seccomp, Layer::MountNamespace], FAILS),
-        (vec![Layer::Seccomp, Layer::MountNamespace, Layer::Landlock], WORKS),
+        (vec![Layer::Seccomp, Layer::MountNamespace], FAILURE),
+        (vec![Layer::Seccomp, Layer::MountNamespace, Layer::Landlock], SUCCESS),
     ] {
-        let Some(world) = World::without(&waived) else { return };
-        assert_eq!(world.session().run(&script(&world)).end.ending, expected, "{waived:?}");
+        let Some(fixture) = Fixture::without(&waived) else { return };
+        assert_eq!(fixture.session().run(&script(&fixture)).end.ending, expected, "{waived:?}");
     }
 }
 
 #[test]
 fn processes_outside_have_no_number() {
     let daemon = std::process::id();
-    check(Layer::PidNamespace, |_| format!("kill -0 {daemon}"), FAILS, WORKS);
-    check(Layer::PidNamespace, |_| format!("cat /proc/{daemon}/cmdline"), FAILS, WORKS);
+    check(Layer::PidNamespace, |_| format!("kill -0 {daemon}"), FAILURE, SUCCESS);
+    check(Layer::PidNamespace, |_| format!("cat /proc/{daemon}/cmdline"), FAILURE, SUCCESS);
 }
 
 #[test]
@@ -148,21 +151,26 @@ fn shared_memory_outside_cannot_be_reached() {
     let made = Command::new("ipcmk").args(["-M", "4096"]).output().unwrap();
     let text = String::from_utf8(made.stdout).unwrap();
     let id: u32 = text.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    // Removed even if the test fails.
-    struct Remove(u32);
-    impl Drop for Remove {
+    // Remove the shared memory even if the test fails.
+    struct RemoveMemory(u32);
+    impl Drop for RemoveMemory {
         fn drop(&mut self) {
             let _ = Command::new("ipcrm").args(["-m", &self.0.to_string()]).status();
         }
     }
-    let _remove = Remove(id);
-    check(Layer::IpcNamespace, |_| format!("perl -e 'shmread({id}, $text, 0, 1) || exit 1'"), FAILS, WORKS);
+    let _remove = RemoveMemory(id);
+    check(
+        Layer::IpcNamespace,
+        |_| format!("perl -e 'shmread({id}, $text, 0, 1) || exit 1'"),
+        FAILURE,
+        SUCCESS,
+    );
 }
 
 #[test]
 fn the_machines_name_is_not_told() {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    check(Layer::UtsNamespace, |_| format!("[[ $(uname -n) == {} ]]", name.trim()), FAILS, WORKS);
+    check(Layer::UtsNamespace, |_| format!("[[ $(uname -n) == {} ]]", name.trim()), FAILURE, SUCCESS);
 }
 
 #[test]
@@ -172,33 +180,33 @@ fn no_packet_leaves_a_network_of_its_own() {
     tcp.set_nonblocking(true).unwrap();
     udp.set_nonblocking(true).unwrap();
     let (to_tcp, to_udp) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
-    let others = vec![Layer::Landlock, Layer::Seccomp];
+    let other_layers = vec![Layer::Landlock, Layer::Seccomp];
     let script = format!("echo x > /dev/udp/127.0.0.1/{to_udp}; echo x > /dev/tcp/127.0.0.1/{to_tcp}");
-    let Some(world) = World::without(&others) else { return };
-    assert_eq!(world.session().run(&script).end.ending, FAILS);
+    let Some(fixture) = Fixture::without(&other_layers) else { return };
+    assert_eq!(fixture.session().run(&script).end.ending, FAILURE);
     assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "something came");
-    let Some(world) = World::without(&[others, vec![Layer::NetNamespace]].concat()) else { return };
-    assert_eq!(world.session().run(&script).end.ending, WORKS);
+    let Some(fixture) = Fixture::without(&[other_layers, vec![Layer::NetNamespace]].concat()) else { return };
+    assert_eq!(fixture.session().run(&script).end.ending, SUCCESS);
     // A packet may still be on its way.
     udp.set_nonblocking(false).unwrap();
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the control");
 }
 
-/// Without Landlock and the filter, which set `no_new_privs` themselves.
+/// Landlock and the filter are left out, because they set `no_new_privs` themselves.
 #[test]
 fn no_new_privs_alone_keeps_a_setuid_program_from_its_rights() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let world = World::bare();
+    let fixture = Fixture::minimal();
     for folder in ["", "shared"] {
-        std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12345)).unwrap();
+        std::os::unix::fs::chown(fixture.path(folder), Some(12345), Some(12345)).unwrap();
     }
-    let program = world.path("shared/setuid");
-    // By another program: while a process of ours has the file open for writing, no process can execute it.
+    let program = fixture.path("shared/setuid");
+    // Let another program write the file: while a process has it open for writing, no process can execute it.
     let made = Command::new("install").args(["-m", "4755", "/usr/bin/id"]).arg(&program).status().unwrap();
     assert!(made.success());
-    assert_eq!(world.session().output("id -u; ./setuid -u"), "12345\n12345\n");
+    assert_eq!(fixture.session().output("id -u; ./setuid -u"), "12345\n12345\n");
     let control = Command::new(&program).arg("-u").uid(12345).gid(12345).output().unwrap();
     assert_eq!(String::from_utf8(control.stdout).unwrap(), "0\n", "the control");
 }

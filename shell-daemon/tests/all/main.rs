@@ -1,8 +1,9 @@
-//! Sessions as their users see them, on the real kernel, one binary for all.
+//! Tests sessions through the public interface on the real kernel. All these tests are in one binary.
 
 mod bombs;
 mod confinement;
 mod endings;
+mod fixture;
 mod hostile;
 mod input;
 mod jobs;
@@ -16,5 +17,5 @@ mod protected;
 mod server;
 mod state;
 mod taken_away;
+mod toolchain;
 mod waiting;
-mod world;

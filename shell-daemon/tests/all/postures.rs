@@ -1,11 +1,11 @@
-//! The posture that a session gets, its proof, and the errors where it is not available.
+//! The posture that a session gets, the posture's proof, and the errors if a posture is not available.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use portcullis_confine::{GroupLimits, Layer, LayerStatus, SyscallOutcome};
 use portcullis_shell_daemon::{Ending, PostureChoice, ShellError, ShellSession};
 use portcullis_types::ShellPosture;
 
-use crate::world::{Session, World};
+use crate::fixture::{Fixture, Session};
 
 #[track_caller]
 fn assert_proven(session: &Session, layer: Layer) {
@@ -18,12 +18,12 @@ fn assert_proven(session: &Session, layer: Layer) {
 
 #[test]
 fn each_layer_was_seen_to_refuse() {
-    World::each_confined(|world| {
-        let session = world.session();
+    Fixture::for_each_confined_posture(|fixture| {
+        let session = fixture.session();
         for layer in Layer::PROCESS {
             assert_proven(&session, layer);
         }
-        if world.has_tree() {
+        if fixture.has_tree() {
             for layer in Layer::NAMESPACES {
                 assert_proven(&session, layer);
             }
@@ -33,8 +33,8 @@ fn each_layer_was_seen_to_refuse() {
 
 #[test]
 fn the_namespaces_refuse_what_worked_before() {
-    World::strong().iter().for_each(|world| {
-        let session = world.session();
+    Fixture::strong().iter().for_each(|fixture| {
+        let session = fixture.session();
         for report in session.0.posture().layers() {
             if Layer::NAMESPACES.contains(&report.layer) {
                 assert!(
@@ -48,7 +48,7 @@ fn the_namespaces_refuse_what_worked_before() {
 
 #[test]
 fn the_strongest_that_works_is_chosen() {
-    let Some(strong) = World::strong() else { return };
+    let Some(strong) = Fixture::strong() else { return };
     for least in [ShellPosture::Minimal, ShellPosture::Contained, ShellPosture::Strong, ShellPosture::None] {
         let mut spec = strong.spec();
         spec.posture = PostureChoice::AtLeast(least);
@@ -64,15 +64,15 @@ fn the_strongest_that_works_is_chosen() {
 
 #[test]
 fn exactly_one_posture_is_that_one() {
-    if World::new().is_none() {
+    if Fixture::new().is_none() {
         return;
     }
     for level in ShellPosture::ALL {
-        if level == ShellPosture::Strong && World::strong().is_none() {
+        if level == ShellPosture::Strong && Fixture::strong().is_none() {
             continue;
         }
-        let world = World::make(PostureChoice::Exactly(level));
-        let mut session = world.session();
+        let fixture = Fixture::make(PostureChoice::Exactly(level));
+        let mut session = fixture.session();
         assert_eq!(session.0.posture().level(), level);
         assert_eq!(session.output("echo on"), "on\n");
         assert_eq!(session.0.has_own_tree(), level == ShellPosture::Strong);
@@ -80,28 +80,28 @@ fn exactly_one_posture_is_that_one() {
 }
 
 #[test]
-fn posture_none_is_the_hosts_own_shell() {
-    let world = World::make(PostureChoice::Exactly(ShellPosture::None));
-    let mut session = world.session();
+fn posture_none_is_the_unconfined_host_shell() {
+    let fixture = Fixture::make(PostureChoice::Exactly(ShellPosture::None));
+    let mut session = fixture.session();
     assert_eq!(session.0.posture().summary(), "none");
     assert!(session.0.posture().layers().is_empty());
     assert_eq!(session.0.user(), None);
-    let secret = world.path("vault/secret");
+    let secret = fixture.path("vault/secret");
     assert_eq!(session.output(&format!("cat {}; cd; echo x > file", secret.display())), "vault/secret");
     session.output(&format!("kill -0 {}", std::process::id()));
-    assert!(world.path("shared/file").exists());
+    assert!(fixture.path("shared/file").exists());
 }
 
 #[test]
-fn minimal_takes_what_works_and_is_never_chosen_by_itself() {
-    let Some(world) = World::new() else { return };
-    let mut spec = world.spec();
+fn minimal_uses_what_works_and_is_never_the_default() {
+    let Some(fixture) = Fixture::new() else { return };
+    let mut spec = fixture.spec();
     spec.posture = PostureChoice::Exactly(ShellPosture::Minimal);
     let session = Session(ShellSession::start(&spec).unwrap());
     for layer in Layer::PROCESS {
         assert_proven(&session, layer);
     }
-    // Without Landlock `minimal` is the most there is, and a client that asks for more gets no session.
+    // Without Landlock, `minimal` is the strongest posture. A client that asks for a stronger posture gets no session.
     spec.waived = vec![Layer::Landlock];
     spec.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
     let posture = ShellSession::start(&spec).unwrap().posture().clone();
@@ -125,8 +125,8 @@ fn minimal_takes_what_works_and_is_never_chosen_by_itself() {
 #[test]
 fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
     for layer in Layer::NAMESPACES {
-        let Some(world) = World::without(&[layer]) else { return };
-        let mut session = world.session();
+        let Some(fixture) = Fixture::without(&[layer]) else { return };
+        let mut session = fixture.session();
         let posture = session.0.posture().clone();
         assert_eq!(posture.level(), ShellPosture::Contained, "{posture}");
         assert_eq!(posture.layer(layer), Some(&LayerStatus::Waived));
@@ -138,7 +138,7 @@ fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
             }
         }
         assert_eq!(session.run("exit 7").end.ending, Ending::Code(7));
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.posture = PostureChoice::AtLeast(ShellPosture::Strong);
         let refused = ShellSession::start(&spec).unwrap_err();
         assert!(matches!(refused, ShellError::PostureUnavailable { .. }), "{refused:?}");
@@ -146,11 +146,12 @@ fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
     }
 }
 
-/// Where a control group can be made it holds, and elsewhere the remedy is given; no posture needs it.
+/// Where a control group can be made, it holds. Elsewhere the report gives the remedy. No posture needs a control
+/// group.
 #[test]
 fn a_control_group_holds_or_is_missing_with_a_reason() {
-    World::each_confined(|world| {
-        let mut spec = world.spec();
+    Fixture::for_each_confined_posture(|fixture| {
+        let mut spec = fixture.spec();
         spec.group = Some(GroupLimits { memory_bytes: 1 << 30, processes: 100, cpu_percent: Some(100) });
         let mut session = Session(ShellSession::start(&spec).unwrap());
         match session.0.posture().layer(Layer::Cgroup).unwrap() {
@@ -165,9 +166,9 @@ fn a_control_group_holds_or_is_missing_with_a_reason() {
 
 #[test]
 fn a_mount_is_called_as_a_folder_can_be() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     for name in ["", "usr", "proc", "a/b", "..", "Shared", "a b", "é", &"x".repeat(65)] {
-        let mut spec = world.spec();
+        let mut spec = fixture.spec();
         spec.mounts[2].name = name.to_owned();
         let refused = ShellSession::start(&spec);
         assert!(matches!(refused, Err(ShellError::MountName { .. })), "{name}: {refused:?}");

@@ -6,13 +6,13 @@ use std::process::{Command, Output};
 
 use portcullis_testing::outer::{KernelEnvironment, SyscallUse};
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 /// Runs the test program for one command below a profile.
-fn below(outer: KernelEnvironment, world: &World, posture: &str) -> Output {
+fn run_under_profile(outer: KernelEnvironment, fixture: &Fixture, posture: &str) -> Output {
     outer.start(|| {
         Command::new(env!("CARGO_BIN_EXE_portcullis-shell-test"))
-            .arg(world.path(""))
+            .arg(fixture.path(""))
             .args(["echo on", posture])
             .output()
             .unwrap()
@@ -23,32 +23,32 @@ fn below(outer: KernelEnvironment, world: &World, posture: &str) -> Output {
 /// the privilege.
 #[test]
 fn strong_lacks_only_uts_ns_without_sethostname() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let control = below(
+    let control = run_under_profile(
         KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_swapon), libc::EPERM)]),
-        &world,
+        &fixture,
         "strong",
     );
     assert_eq!(text(&control.stdout), "on\n", "{control:?}");
-    let output = below(
+    let output = run_under_profile(
         KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_sethostname), libc::EPERM)]),
-        &world,
+        &fixture,
         "contained",
     );
-    let said = text(&output.stderr);
-    assert_eq!(text(&output.stdout), "on\n", "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "on\n", "{stderr}");
     let layers = "pid_ns=enforced,ipc_ns=enforced,uts_ns=missing,net_ns=enforced,mount_ns=enforced";
-    assert!(said.starts_with("contained(") && said.contains(layers), "{said}");
-    let refused = below(
+    assert!(stderr.starts_with("contained(") && stderr.contains(layers), "{stderr}");
+    let refused = run_under_profile(
         KernelEnvironment::Errno(&[(SyscallUse::Any(libc::SYS_sethostname), libc::EPERM)]),
-        &world,
+        &fixture,
         "strong",
     );
-    let said = text(&refused.stderr);
-    assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(1), ""), "{said}");
-    assert!(said.contains("UtsNamespace") && said.contains("sethostname"), "{said}");
+    let stderr = text(&refused.stderr);
+    assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(1), ""), "{stderr}");
+    assert!(stderr.contains("UtsNamespace") && stderr.contains("sethostname"), "{stderr}");
 }

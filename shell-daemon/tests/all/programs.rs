@@ -1,4 +1,4 @@
-//! Whole programs that hold a session: as an ordinary user, in a stock container, and killed.
+//! Whole programs that hold a session: as an ordinary user, in a stock container, and after being killed.
 #![expect(clippy::disallowed_methods, reason = "the tests start the programs that they are about")]
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
@@ -11,8 +11,8 @@ use std::{
 use portcullis_testing::enter_stock_container;
 
 use crate::{
+    fixture::{Fixture, eventually, marker, processes_with},
     matrix::column::put_program,
-    world::{World, eventually, marker, processes_with},
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis-shell-test");
@@ -30,55 +30,55 @@ fn assert_works(output: &Output, posture: &str) {
 }
 
 /// Commands that must work, and three that must fail: each of these would change the output or the code.
-fn script(world: &World) -> String {
+fn script(fixture: &Fixture) -> String {
     format!(
         "echo on; echo x > file; cat {} 2>/dev/null; (echo x > /dev/tcp/127.0.0.1/1) 2>&1 | grep -i refused; \
          unshare -U echo free 2>/dev/null; exit 7",
-        world.path("vault/secret").display()
+        fixture.path("vault/secret").display()
     )
 }
 
-/// The program as a user without privileges, in a world that belongs to that user.
-fn ordinary_user(world: &World) -> Command {
-    // Only root can become another user; any other user is an ordinary one already.
+/// The program as a user without privileges, in a fixture that belongs to that user.
+fn ordinary_user(fixture: &Fixture) -> Command {
+    // Only root can become another user. Any other user is already an ordinary user.
     if !rustix::process::geteuid().is_root() {
         let mut program = Command::new(PROGRAM);
-        program.arg(world.path(""));
+        program.arg(fixture.path(""));
         return program;
     }
     for folder in ["state", "state/canary", "shared"] {
-        if !world.path(folder).exists() {
+        if !fixture.path(folder).exists() {
             continue;
         }
-        std::os::unix::fs::chown(world.path(folder), Some(65534), Some(65534)).unwrap();
+        std::os::unix::fs::chown(fixture.path(folder), Some(65534), Some(65534)).unwrap();
     }
-    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let place = world.path("program");
-    if !place.exists() {
-        put_program(PROGRAM, &place);
+    std::fs::set_permissions(fixture.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program_path = fixture.path("program");
+    if !program_path.exists() {
+        put_program(PROGRAM, &program_path);
     }
     let mut program = Command::new("setpriv");
     let ids = |who| format!("--{who}=65534");
     program.args([ids("reuid"), ids("regid"), "--clear-groups".to_owned()]);
-    program.arg(place).arg(world.path(""));
+    program.arg(program_path).arg(fixture.path(""));
     program
 }
 
 #[test]
 fn an_ordinary_user_has_a_session() {
-    let Some(world) = World::new() else { return };
-    let output = ordinary_user(&world).arg(script(&world)).arg("=contained").output().unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    let output = ordinary_user(&fixture).arg(script(&fixture)).arg("=contained").output().unwrap();
     assert_works(&output, "contained");
 }
 
 #[test]
 fn a_daemon_that_hides_what_it_makes_has_a_strong_session() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let mut shell = Command::new("sh");
     let output = shell
         .args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM])
-        .arg(world.path(""))
-        .args([&script(&world), "strong"])
+        .arg(fixture.path(""))
+        .args([&script(&fixture), "strong"])
         .output()
         .unwrap();
     assert_works(&output, "strong");
@@ -86,93 +86,92 @@ fn a_daemon_that_hides_what_it_makes_has_a_strong_session() {
 
 #[test]
 fn an_ordinary_user_has_a_strong_session() {
-    let Some(world) = World::strong() else { return };
-    let script = script(&world);
-    let output = ordinary_user(&world).arg(&script).arg("strong").output().unwrap();
+    let Some(fixture) = Fixture::strong() else { return };
+    let script = script(&fixture);
+    let output = ordinary_user(&fixture).arg(&script).arg("strong").output().unwrap();
     assert_works(&output, "strong");
     // Inside as outside, the user is the owner of the workspace, and no other user is mapped.
     let who = "[[ $(id -u) == $(stat -c %u /shared) && $(wc -l < /proc/self/uid_map) == 1 ]] && echo x > made && exit 3";
-    let output = ordinary_user(&world).arg(who).arg("strong").output().unwrap();
+    let output = ordinary_user(&fixture).arg(who).arg("strong").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let owner = |name: &str| std::fs::metadata(world.path(name)).unwrap().uid();
+    let owner = |name: &str| std::fs::metadata(fixture.path(name)).unwrap().uid();
     assert_eq!(owner("shared/made"), owner("shared"));
     let marker = marker("ordinary");
     let command = format!(
         "(setsid bash -c 'echo x > up; exec -a {marker} sleep 30' &) ; until [ -e up ]; do :; done; exit 4"
     );
-    let output = ordinary_user(&world).arg(command).arg("strong").output().unwrap();
+    let output = ordinary_user(&fixture).arg(command).arg("strong").output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert_eq!(processes_with(&marker), Vec::<String>::new(), "what it left is killed");
 }
 
-/// As in a container whose runtime masks parts of `/proc`: the kernel then refuses a new `/proc` without the
-/// masks.
+/// This is the situation in a container whose runtime masks parts of `/proc`: the kernel refuses a new `/proc` without
+/// the masks.
 #[test]
 fn other_layers_hold_when_the_file_tree_is_refused() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let program = ordinary_user(&world);
+    let program = ordinary_user(&fixture);
     let masked = |posture: &str| {
         Command::new("unshare")
             .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"])
             .args(["mount -t tmpfs none /proc/sys && exec \"$0\" \"$@\""])
             .arg(program.get_program())
             .args(program.get_args())
-            .args([&script(&world), posture])
+            .args([&script(&fixture), posture])
             .output()
             .unwrap()
     };
     let output = masked("contained");
     assert_works(&output, "contained");
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let layers = "pid_ns=enforced,ipc_ns=enforced,uts_ns=enforced,net_ns=enforced,mount_ns=missing";
-    assert!(said.contains(layers), "{said}");
-    let said = text(&masked("strong").stderr);
-    assert!(said.contains("MountNamespace") && said.contains("--security-opt unmask=ALL"), "{said}");
+    assert!(stderr.contains(layers), "{stderr}");
+    let stderr = text(&masked("strong").stderr);
+    assert!(stderr.contains("MountNamespace") && stderr.contains("--security-opt unmask=ALL"), "{stderr}");
 }
 
-/// As in a container that allows namespaces but denies its root mounts.
+/// This is the situation in a container that allows namespaces but does not let its root mount file systems.
 #[test]
 fn root_without_all_its_privileges_has_the_same_sessions() {
-    if World::strong().is_none() || !rustix::process::geteuid().is_root() {
+    if Fixture::strong().is_none() || !rustix::process::geteuid().is_root() {
         return;
     }
     let run = |dropped: &str, owner: Option<u32>, posture: &str| {
-        let world = World::new().unwrap();
+        let fixture = Fixture::new().unwrap();
         for folder in ["", "shared"] {
-            std::os::unix::fs::chown(world.path(folder), owner, owner).unwrap();
+            std::os::unix::fs::chown(fixture.path(folder), owner, owner).unwrap();
         }
-        std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(fixture.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
         Command::new("setpriv")
             .arg(format!("--bounding-set={dropped}"))
             .arg(PROGRAM)
-            .arg(world.path(""))
-            .args([&script(&world), posture])
+            .arg(fixture.path(""))
+            .args([&script(&fixture), posture])
             .output()
             .unwrap()
     };
     for owner in [None, Some(12345)] {
         assert_works(&run("-sys_admin", owner, "strong"), "strong");
     }
-    // Without this capability root cannot even be mapped: the attempt is given up for a session without
-    // namespaces.
+    // Without this capability, root cannot even be mapped. The session is then started without namespaces.
     let output = run("-sys_admin,-setfcap", None, "contained");
     assert_works(&output, "contained");
     assert!(text(&output.stderr).contains("pid_ns=missing"), "{output:?}");
-    let said = text(&run("-sys_admin,-setfcap", None, "strong").stderr);
-    assert!(said.contains("stay root, which takes CAP_SETFCAP"), "{said}");
+    let stderr = text(&run("-sys_admin,-setfcap", None, "strong").stderr);
+    assert!(stderr.contains("stay root, which takes CAP_SETFCAP"), "{stderr}");
 }
 
 /// Runs the program where namespaces are refused.
-fn in_stock_container(world: &World, posture: &str) -> Output {
+fn in_stock_container(fixture: &Fixture, posture: &str) -> Output {
     std::thread::scope(|scope| {
         let started = scope.spawn(|| {
             enter_stock_container();
             let refused = Command::new("unshare").args(["-U", "true"]).output().unwrap();
             assert!(!refused.status.success(), "the container refuses namespaces");
-            Command::new(PROGRAM).arg(world.path("")).arg(script(world)).arg(posture).output().unwrap()
+            Command::new(PROGRAM).arg(fixture.path("")).arg(script(fixture)).arg(posture).output().unwrap()
         });
         started.join().unwrap()
     })
@@ -180,20 +179,20 @@ fn in_stock_container(world: &World, posture: &str) -> Output {
 
 #[test]
 fn a_stock_container_has_a_session() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     for posture in ["contained", "minimal"] {
-        assert_works(&in_stock_container(&world, posture), "contained");
+        assert_works(&in_stock_container(&fixture, posture), "contained");
     }
-    assert_works(&in_stock_container(&world, "=minimal"), "minimal");
+    assert_works(&in_stock_container(&fixture, "=minimal"), "minimal");
 }
 
 #[test]
 fn a_stock_container_says_what_a_strong_session_lacks() {
-    let Some(world) = World::new() else { return };
-    let output = in_stock_container(&world, "strong");
-    let said = text(&output.stderr);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{said}");
-    assert!(!world.path("shared/file").exists(), "nothing ran");
+    let Some(fixture) = Fixture::new() else { return };
+    let output = in_stock_container(&fixture, "strong");
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{stderr}");
+    assert!(!fixture.path("shared/file").exists(), "nothing ran");
     for word in [
         "PostureUnavailable",
         "Contained",
@@ -202,19 +201,19 @@ fn a_stock_container_says_what_a_strong_session_lacks() {
         "MountNamespace",
         "--security-opt seccomp=FILE",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(stderr.contains(word), "{word}: {stderr}");
     }
 }
 
 #[test]
 fn a_daemon_that_is_killed_leaves_nothing() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let marker = marker("daemon");
     let command = format!(
         "echo x >> counter; (setsid bash -c 'exec -a {marker} sleep 30' &) ; echo up; exec -a {marker} sleep 30"
     );
     let mut daemon = Command::new(PROGRAM)
-        .arg(world.path(""))
+        .arg(fixture.path(""))
         .arg(command)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -227,5 +226,5 @@ fn a_daemon_that_is_killed_leaves_nothing() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     eventually("nothing is left", || processes_with(&marker).is_empty());
-    assert_eq!(std::fs::read_to_string(world.path("shared/counter")).unwrap(), "x\n", "it ran once");
+    assert_eq!(std::fs::read_to_string(fixture.path("shared/counter")).unwrap(), "x\n", "it ran once");
 }

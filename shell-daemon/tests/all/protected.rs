@@ -6,29 +6,29 @@ use std::{fs, time::Duration};
 
 use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
-use crate::world::{World, ever_longer, with_timeout};
+use crate::fixture::{Fixture, doubling_timeouts, request_with_timeout};
 
-fn with_hooks(world: &World) {
+fn with_hooks(fixture: &Fixture) {
     for repository in ["shared", "shared/deep/er"] {
-        fs::create_dir_all(world.path(repository).join(".git/hooks")).unwrap();
-        fs::write(world.path(repository).join(".git/hooks/pre-commit"), "old").unwrap();
-        fs::write(world.path(repository).join(".git/index"), "old").unwrap();
+        fs::create_dir_all(fixture.path(repository).join(".git/hooks")).unwrap();
+        fs::write(fixture.path(repository).join(".git/hooks/pre-commit"), "old").unwrap();
+        fs::write(fixture.path(repository).join(".git/index"), "old").unwrap();
     }
-    fs::write(world.path("shared/.bashrc"), "old").unwrap();
+    fs::write(fixture.path("shared/.bashrc"), "old").unwrap();
 }
 
 /// All paths below a folder.
-fn listing(world: &World) -> Vec<String> {
-    fn below(folder: &std::path::Path, all: &mut Vec<String>) {
+fn listing(fixture: &Fixture) -> Vec<String> {
+    fn collect_paths(folder: &std::path::Path, all: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             all.push(entry.path().display().to_string());
             if entry.file_type().unwrap().is_dir() {
-                below(&entry.path(), all);
+                collect_paths(&entry.path(), all);
             }
         }
     }
     let mut all = Vec::new();
-    below(&world.path("shared"), &mut all);
+    collect_paths(&fixture.path("shared"), &mut all);
     all.sort();
     all
 }
@@ -47,21 +47,21 @@ const ATTACKS: [&str; 9] = [
 
 #[test]
 fn existing_protected_path_stays_unwritable() {
-    World::strong().iter().for_each(|world| {
-        with_hooks(world);
-        let before = listing(world);
-        let mut session = world.session();
+    Fixture::strong().iter().for_each(|fixture| {
+        with_hooks(fixture);
+        let before = listing(fixture);
+        let mut session = fixture.session();
         assert_eq!(session.0.read_only_paths(), 3);
         for attack in ATTACKS {
-            let ran = session.run(attack);
-            assert_ne!(ran.end.ending, Ending::Code(0), "{attack}: {ran:?}");
+            let result = session.run(attack);
+            assert_ne!(result.end.ending, Ending::Code(0), "{attack}: {result:?}");
             session.run("rm -f plain");
         }
         assert_eq!(session.output("cat .git/hooks/pre-commit .bashrc; echo x > .git/index"), "oldold");
         session.0.end().unwrap();
-        assert_eq!(listing(world), before, "no ghosts");
-        let mut session = world.session();
-        // The folder whose name makes the path protected keeps its place against every replacement.
+        assert_eq!(listing(fixture), before, "no ghosts");
+        let mut session = fixture.session();
+        // The folder whose name makes the path protected cannot be replaced.
         for attack in [
             "mv .git away",
             "mv deep/er/.git away",
@@ -78,40 +78,40 @@ fn existing_protected_path_stays_unwritable() {
             "in it one writes"
         );
         // A folder further up can be moved away; its replacement is reported.
-        let ran = session
+        let result = session
             .run("mv deep away && mkdir -p deep/er/.git/hooks && echo > deep/er/.git/hooks/pre-commit");
-        assert_eq!(ran.end.ending, Ending::Code(0), "{ran:?}");
+        assert_eq!(result.end.ending, Ending::Code(0), "{result:?}");
         assert!(
-            ran.end.protected.created.contains(&"/shared/deep/er/.git/hooks/pre-commit".to_owned()),
-            "{ran:?}"
+            result.end.protected.created.contains(&"/shared/deep/er/.git/hooks/pre-commit".to_owned()),
+            "{result:?}"
         );
         drop(session);
-        assert_eq!(fs::read_to_string(world.path("shared/.bashrc")).unwrap(), "old");
+        assert_eq!(fs::read_to_string(fixture.path("shared/.bashrc")).unwrap(), "old");
     });
 }
 
 #[test]
-fn without_a_file_tree_the_same_is_told() {
+fn without_a_file_tree_the_same_paths_are_reported() {
     for attack in ATTACKS {
-        let Some(world) = World::new() else { return };
-        with_hooks(&world);
-        let mut session = world.session();
+        let Some(fixture) = Fixture::new() else { return };
+        with_hooks(&fixture);
+        let mut session = fixture.session();
         assert_eq!(session.0.read_only_paths(), 0);
-        let ran = session.run(attack);
-        assert_eq!(ran.end.ending, Ending::Code(0), "the control: {attack}: {ran:?}");
-        // A path that was only removed runs nothing.
+        let result = session.run(attack);
+        assert_eq!(result.end.ending, Ending::Code(0), "the control: {attack}: {result:?}");
+        // A path that was only removed is not reported, because no program can run it.
         let is_told =
             !attack.starts_with("rm ") && !["mv .bashrc other", "mv .git/hooks .git/other"].contains(&attack);
-        assert_eq!(!ran.end.protected.created.is_empty(), is_told, "{attack}: {ran:?}");
-        assert!(ran.end.protected.complete);
+        assert_eq!(!result.end.protected.created.is_empty(), is_told, "{attack}: {result:?}");
+        assert!(result.end.protected.complete);
     }
 }
 
 #[test]
 fn new_protected_path_is_reported_in_every_posture() {
-    World::each(|world| {
-        let mut session = world.session();
-        for (command, told) in [
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
+        for (command, expected_paths) in [
             ("echo x > file", &[][..]),
             (
                 "mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit",
@@ -123,18 +123,18 @@ fn new_protected_path_is_reported_in_every_posture() {
             ("mkdir -p a/hooks; mv a b; mv b .git", &["/shared/.git/hooks"]),
             ("true", &[]),
         ] {
-            let ran = session.run(command);
-            assert_eq!(ran.end.ending, Ending::Code(0), "{command}: {ran:?}");
-            assert_eq!(ran.end.protected.created, told, "{command}");
+            let result = session.run(command);
+            assert_eq!(result.end.ending, Ending::Code(0), "{command}: {result:?}");
+            assert_eq!(result.end.protected.created, expected_paths, "{command}");
         }
         let attempt = |limit| {
-            let mut killed = with_timeout("echo x > deep.bashrc; echo x > .bashrc; sleep 30", limit);
+            let mut killed = request_with_timeout("echo x > deep.bashrc; echo x > .bashrc; sleep 30", limit);
             killed.0.max_output_bytes = 1;
             session.attempt(killed).unwrap()
         };
-        let mut all = ever_longer(Duration::from_millis(300)).map(attempt);
-        let ran = all.find(|_| world.path("shared/.bashrc").exists()).expect("it was made in time");
-        assert_eq!(ran.end.completion, Completion::Interrupted(Interruption::Timeout));
-        assert_eq!(ran.end.protected.created, ["/shared/.bashrc"], "also of a command that was killed");
+        let mut all = doubling_timeouts(Duration::from_millis(300)).map(attempt);
+        let result = all.find(|_| fixture.path("shared/.bashrc").exists()).expect("it was made in time");
+        assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
+        assert_eq!(result.end.protected.created, ["/shared/.bashrc"], "also of a command that was killed");
     });
 }

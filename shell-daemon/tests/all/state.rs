@@ -1,14 +1,14 @@
-//! The state that carries over from one command to the next, and the state that does not.
+//! The state that the next command keeps, and the state that it does not keep.
 
 use portcullis_shell_daemon::{Ending, ShellSession, StateAfter};
 
-use crate::world::{Session, World, request};
+use crate::fixture::{Fixture, Session, request};
 
-/// As where the policy allows `LC_ALL` and its locale is not installed.
+/// Bash warns, for example, if the policy allows `LC_ALL` and the locale is not installed.
 #[test]
 fn a_bash_that_warns_at_its_start_is_a_bash() {
-    World::each(|world| {
-        let mut spec = world.spec();
+    Fixture::for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
         spec.environment.push(("LC_ALL".to_owned(), "xx_XX.UTF-8".to_owned()));
         let mut session = Session(ShellSession::start(&spec).unwrap());
         assert!(session.run("true").stderr.contains("LC_ALL"), "it warns");
@@ -18,8 +18,8 @@ fn a_bash_that_warns_at_its_start_is_a_bash() {
 
 #[test]
 fn folder_variables_functions_aliases_and_options_carry_over() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output(
         "mkdir -p 'a b/c'; cd 'a b/c'\nplain='x  y'\nexport OUT=$'tab\\t, \\'quote\\' and\\nline'\ndeclare -i number=4\n\
          declare -a list=(one 'two three'); declare -A map=([k]='v w')\ngreet() { echo \"hello $1\"; }\n\
@@ -31,10 +31,10 @@ fn folder_variables_functions_aliases_and_options_carry_over() {
     );
         let expected = format!(
             "{}\nx  y|4|two three|v w\ntab\t, 'quote' and\nline\nline\nhello you\nLOUD\npipefail\nnoglob\nnullglob\n6\n",
-            world.inside("shared/a b/c").display()
+            fixture.inside("shared/a b/c").display()
         );
         assert_eq!(out, expected);
-        // Options that are switched off again stay off, including those that are on from the start.
+        // Options that are switched off stay off, including options that are on from the start.
         session.output(
             "set +f +o pipefail; shopt -u nullglob sourcepath; unset plain; unset -f greet; unalias shout",
         );
@@ -47,8 +47,8 @@ fn folder_variables_functions_aliases_and_options_carry_over() {
 
 #[test]
 fn functions_with_extglob_and_exported_ones_are_restored() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("shopt -s extglob");
         session.output("match() { [[ $1 == @(a|b) ]]; }; child() { echo from-function; }; export -f child");
         assert_eq!(session.output("match b && bash -c child"), "from-function\n");
@@ -57,17 +57,17 @@ fn functions_with_extglob_and_exported_ones_are_restored() {
 
 #[test]
 fn strict_options_break_no_later_command_and_no_snapshot() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("set -eu; kept=1");
-        let ran = session.run("false; echo never");
-        assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""));
-        assert_eq!(ran.end.state, StateAfter::Saved);
-        let ran = session.run("echo $missing");
-        assert!(matches!(ran.end.ending, Ending::Code(code) if code != 0), "{ran:?}");
+        let result = session.run("false; echo never");
+        assert_eq!((result.end.ending, result.stdout.as_str()), (Ending::Code(1), ""));
+        assert_eq!(result.end.state, StateAfter::Saved);
+        let result = session.run("echo $missing");
+        assert!(matches!(result.end.ending, Ending::Code(code) if code != 0), "{result:?}");
         assert_eq!(session.output("set +eu; echo $kept$missing"), "1\n");
-        let ran = session.run("set -x; echo traced");
-        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("traced\n", "++ echo traced\n"));
+        let result = session.run("set -x; echo traced");
+        assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("traced\n", "++ echo traced\n"));
         session.run("set +x; IFS=:; set -o posix");
         assert_eq!(session.output("v=a:b; printf '<%s>' $v; set +o posix; IFS=$' \\t\\n'"), "<a><b>");
     });
@@ -75,8 +75,8 @@ fn strict_options_break_no_later_command_and_no_snapshot() {
 
 #[test]
 fn readonly_names_and_those_of_bash_are_left_out() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output(
             "readonly fixed=1; readonly -a fixed_list=(a b); BASH_ENV=/nowhere; BASH_OWN=2; SECONDS=1000",
         );
@@ -89,8 +89,8 @@ fn readonly_names_and_those_of_bash_are_left_out() {
 
 #[test]
 fn readonly_names_without_a_value_are_left_out() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output(
         "declare -ir number; readonly bare; readonly -a list; declare -rA map; declare -ar sparse=([3]=x)",
     );
@@ -102,39 +102,43 @@ fn readonly_names_without_a_value_are_left_out() {
 
 #[test]
 fn functions_and_aliases_named_like_builtins_do_not_spoil_state() {
-    World::each(|world| {
+    Fixture::for_each_posture(|fixture| {
         let names = "echo printf read eval trap cd unset exec exit declare set shopt alias compgen pwd test";
         let words = "if for case while [[ builtin __portcullis_save";
         for define in [
             format!("for name in {names}; do builtin eval \"$name() {{ builtin echo SPOILT; }}\"; done"),
             format!("for name in {names} {words}; do builtin alias \"$name=printf SPOILT\"; done"),
         ] {
-            let mut session = world.session();
+            let mut session = fixture.session();
             session.output("mkdir -p d");
-            let ran = session.run(&format!("v='a  b'; builtin cd d; {define}"));
-            assert_eq!((ran.end.state, ran.stdout.as_str()), (StateAfter::Saved, ""), "{define}: {ran:?}");
+            let result = session.run(&format!("v='a  b'; builtin cd d; {define}"));
+            assert_eq!(
+                (result.end.state, result.stdout.as_str()),
+                (StateAfter::Saved, ""),
+                "{define}: {result:?}"
+            );
             let mut last = String::new();
             for _ in 0..2 {
-                let (mut one, canceller) =
+                let (mut command_request, canceller) =
                     request("\\command -v echo > /dev/null; /bin/echo \"$v\" \"$PWD\"");
-                one.workdir = Some("../d".to_owned());
-                let ran = session.attempt((one, canceller)).unwrap();
+                command_request.workdir = Some("../d".to_owned());
+                let result = session.attempt((command_request, canceller)).unwrap();
                 assert_eq!(
-                    (ran.end.state, ran.stderr.as_str()),
+                    (result.end.state, result.stderr.as_str()),
                     (StateAfter::Saved, ""),
-                    "{define}: {ran:?}"
+                    "{define}: {result:?}"
                 );
-                last = ran.stdout;
+                last = result.stdout;
             }
-            assert_eq!(last, format!("a  b {}\n", world.inside("shared/d").display()), "{define}");
+            assert_eq!(last, format!("a  b {}\n", fixture.inside("shared/d").display()), "{define}");
         }
     });
 }
 
 #[test]
 fn parsing_options_of_bash_leave_the_state_intact() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         for options in [
             "shopt -s nocasematch",
             "shopt -s failglob nullglob extdebug xpg_echo",
@@ -144,13 +148,13 @@ fn parsing_options_of_bash_leave_the_state_intact() {
             "set -e; shopt -u patsub_replacement interactive_comments; IFS=abc",
             "trap 'echo debugged > /dev/null' DEBUG; trap ': err' ERR; trap ': return' RETURN",
         ] {
-            let ran = session.run(&format!("Uid=u; v='a\\tb*'; {options}"));
-            assert_eq!(ran.end.state, StateAfter::Saved, "{options}: {ran:?}");
-            let ran = session.run("printf '%s' \"$v$Uid\"; unset v Uid");
+            let result = session.run(&format!("Uid=u; v='a\\tb*'; {options}"));
+            assert_eq!(result.end.state, StateAfter::Saved, "{options}: {result:?}");
+            let result = session.run("printf '%s' \"$v$Uid\"; unset v Uid");
             assert_eq!(
-                (ran.stdout.as_str(), ran.end.state),
+                (result.stdout.as_str(), result.end.state),
                 ("a\\tb*u", StateAfter::Saved),
-                "{options}: {ran:?}"
+                "{options}: {result:?}"
             );
         }
         assert_eq!(session.run("[[ -o pipefail ]] && shopt -q nocasematch && echo all").stdout, "all\n");
@@ -159,34 +163,34 @@ fn parsing_options_of_bash_leave_the_state_intact() {
 
 #[test]
 fn a_trace_shows_the_command_and_not_the_state() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.run("set -x");
-        let ran = session.run("echo traced");
+        let result = session.run("echo traced");
         assert_eq!(
-            (ran.stdout.as_str(), ran.stderr.as_str()),
+            (result.stdout.as_str(), result.stderr.as_str()),
             ("traced\n", "+ builtin eval 'echo traced'\n++ echo traced\n")
         );
     });
 }
 
 #[test]
-fn a_folder_is_not_looked_for_elsewhere() {
-    World::each(|world| {
-        let mut session = world.session();
+fn a_workdir_is_not_searched_in_cdpath() {
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("mkdir -p one/two other/two; cd one; CDPATH=../other");
-        let (mut one, canceller) = request("pwd");
-        one.workdir = Some("two".to_owned());
-        let expected = format!("{}\n", world.inside("shared/one/two").display());
-        assert_eq!(session.attempt((one, canceller)).unwrap().stdout, expected);
+        let (mut command_request, canceller) = request("pwd");
+        command_request.workdir = Some("two".to_owned());
+        let expected = format!("{}\n", fixture.inside("shared/one/two").display());
+        assert_eq!(session.attempt((command_request, canceller)).unwrap().stdout, expected);
         assert_eq!(session.output("echo $CDPATH"), "../other\n", "which is kept");
     });
 }
 
 #[test]
 fn a_kill_exec_or_replaced_trap_keeps_the_last_good_state() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=good");
         for (command, ending, state) in [
             ("v=bad; kill -9 $$", Ending::Signal(9), StateAfter::KeptAfterKill),
@@ -200,8 +204,8 @@ fn a_kill_exec_or_replaced_trap_keeps_the_last_good_state() {
             ),
             ("v=bad; set -n\nset +n", Ending::Code(0), StateAfter::KeptNotWritten),
         ] {
-            let ran = session.run(command);
-            assert_eq!((ran.end.ending, ran.end.state), (ending, state), "{command}: {ran:?}");
+            let result = session.run(command);
+            assert_eq!((result.end.ending, result.end.state), (ending, state), "{command}: {result:?}");
             assert_eq!(session.output("echo $v"), "good\n", "{command}");
         }
     });
@@ -209,29 +213,29 @@ fn a_kill_exec_or_replaced_trap_keeps_the_last_good_state() {
 
 #[test]
 fn a_command_can_begin_elsewhere() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("mkdir -p -- one/two '-odd dir'; cd one; set -eu");
         for (workdir, expected) in [
             ("two".to_owned(), "shared/one/two"),
-            (world.inside("shared/-odd dir").display().to_string(), "shared/-odd dir"),
+            (fixture.inside("shared/-odd dir").display().to_string(), "shared/-odd dir"),
             ("../one".to_owned(), "shared/one"),
         ] {
-            let (mut one, canceller) = request("pwd");
-            one.workdir = Some(workdir);
-            let ran = session.attempt((one, canceller)).unwrap();
-            assert_eq!(ran.stdout, format!("{}\n", world.inside(expected).display()));
+            let (mut command_request, canceller) = request("pwd");
+            command_request.workdir = Some(workdir);
+            let result = session.attempt((command_request, canceller)).unwrap();
+            assert_eq!(result.stdout, format!("{}\n", fixture.inside(expected).display()));
         }
-        let (mut one, canceller) = request("echo never");
-        one.workdir = Some(world.inside("absent").display().to_string());
-        let ran = session.attempt((one, canceller)).unwrap();
+        let (mut command_request, canceller) = request("echo never");
+        command_request.workdir = Some(fixture.inside("absent").display().to_string());
+        let result = session.attempt((command_request, canceller)).unwrap();
         assert_eq!(
-            (ran.end.ending, ran.stdout.as_str(), ran.end.state),
+            (result.end.ending, result.stdout.as_str(), result.end.state),
             (Ending::Code(1), "", StateAfter::Saved)
         );
         assert_eq!(
             session.output("pwd"),
-            format!("{}\n", world.inside("shared/one").display()),
+            format!("{}\n", fixture.inside("shared/one").display()),
             "and stays there"
         );
     });
@@ -239,39 +243,41 @@ fn a_command_can_begin_elsewhere() {
 
 #[test]
 fn a_folder_that_is_gone_leaves_the_rest_of_the_state() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("mkdir d; cd d; v=kept");
-        std::fs::remove_dir(world.path("shared/d")).unwrap();
-        assert_eq!(session.output("echo $v; pwd"), format!("kept\n{}\n", world.inside("shared").display()));
+        std::fs::remove_dir(fixture.path("shared/d")).unwrap();
+        assert_eq!(session.output("echo $v; pwd"), format!("kept\n{}\n", fixture.inside("shared").display()));
     });
 }
 
 #[test]
 fn two_sessions_share_nothing_but_files() {
-    World::each(|world| {
-        let (mut one, mut two) = (world.session(), world.session());
-        one.output("v=one; echo text > file");
-        assert_eq!(two.output("echo \"$v\"; cat file"), "\ntext\n");
+    Fixture::for_each_posture(|fixture| {
+        let (mut first_session, mut second_session) = (fixture.session(), fixture.session());
+        first_session.output("v=one; echo text > file");
+        assert_eq!(second_session.output("echo \"$v\"; cat file"), "\ntext\n");
     });
 }
 
 #[test]
 fn the_environment_is_clean() {
-    World::each(|world| {
-        let mut spec = world.spec();
+    Fixture::for_each_posture(|fixture| {
+        let mut spec = fixture.spec();
         spec.environment.push(("DECLARED".to_owned(), "yes".to_owned()));
-        let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
-        let names = session.output("env | cut -d= -f1 | sort | tr '\\n' ' '");
+        let mut session =
+            crate::fixture::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
+        let names = session.output("env | cut -d= -f1 | LC_ALL=C sort | tr '\\n' ' '");
         assert_eq!(
-        names,
-        "DECLARED HOME LANG OLDPWD PATH PORTCULLIS_READ PORTCULLIS_SHARED PORTCULLIS_TMP PWD SHLVL TERM TMPDIR _ "
-            .replace("OLDPWD ", "")
-    );
-        let place = world.inside("shared").display().to_string();
+            names,
+            "CARGO_HOME CARGO_NET_OFFLINE DECLARED GOPATH GOPROXY HOME LANG PATH PIP_NO_INDEX PORTCULLIS_READ \
+             PORTCULLIS_SHARED PORTCULLIS_TMP PWD PYTHONUSERBASE SHLVL TERM TMPDIR UV_OFFLINE XDG_CACHE_HOME \
+             XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME _ npm_config_cache npm_config_offline "
+        );
+        let shared_folder = fixture.inside("shared").display().to_string();
         assert_eq!(
             session.output("echo $HOME; pwd; echo $PORTCULLIS_SHARED"),
-            format!("{place}\n{place}\n{place}\n")
+            format!("{shared_folder}\n{shared_folder}\n{shared_folder}\n")
         );
     });
 }

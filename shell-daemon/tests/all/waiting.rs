@@ -5,47 +5,47 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, StateAfter};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::world::{World, eventually, request, with_timeout};
+use crate::fixture::{Fixture, eventually, request, request_with_timeout};
 
-/// The processes called `name` whose folder is the home of this world's session.
-fn at_home(world: &World, name: &str) -> Vec<Pid> {
-    // Compared by identity, since a session may have another path for it.
+/// The processes called `name` whose folder is the home of this fixture's session.
+fn processes_at_home(fixture: &Fixture, name: &str) -> Vec<Pid> {
+    // Compare the folder's identity, because a session may have another path for the folder.
     let identity = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino())).ok();
-    let home = identity(&world.path("shared"));
-    let mut found = Vec::new();
+    let home = identity(&fixture.path("shared"));
+    let mut pids = Vec::new();
     for folder in fs::read_dir("/proc").expect("there").flatten() {
         let is_named = fs::read_to_string(folder.path().join("comm")).is_ok_and(|comm| comm.trim() == name);
         if is_named && identity(&folder.path().join("cwd")) == home {
             let pid = folder.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-            found.extend(pid);
+            pids.extend(pid);
         }
     }
-    found
+    pids
 }
 
-fn the_waiting(world: &World) -> Pid {
-    let mut found = Vec::new();
+fn waiting_shell(fixture: &Fixture) -> Pid {
+    let mut shells = Vec::new();
     eventually("one shell waits", || {
-        found = at_home(world, "bash");
-        found.len() == 1
+        shells = processes_at_home(fixture, "bash");
+        shells.len() == 1
     });
-    found[0]
+    shells[0]
 }
 
 #[test]
 fn a_waiting_shell_that_was_killed_is_replaced() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
         for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
-            let waiting = the_waiting(world);
+            let waiting = waiting_shell(fixture);
             // The session may or may not have noticed the kill when the command comes.
             kill_process(waiting, signal).expect("there");
-            let ran = session.run("echo x >> ran; echo $v");
-            assert_eq!((ran.stdout.as_str(), ran.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
+            let result = session.run("echo x >> ran; echo $v");
+            assert_eq!((result.stdout.as_str(), result.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
         }
         assert_eq!(
-            fs::read_to_string(world.path("shared/ran")).expect("written"),
+            fs::read_to_string(fixture.path("shared/ran")).expect("written"),
             "x\nx\nx\n",
             "each ran once"
         );
@@ -54,13 +54,15 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
 
 #[test]
 fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
-        kill_process(the_waiting(world), Signal::STOP).expect("there");
-        let ran = session.attempt(with_timeout("echo never", Duration::from_millis(200))).expect("it lives");
+        kill_process(waiting_shell(fixture), Signal::STOP).expect("there");
+        let result = session
+            .attempt(request_with_timeout("echo never", Duration::from_millis(200)))
+            .expect("it lives");
         assert_eq!(
-            (ran.end.completion, ran.stdout.as_str()),
+            (result.end.completion, result.stdout.as_str()),
             (Completion::Interrupted(Interruption::Timeout), "")
         );
         assert_eq!(session.output("echo $v"), "1\n");
@@ -69,45 +71,45 @@ fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
 
 #[test]
 fn a_waiting_shell_ends_with_its_session() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
-        the_waiting(world);
+        waiting_shell(fixture);
         session.0.end().expect("all gone");
-        assert!(at_home(world, "bash").is_empty());
+        assert!(processes_at_home(fixture, "bash").is_empty());
     });
 }
 
-/// Only in a process namespace: elsewhere a bug of ours would kill all processes of this user.
+/// This runs only in a process namespace: elsewhere a bug would kill all processes of this user.
 #[test]
 fn a_job_that_kills_all_it_can_ends_the_session() {
-    World::strong().iter().for_each(|world| {
-        let mut session = world.session();
+    Fixture::strong().iter().for_each(|fixture| {
+        let mut session = fixture.session();
         session.run("(until [[ -e go ]]; do sleep 0.01; done; kill -9 -1) &");
-        fs::write(world.path("shared/go"), "").expect("writable");
+        fs::write(fixture.path("shared/go"), "").expect("writable");
         eventually("the session has ended", || {
             matches!(session.attempt(request("true")), Err(ShellError::SessionEnded))
         });
-        assert!(at_home(world, "bash").is_empty());
+        assert!(processes_at_home(fixture, "bash").is_empty());
     });
 }
 
 #[test]
 fn the_folder_is_entered_when_the_command_begins() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("mkdir d; cd d");
-        the_waiting(world);
-        let folder = world.path("shared/d");
-        fs::rename(&folder, world.path("shared/old")).expect("movable");
+        waiting_shell(fixture);
+        let folder = fixture.path("shared/d");
+        fs::rename(&folder, fixture.path("shared/old")).expect("movable");
         fs::create_dir(&folder).expect("a folder");
         session.output("pwd -P; touch here");
         assert!(folder.join("here").exists(), "in the folder that has the name now");
-        let back = world.inside("shared").display().to_string();
-        assert_eq!(session.output("cd ..; cd d; cd -"), format!("{back}\n"));
+        let shared_folder = fixture.inside("shared").display().to_string();
+        assert_eq!(session.output("cd ..; cd d; cd -"), format!("{shared_folder}\n"));
         assert_eq!(
             session.output("cd - > /dev/null; cd -"),
-            format!("{back}\n"),
+            format!("{shared_folder}\n"),
             "the last folder carries over"
         );
     });
@@ -115,28 +117,29 @@ fn the_folder_is_entered_when_the_command_begins() {
 
 #[test]
 fn the_clock_starts_with_the_command() {
-    /// Far longer than a short command takes on any machine.
+    /// A wait that is far longer than a short command takes on any machine.
     const WAIT: Duration = Duration::from_secs(5);
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         session.output("v=1");
-        the_waiting(world);
+        waiting_shell(fixture);
         std::thread::sleep(WAIT);
-        let ran = session.run("echo $SECONDS");
-        let seconds: u64 = ran.stdout.trim().parse().expect("a number");
-        assert!(seconds < WAIT.as_secs() && ran.end.duration < WAIT, "{ran:?}");
+        let result = session.run("echo $SECONDS");
+        let seconds: u64 = result.stdout.trim().parse().expect("a number");
+        assert!(seconds < WAIT.as_secs() && result.end.duration < WAIT, "{result:?}");
     });
 }
 
 #[test]
 fn the_state_before_a_kill_is_what_the_next_shell_waits_with() {
-    World::each(|world| {
-        let mut session = world.session();
+    Fixture::for_each_posture(|fixture| {
+        let mut session = fixture.session();
         for round in 0..10 {
             session.output(&format!("v={round}"));
-            let ran =
-                session.attempt(with_timeout("v=bad; sleep 30", Duration::from_millis(20))).expect("lives");
-            assert_eq!(ran.end.ending, Ending::Signal(9));
+            let result = session
+                .attempt(request_with_timeout("v=bad; sleep 30", Duration::from_millis(20)))
+                .expect("lives");
+            assert_eq!(result.end.ending, Ending::Signal(9));
             assert_eq!(session.output("echo $v"), format!("{round}\n"));
         }
     });

@@ -130,6 +130,10 @@ pub struct CreateSessionRequest {
     /// The network of the daemon's own rules, instead of a list.
     #[prost(bool, tag = "7")]
     pub all_hosts: bool,
+    /// Whom the session is for, at most 256 bytes. The sessions of a connection with the same text share the tunnels that
+    /// one owner may have at a time. Empty: the session has its own.
+    #[prost(string, tag = "8")]
+    pub owner: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSessionResponse {
@@ -167,6 +171,14 @@ pub struct ExecRequest {
     /// The position up to which the client has the output of background jobs: 0, or the last `background_end`.
     #[prost(uint64, tag = "8")]
     pub background_from: u64,
+    /// The call whose changes are kept, in mounts that have undo. Empty: none are kept.
+    #[prost(string, tag = "9")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The run and the agent of the call.
+    #[prost(string, tag = "10")]
+    pub run_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "11")]
+    pub agent_id: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecEvent {

@@ -6,31 +6,31 @@ use portcullis_tools::arguments::{ArgumentSchema, Repairs};
 use portcullis_types::{JsonSchema, ToolErrorKind, is_deceptive};
 use serde_json::{Value, json};
 
-/// Limit of an error message: a model reads all of it.
+/// The limit of an error message in bytes. A model reads the whole message.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Checks arguments against one of several schemas; the first byte selects it.
-pub fn text(input: &[u8]) {
+pub fn check_arguments(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let schema = &SCHEMAS[usize::from(*first) % SCHEMAS.len()];
-    holds(schema, text);
+    assert_check_is_consistent(schema, text);
 }
 
-/// Checks a schema with some arguments.
-pub fn schema(input: &[u8]) {
+/// Checks a schema against a few arguments.
+pub fn check_schema(input: &[u8]) {
     let Ok(schema) = serde_json::from_slice::<Value>(input) else { return };
     let Ok(schema) = ArgumentSchema::compile(&JsonSchema::new(schema)) else { return };
     for text in ["{}", r#"{"a":1,"b":"2","c":[3.0,null],"d":{"a":"x"},"e":true}"#, r#"{"a":"{\"a\":\"1\"}"}"#]
     {
-        holds(&schema, text);
+        assert_check_is_consistent(&schema, text);
     }
 }
 
-fn holds(schema: &ArgumentSchema, text: &str) {
-    let as_it_stands = schema.check(text, Repairs::Off);
+fn assert_check_is_consistent(schema: &ArgumentSchema, text: &str) {
+    let unrepaired = schema.check(text, Repairs::Off);
     let repaired = schema.check(text, Repairs::Allowed);
-    for checked in [&as_it_stands, &repaired] {
+    for checked in [&unrepaired, &repaired] {
         match checked {
             Ok(checked) => {
                 let value: Value = serde_json::from_str(checked.args.text()).expect("JSON");
@@ -44,16 +44,16 @@ fn holds(schema: &ArgumentSchema, text: &str) {
             }
         }
     }
-    if let Ok(checked) = &as_it_stands {
+    if let Ok(checked) = &unrepaired {
         assert!(checked.repaired.is_empty(), "repairs are off");
-        let is_own = checked.ignored.is_empty() && !text.trim_ascii().is_empty();
-        assert!(!is_own || checked.args.text() == text, "the text is the caller's own");
+        let is_unchanged = checked.ignored.is_empty() && !text.trim_ascii().is_empty();
+        assert!(!is_unchanged || checked.args.text() == text, "the text is the caller's own");
         assert!(repaired.is_ok(), "what fits is not refused for being mended: {repaired:?}");
     }
     if let Ok(checked) = &repaired {
-        let again = schema.check(checked.args.text(), Repairs::Off).expect("what was mended fits");
-        assert_eq!(again.args, checked.args, "mended twice");
-        assert!(again.ignored.is_empty());
+        let checked_again = schema.check(checked.args.text(), Repairs::Off).expect("what was mended fits");
+        assert_eq!(checked_again.args, checked.args, "mended twice");
+        assert!(checked_again.ignored.is_empty());
     }
 }
 

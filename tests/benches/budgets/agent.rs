@@ -1,4 +1,4 @@
-//! The overhead of an agent loop over its calls, and the cost of an event reader that does not keep up.
+//! The overhead of an agent loop over its calls, and the cost of an event reader that is too slow.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -7,7 +7,7 @@ use portcullis_agent::{
     AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
     ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
 };
-use portcullis_testing::approving;
+use portcullis_testing::approving_caller;
 use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry, new_call};
 
 use crate::{
@@ -16,19 +16,19 @@ use crate::{
     sample::{median_us, resident_bytes},
 };
 
-/// Calls of a turn; as many as a model may have run.
+/// Calls in one turn, within the loop's limit.
 const CALLS: usize = 100;
 const ROUNDS: usize = 60;
-/// Concurrent calls where calls may run concurrently; the default.
-const AT_A_TIME: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
+/// Concurrent calls, if calls may run concurrently; the default.
+const CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const EVENTS: usize = 10_000;
 
-/// Measures the same calls in turns: through the registry, through a loop over it without an event reader,
-/// and through a loop whose events a task reads.
+/// Measures the same calls in three ways, one after the other: through the registry, through a loop without an event
+/// reader, and through a loop whose events a task reads.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own task, awaited below")]
 pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
-    let (mut bare, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut bare_beside, mut looped_beside) = (Vec::new(), Vec::new());
+    let (mut direct, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut direct_parallel, mut looped_parallel) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let caller = Caller::new(format!("bare-{round}"), "bench");
         let start = Instant::now();
@@ -36,47 +36,48 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
             let result = registry.execute_with_policy(new_call("echo", message(number)), &caller).await;
             result.outcome.expect("a result");
         }
-        bare.push(start.elapsed());
+        direct.push(start.elapsed());
         native.extend((0..CALLS).map(|number| files.read_natively(number)));
         let caller = Caller::new(format!("bare-beside-{round}"), "bench");
         let start = Instant::now();
         let calls =
             (0..CALLS).map(|number| registry.execute_with_policy(new_call("echo", message(number)), &caller));
-        let results = futures_util::stream::iter(calls).buffer_unordered(AT_A_TIME.get());
+        let results = futures_util::stream::iter(calls).buffer_unordered(CONCURRENCY.get());
         results.for_each(|result| async move { drop(result.outcome.expect("a result")) }).await;
-        bare_beside.push(start.elapsed());
-        let mut looping = agent(registry, format!("beside-{round}"), (), ExecutionStrategy::Parallel);
+        direct_parallel.push(start.elapsed());
+        let mut agent_loop = agent(registry, format!("beside-{round}"), (), ExecutionStrategy::Parallel);
         let start = Instant::now();
-        let run = looping.run("go on").await;
-        looped_beside.push(start.elapsed());
+        let run = agent_loop.run("go on").await;
+        looped_parallel.push(start.elapsed());
         assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
-        let mut looping = agent(registry, format!("looped-{round}"), (), ExecutionStrategy::Sequential);
+        let mut agent_loop = agent(registry, format!("looped-{round}"), (), ExecutionStrategy::Sequential);
         let start = Instant::now();
-        let run = looping.run("go on").await;
+        let run = agent_loop.run("go on").await;
         looped.push(start.elapsed());
         assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
         let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
         let reader = tokio::spawn(read_to_the_end(receiver));
-        let mut looping = agent(registry, format!("watched-{round}"), sender, ExecutionStrategy::Sequential);
+        let mut agent_loop =
+            agent(registry, format!("watched-{round}"), sender, ExecutionStrategy::Sequential);
         let start = Instant::now();
-        let run = looping.run("go on").await;
+        let run = agent_loop.run("go on").await;
         watched.push(start.elapsed());
         assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
         assert_eq!(reader.await.expect("a reader"), CALLS, "each call's end is read");
     }
     let per_call = |samples: &mut Vec<_>| median_us(samples) / CALLS as f64;
-    let (bare, looped, watched) = (per_call(&mut bare), per_call(&mut looped), per_call(&mut watched));
-    report.reference("`echo` through the registry, a call", bare, "µs");
-    let here = Slowness::of_kernel(median_us(&mut native));
-    report.at_most_here("what a loop adds to it", looped - bare, 20.0, "µs", here);
+    let (direct, looped, watched) = (per_call(&mut direct), per_call(&mut looped), per_call(&mut watched));
+    report.add_reference("`echo` through the registry, a call", direct, "µs");
+    let slowness = Slowness::from_native_read(median_us(&mut native));
+    report.check_at_most_scaled("what a loop adds to it", looped - direct, 20.0, "µs", slowness);
     let what = "what a loop with a reader of its events adds to it";
-    report.at_most_here(what, watched - bare, 20.0, "µs", here);
-    let (bare, looped) = (per_call(&mut bare_beside), per_call(&mut looped_beside));
-    report.reference("`echo` through the registry, a call of 10 at a time", bare, "µs");
-    report.at_most_here("what a loop adds to it then", looped - bare, 20.0, "µs", here);
+    report.check_at_most_scaled(what, watched - direct, 20.0, "µs", slowness);
+    let (direct, looped) = (per_call(&mut direct_parallel), per_call(&mut looped_parallel));
+    report.add_reference("`echo` through the registry, a call of 10 at a time", direct, "µs");
+    report.check_at_most_scaled("what a loop adds to it then", looped - direct, 20.0, "µs", slowness);
 }
 
-/// Reads a run's events as they come, and returns the number of ended calls.
+/// Reads a run's events as they come, and returns the number of calls that ended.
 async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     let mut ends = 0;
     while let Some(event) = receiver.recv().await {
@@ -109,8 +110,8 @@ fn agent(
         .then([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]);
     let mut config = AgentConfig::new(name);
     config.strategy = strategy;
-    config.concurrency = AT_A_TIME;
-    let executor = RegistryExecutor::new(Arc::clone(registry), approving());
+    config.concurrency = CONCURRENCY;
+    let executor = RegistryExecutor::new(Arc::clone(registry), approving_caller());
     AgentLoop::new(config, emitter, InMemoryMessageStore::new(), script, executor)
 }
 
@@ -118,19 +119,19 @@ fn message(number: usize) -> String {
     format!("{{\"message\": \"number {number}\"}}")
 }
 
-/// Measures a stream of events of running calls that is not read. The stream keeps half of what it may hold,
-/// and then the latest event of each call; all events together would be more than 10 MB.
+/// Measures a stream of unread events of running calls. The stream keeps events up to half of its capacity, and then
+/// the latest event of each call; all events together would be more than 10 MB.
 pub(crate) fn slow_reader(report: &mut Report) {
     let (sender, receiver) = event_channel(NonZeroUsize::new(1024).expect("1024 is not 0"));
-    let tell = |number: usize| {
+    let emit_update = |number: usize| {
         sender.emit_now(AgentEvent::Tool(portcullis_types::ToolEvent::Update {
             call_id: format!("call-{}", number % 10),
             partial: portcullis_types::ToolOutput::text("x".repeat(1024)),
         }));
     };
-    let before = resident_bytes(std::process::id());
-    (0..EVENTS).for_each(tell);
-    let grown = resident_bytes(std::process::id()).saturating_sub(before);
+    let bytes_before = resident_bytes(std::process::id());
+    (0..EVENTS).for_each(emit_update);
+    let growth_bytes = resident_bytes(std::process::id()).saturating_sub(bytes_before);
     assert!(receiver.coalesced() > 0, "nobody read, and nothing was joined");
-    report.at_most("growth over 10 000 events that nobody reads", grown as f64 / 1e6, 1.0, "MB");
+    report.check_at_most("growth over 10 000 events that nobody reads", growth_bytes as f64 / 1e6, 1.0, "MB");
 }

@@ -1,5 +1,5 @@
-//! How long a neighbour of a command waits for a thread, a file and memory while the command takes all that
-//! it can get, compared with its waits alone.
+//! How long a neighbour of a command waits for a thread, a file and memory while the command takes as much as it can
+//! get, compared with the neighbour's waits alone.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 
@@ -19,14 +19,14 @@ const ROUNDS: usize = 5;
 /// The pause between two rounds of the neighbour.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The memory that the neighbour takes in each round.
-const TAKEN_BYTES: usize = 64 << 20;
+/// The memory that the neighbour allocates in each round.
+const ALLOCATED_BYTES: usize = 64 << 20;
 
-/// The longest permitted wait, in milliseconds. For memory it is added to the wait alone, since the kernel
-/// clears the memory.
+/// The longest permitted wait, in milliseconds. For memory it is added to the wait alone, because the kernel has to
+/// clear the memory.
 const LONGEST_WAIT_MS: f64 = 100.0;
 
-/// Each bomb stops growing by itself at a size that the machine bears: 4,096 processes, 3 GiB.
+/// Each bomb stops growing by itself at a size that the machine can bear: 4,096 processes, 3 GiB.
 const BOMBS: [(&str, &str); 2] = [
     (
         "processes",
@@ -43,29 +43,38 @@ struct Waits {
     memory: Duration,
 }
 
-pub(crate) async fn neighbour(world: &World, report: &mut Report) {
-    let registry = world.registry_with_shell().await;
+pub(crate) async fn neighbour(fixture: &Fixture, report: &mut Report) {
+    let registry = fixture.registry_with_shell().await;
     run(&registry, "true").await;
-    let file = world.root().join("neighbour");
-    let (alone, ()) = beside(&file, tokio::time::sleep(Duration::from_secs(2)));
-    report.reference("64 MiB of memory for a neighbour of no command, longest", ms(alone.memory), "ms");
+    let file = fixture.root().join("neighbour");
+    let (waits_alone, ()) = measure_neighbour(&file, tokio::time::sleep(Duration::from_secs(2)));
+    report.add_reference(
+        "64 MiB of memory for a neighbour of no command, longest",
+        ms(waits_alone.memory),
+        "ms",
+    );
     for (what, bomb) in BOMBS {
         let mut waits = Waits::default();
         for _ in 0..ROUNDS {
-            let (here, answer) = beside(&file, run(&registry, bomb));
+            let (round_waits, answer) = measure_neighbour(&file, run(&registry, bomb));
             let code = answer.0.outcome.as_ref().err().map(|error| error.code().to_owned());
             assert!(matches!(code.as_deref(), Some("too_many_processes" | "too_much_memory")), "{answer:?}");
-            waits = waits.longer(here);
+            waits = waits.max_with(round_waits);
         }
-        let of = |thing: &str| format!("{thing} for a neighbour of a bomb of {what}, longest");
-        report.at_most(&of("a thread"), ms(waits.thread), LONGEST_WAIT_MS, "ms");
-        report.at_most(&of("a file"), ms(waits.file), LONGEST_WAIT_MS, "ms");
-        report.at_most(&of("64 MiB of memory"), ms(waits.memory), ms(alone.memory) + LONGEST_WAIT_MS, "ms");
+        let row_name = |resource: &str| format!("{resource} for a neighbour of a bomb of {what}, longest");
+        report.check_at_most(&row_name("a thread"), ms(waits.thread), LONGEST_WAIT_MS, "ms");
+        report.check_at_most(&row_name("a file"), ms(waits.file), LONGEST_WAIT_MS, "ms");
+        report.check_at_most(
+            &row_name("64 MiB of memory"),
+            ms(waits.memory),
+            ms(waits_alone.memory) + LONGEST_WAIT_MS,
+            "ms",
+        );
     }
 }
 
 impl Waits {
-    fn longer(self, other: Self) -> Self {
+    fn max_with(self, other: Self) -> Self {
         Self {
             thread: self.thread.max(other.thread),
             file: self.file.max(other.file),
@@ -75,24 +84,24 @@ impl Waits {
 }
 
 /// The neighbour's waits while this future runs, and the future's output.
-fn beside<T>(file: &Path, what: impl Future<Output = T>) -> (Waits, T) {
-    let is_over = AtomicBool::new(false);
+fn measure_neighbour<T>(file: &Path, future: impl Future<Output = T>) -> (Waits, T) {
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let neighbour = scope.spawn(|| {
             let mut waits = Waits::default();
-            while !is_over.load(Ordering::Relaxed) {
-                waits = waits.longer(Waits {
+            while !is_done.load(Ordering::Relaxed) {
+                waits = waits.max_with(Waits {
                     thread: timed(|| std::thread::spawn(|| ()).join().expect("it ends")),
                     file: timed(|| fs::write(file, "text").expect("written")),
-                    memory: timed(|| drop(std::hint::black_box(vec![1_u8; TAKEN_BYTES]))),
+                    memory: timed(|| drop(std::hint::black_box(vec![1_u8; ALLOCATED_BYTES]))),
                 });
                 std::thread::sleep(PAUSE);
             }
             waits
         });
-        let came = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(what));
-        is_over.store(true, Ordering::Relaxed);
-        (neighbour.join().expect("it was refused nothing"), came)
+        let output = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future));
+        is_done.store(true, Ordering::Relaxed);
+        (neighbour.join().expect("it was refused nothing"), output)
     })
 }
 
@@ -103,7 +112,7 @@ fn timed(what: impl FnOnce()) -> Duration {
 }
 
 async fn run(registry: &ToolRegistry, command: &str) -> CallOutcome {
-    CallOutcome::of(registry, "shell_exec", json!({"command": command})).await
+    CallOutcome::run(registry, "shell_exec", json!({"command": command})).await
 }
 
 fn ms(time: Duration) -> f64 {

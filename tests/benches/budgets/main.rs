@@ -17,13 +17,15 @@ mod network;
 mod process;
 mod read;
 mod report;
+mod repository;
 mod sample;
 mod search;
 mod shell;
+mod undo;
 
 use std::{process::ExitCode, sync::Arc};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 
 use report::Report;
 
@@ -38,39 +40,40 @@ fn main() -> ExitCode {
         .build()
         .expect("a runtime");
     // Names on the command line select parts; without names all parts run.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let runs = |part: &str| wanted.is_empty() || wanted.iter().any(|name| name == part);
+    let chosen_parts: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let runs = |part: &str| chosen_parts.is_empty() || chosen_parts.iter().any(|name| name == part);
     let mut report = Report::default();
-    let world = World::new();
-    let files = Arc::new(read::Files::create(&world));
+    let fixture = Fixture::new();
+    let files = Arc::new(read::Files::create(&fixture));
     if runs("idle") {
-        memory::idle(&world, &mut report);
+        memory::idle(&fixture, &mut report);
     }
-    let registry = Arc::new(runtime.block_on(world.registry()));
+    let registry = Arc::new(runtime.block_on(fixture.registry()));
     if runs("latency") {
-        runtime.block_on(read::latency(&registry, &world, &files, &mut report));
+        runtime.block_on(read::latency(&registry, &fixture, &files, &mut report));
     }
     if runs("throughput") {
         runtime.block_on(read::throughput(&registry, &files, &mut report));
     }
     if runs("list") {
-        runtime.block_on(list::listing(&registry, &world, &mut report));
+        runtime.block_on(list::listing(&registry, &fixture, &mut report));
     }
     if runs("search") {
-        runtime.block_on(search::searching(&registry, &world, &mut report));
+        runtime.block_on(search::searching(&registry, &fixture, &mut report));
     }
     if runs("shell") {
-        runtime.block_on(shell::commands(&world, &mut report));
+        runtime.block_on(shell::commands(&fixture, &mut report));
     }
     if runs("bombs") {
-        runtime.block_on(bombs::neighbour(&world, &mut report));
+        runtime.block_on(bombs::neighbour(&fixture, &mut report));
     }
     if runs("agent") {
         runtime.block_on(agent::overhead(&registry, &files, &mut report));
         agent::slow_reader(&mut report);
     }
     if runs("mcp") {
-        mcp::calls(&world, &files, &mut report);
+        mcp::calls(&fixture, &files, &mut report);
     }
     if runs("network") {
         runtime.block_on(network::network(&mut report));
@@ -82,14 +85,22 @@ fn main() -> ExitCode {
         modules::starting(&mut report);
     }
     if runs("process") {
-        process::start(&world, &files, &mut report);
+        process::start(&fixture, &files, &mut report);
+        process::first_calls(&fixture, &mut report);
         process::demo(&mut report);
     }
     if runs("authoring") {
-        authoring::first_answer(&world, &mut report);
+        authoring::first_answer(&fixture, &mut report);
     }
     if runs("growth") {
         runtime.block_on(memory::growth(&registry, &files, &mut report));
+    }
+    // These leave much to write to the disk, so they come last.
+    if runs("repository") {
+        runtime.block_on(repository::walking(&registry, &fixture, &mut report));
+    }
+    if runs("undo") {
+        runtime.block_on(undo::keeping(&mut report));
     }
     runtime.shutdown_background();
     report.print();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use serde_json::{Value, json};
 
 use crate::{
@@ -18,62 +18,77 @@ use crate::{
     sample::median_us,
 };
 
-/// Below the shipped policy's rate, which stays in force.
+/// Calls per run, fewer than the shipped policy's rate, which stays in force.
 const ROUNDS: usize = 500;
-/// Calls of a server in a row. A client uses one server, and a server that waits while another works is cold.
-const IN_A_ROW: usize = 50;
+/// Consecutive calls of one server. Switching between servers after each call would measure cold caches, and a real
+/// client uses one server.
+const CONSECUTIVE_CALLS: usize = 50;
 const STARTS: usize = 15;
 
 /// The reference server's package.
 const REFERENCE: &str = "@modelcontextprotocol/server-filesystem";
 
-pub(crate) fn calls(world: &World, files: &Files, report: &mut Report) {
-    let state = world.root().join("mcp-state");
+pub(crate) fn calls(fixture: &Fixture, files: &Files, report: &mut Report) {
+    let state = fixture.root().join("mcp-state");
     // The first start fills the module cache.
-    drop(Server::start(serve(world, &state)));
+    drop(Server::start(serve(fixture, &state)));
     let mut starts = Vec::with_capacity(STARTS);
     for _ in 0..STARTS {
         let start = Instant::now();
-        let server = Server::start(serve(world, &state));
+        let server = Server::start(serve(fixture, &state));
         starts.push(start.elapsed());
         drop(server);
     }
     let start = median_us(&mut starts) / 1000.0;
-    report.at_most("`portcullis serve`, from its start to its first answer, p50", start, 60.0, "ms");
+    report.check_at_most("`portcullis serve`, from its start to its first answer, p50", start, 60.0, "ms");
 
-    let mut ours = Server::start(serve(world, &state));
-    let mut theirs = reference(world).map(Server::start);
-    let (mut own, mut other, mut native) = (Vec::new(), Vec::new(), Vec::new());
+    let mut portcullis = Server::start(serve(fixture, &state));
+    let mut reference_server = reference(fixture).map(Server::start);
+    let (mut portcullis_times, mut reference_times, mut native) = (Vec::new(), Vec::new(), Vec::new());
     let numbers: Vec<usize> = (0..ROUNDS).collect();
-    for numbers in numbers.chunks(IN_A_ROW) {
+    for numbers in numbers.chunks(CONSECUTIVE_CALLS) {
         native.extend(numbers.iter().map(|number| files.read_natively(*number)));
         for number in numbers {
-            own.push(ours.read(*number, "file_read", &format!("/shared/bench/{number}.txt")));
+            portcullis_times.push(portcullis.read(
+                *number,
+                "file_read",
+                &format!("/shared/bench/{number}.txt"),
+            ));
         }
-        if let Some(theirs) = &mut theirs {
+        if let Some(reference_server) = &mut reference_server {
             for number in numbers {
-                let path = world.shared(&format!("bench/{number}.txt"));
-                other.push(theirs.read(*number, "read_text_file", &path.display().to_string()));
+                let path = fixture.shared(&format!("bench/{number}.txt"));
+                reference_times.push(reference_server.read(
+                    *number,
+                    "read_text_file",
+                    &path.display().to_string(),
+                ));
             }
         }
     }
-    let here = Slowness::of_kernel(median_us(&mut native));
-    let own = median_us(&mut own);
-    report.at_most_here("`tools/call file_read` over standard streams, p50", own, 200.0, "µs", here);
+    let slowness = Slowness::from_native_read(median_us(&mut native));
+    let portcullis_times = median_us(&mut portcullis_times);
+    report.check_at_most_scaled(
+        "`tools/call file_read` over standard streams, p50",
+        portcullis_times,
+        200.0,
+        "µs",
+        slowness,
+    );
     let what = format!("the same beside `{REFERENCE}`");
-    if other.is_empty() {
-        let why =
+    if reference_times.is_empty() {
+        let reason =
             "it is not installed as `.ci/mcp/package-lock.json` has it: `.ci/node-packages mcp` does that";
-        report.impossible(&what, why);
+        report.add_unmeasurable(&what, reason);
     } else {
-        let other = median_us(&mut other);
-        report.reference(&format!("`{REFERENCE}`, p50"), other, "µs");
-        report.at_most(&what, own / other, 1.0 / 3.0, "×");
+        let reference_times = median_us(&mut reference_times);
+        report.add_reference(&format!("`{REFERENCE}`, p50"), reference_times, "µs");
+        report.check_at_most(&what, portcullis_times / reference_times, 1.0 / 3.0, "×");
     }
 }
 
-fn serve(world: &World, state: &Path) -> Command {
-    let mut command = process::command(world, state);
+fn serve(fixture: &Fixture, state: &Path) -> Command {
+    let mut command = process::command(fixture, state);
     command.arg("serve");
     command
 }
@@ -82,26 +97,26 @@ fn serve(world: &World, state: &Path) -> Command {
 /// version of that script. `MCP_REFERENCE` may name the folder of another npm installation instead, which
 /// runs on the installed Node.
 #[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
-fn reference(world: &World) -> Option<Command> {
+fn reference(fixture: &Fixture) -> Option<Command> {
     let (node, folder) = match std::env::var_os("MCP_REFERENCE") {
         Some(folder) => (PathBuf::from("node"), PathBuf::from(folder)),
         None => {
-            let folder = packages()?;
+            let folder = reference_packages()?;
             (folder.join("bin/node"), folder)
         }
     };
     let mut command = Command::new(node);
     command.arg(folder.join("node_modules").join(REFERENCE).join("dist/index.js"));
-    command.arg(world.workspace().join("shared"));
+    command.arg(fixture.workspace().join("shared"));
     Some(command)
 }
 
 /// The folder of `.ci/node-packages mcp` beside the build folders, if its content matches the lock file.
-fn packages() -> Option<PathBuf> {
+fn reference_packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_BIN_EXE_portcullis-test")).ancestors().nth(2)?.join("mcp-packages");
-    let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");
+    let expected_lock = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");
     let installed = fs::read(folder.join("installed")).ok()?;
-    (installed == fs::read(wanted).ok()?).then_some(folder)
+    (installed == fs::read(expected_lock).ok()?).then_some(folder)
 }
 
 struct Server {

@@ -1,8 +1,8 @@
-//! The start of a process with many foreign modules, compiled before.
+//! The start of a process with many foreign modules that were compiled before.
 
 use std::{fs, time::Instant};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 
 use crate::{process, report::Report, sample::median_us};
 
@@ -10,8 +10,8 @@ const MODULES: usize = 200;
 const STARTS: usize = 20;
 
 pub(crate) fn starting(report: &mut Report) {
-    let world = World::new().with_policy("[modules]\ndir = \"modules\"\n");
-    let folder = world.root().join("modules");
+    let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"\n");
+    let folder = fixture.root().join("modules");
     fs::create_dir(&folder).expect("a folder");
     for number in 0..MODULES {
         fs::write(folder.join(format!("m{number:03}.wasm")), module(number)).expect("written");
@@ -19,7 +19,7 @@ pub(crate) fn starting(report: &mut Report) {
     let mut samples = Vec::with_capacity(STARTS);
     for round in 0..=STARTS {
         let start = Instant::now();
-        let output = process::command(&world, &world.state())
+        let output = process::command(&fixture, &fixture.state())
             .args(["call", "echo", r#"{"message":"m"}"#])
             .output()
             .expect("starts");
@@ -30,11 +30,12 @@ pub(crate) fn starting(report: &mut Report) {
             samples.push(elapsed);
         }
     }
-    let listed = process::command(&world, &world.state()).args(["tools", "--json"]).output().expect("starts");
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!((0..MODULES).all(|number| listed.contains(&format!("\"tool_{number}\""))), "all are there");
+    let listing =
+        process::command(&fixture, &fixture.state()).args(["tools", "--json"]).output().expect("starts");
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    assert!((0..MODULES).all(|number| listing.contains(&format!("\"tool_{number}\""))), "all are there");
     let p50 = median_us(&mut samples) / 1000.0;
-    report.at_most("start with 200 cached modules, p50", p50, 150.0, "ms");
+    report.check_at_most("start with 200 cached modules, p50", p50, 150.0, "ms");
 }
 
 /// A module with one tool, different from all others.

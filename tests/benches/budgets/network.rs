@@ -1,4 +1,5 @@
-//! Requests of tools: a fetch against curl and bare hyper, the gate's judgement, and pages in the guest that reads.
+//! Requests of tools: a fetch compared with curl and bare hyper, the policy's judgement, and pages in the guest that
+//! reads them.
 
 mod pdf;
 
@@ -20,7 +21,7 @@ use portcullis_egress::{
     CancellationToken, Egress, EgressConfig, GrantKey, Judge, Method, NameSettings, Refusal, Request,
     RequestLimits, SystemRoots, TrustedRoots, Url,
 };
-use portcullis_testing::{World, approving};
+use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     ToolRegistry,
     confine::{Canary, Requirement},
@@ -36,13 +37,13 @@ use crate::{
 };
 
 /// The body of a small fetch.
-const SMALL: usize = 10 << 10;
+const SMALL_BODY_BYTES: usize = 10 << 10;
 const FETCHES: usize = 500;
 /// Fetches of one client in a row, so that each is measured while its own caches are warm.
-const IN_A_ROW: usize = 50;
+const CONSECUTIVE_FETCHES: usize = 50;
 const JUDGEMENTS: usize = 20_000;
-const AT_A_TIME: usize = 100;
-/// Rounds of [`AT_A_TIME`] fetches: the memory of the last is compared with that of the second.
+const CONCURRENCY: usize = 100;
+/// Rounds of [`CONCURRENCY`] fetches. The memory after the last round is compared with the memory after the second.
 const ROUNDS: usize = 10;
 const READS: usize = 5;
 
@@ -50,42 +51,48 @@ pub(crate) async fn network(report: &mut Report) {
     let pages = pages();
     let server = Server::start(pages.iter().map(|page| (page.path.to_owned(), page.body.clone())).collect());
     let port = server.port;
-    let world = World::new()
+    let fixture = Fixture::new()
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = [\"http://127.0.0.1:{port}\"]"))
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"));
-    let registry = Arc::new(world.registry().await);
+    let registry = Arc::new(fixture.registry().await);
     judgement(registry.policy(), &registry, &server, report);
-    small_fetches(&world, &server, report).await;
-    reading(&world, &registry, &server, &pages, report).await;
-    many_at_a_time(&world, &server, report).await;
+    small_fetches(&fixture, &server, report).await;
+    measure_reading(&fixture, &registry, &server, &pages, report).await;
+    concurrent_fetches(&fixture, &server, report).await;
 }
 
-/// The client alone, beside the least that hyper needs and beside curl, each with a body of 10 KiB.
-async fn small_fetches(world: &World, server: &Server, report: &mut Report) {
+/// The client alone, compared with bare hyper and with curl, each for a body of 10 KiB.
+async fn small_fetches(fixture: &Fixture, server: &Server, report: &mut Report) {
     let url: Url = server.url("/small").parse().expect("a URL");
-    let egress = egress(world, server);
+    let egress = egress(fixture, server);
     let judge: Arc<dyn Judge> = Arc::new(OpenJudge);
-    let mut bare = BareClient::connect(server).await;
-    let (mut ours, mut hyper, mut curl) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..FETCHES / IN_A_ROW {
-        for _ in 0..IN_A_ROW {
+    let mut bare_client = BareClient::connect(server).await;
+    let (mut confined, mut hyper, mut curl) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..FETCHES / CONSECUTIVE_FETCHES {
+        for _ in 0..CONSECUTIVE_FETCHES {
             let start = Instant::now();
-            let sent = egress.send(Arc::clone(&judge), Request::get(url.clone()), CancellationToken::new());
-            assert_eq!(sent.await.expect("a response").body.len(), SMALL);
-            ours.push(start.elapsed());
+            let response =
+                egress.send(Arc::clone(&judge), Request::get(url.clone()), CancellationToken::new());
+            assert_eq!(response.await.expect("a response").body.len(), SMALL_BODY_BYTES);
+            confined.push(start.elapsed());
         }
-        for _ in 0..IN_A_ROW {
+        for _ in 0..CONSECUTIVE_FETCHES {
             let start = Instant::now();
-            assert_eq!(bare.get("/small").await.len(), SMALL);
+            assert_eq!(bare_client.get("/small").await.len(), SMALL_BODY_BYTES);
             hyper.push(start.elapsed());
         }
         curl.extend(curl_times(&server.url("/small")));
     }
-    let (ours, hyper, curl) = (median_us(&mut ours), median_us(&mut hyper), median_us(&mut curl));
-    report.reference("a fetch of 10 KiB, hyper alone over one connection, p50", hyper, "µs");
-    report.reference("a fetch of 10 KiB, curl over one connection, p50", curl, "µs");
-    report.at_most("a fetch of 10 KiB by the confined client, beside curl", ours / curl, 1.3, "×");
-    report.at_most("a fetch of 10 KiB by the confined client, over hyper alone", ours - hyper, 300.0, "µs");
+    let (confined, hyper, curl) = (median_us(&mut confined), median_us(&mut hyper), median_us(&mut curl));
+    report.add_reference("a fetch of 10 KiB, hyper alone over one connection, p50", hyper, "µs");
+    report.add_reference("a fetch of 10 KiB, curl over one connection, p50", curl, "µs");
+    report.check_at_most("a fetch of 10 KiB by the confined client, beside curl", confined / curl, 1.3, "×");
+    report.check_at_most(
+        "a fetch of 10 KiB by the confined client, over hyper alone",
+        confined - hyper,
+        300.0,
+        "µs",
+    );
 }
 
 /// The policy's judgement of a request and of its address.
@@ -109,13 +116,13 @@ fn judgement(
         grant.judge_request("GET", &url).expect("granted");
         grant.judge_address(&host, server.port, address).expect("granted");
     }
-    let each = start.elapsed().as_secs_f64() * 1e6 / JUDGEMENTS as f64;
-    report.at_most("the judgement of a request and its address", each, 5.0, "µs");
+    let each_us = start.elapsed().as_secs_f64() * 1e6 / JUDGEMENTS as f64;
+    report.check_at_most("the judgement of a request and its address", each_us, 5.0, "µs");
 }
 
-/// Pages in the guest, by the time of the read step's row; hostile pages by the time of the whole call.
-async fn reading(
-    world: &World,
+/// Pages in the guest, by the time in the read step's row; hostile pages, by the time of the whole call.
+async fn measure_reading(
+    fixture: &Fixture,
     registry: &ToolRegistry,
     server: &Server,
     pages: &[Page],
@@ -123,72 +130,72 @@ async fn reading(
 ) {
     for page in pages {
         let Some(limit) = page.limit else { continue };
-        let times = if page.is_hostile { 1 } else { READS };
-        let (mut whole, mut read) = (Vec::new(), Vec::new());
-        for _ in 0..times {
+        let rounds = if page.is_hostile { 1 } else { READS };
+        let (mut call_times, mut read_times) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
             let call = new_call("web_fetch", json!({ "url": server.url(page.path) }).to_string());
             let start = Instant::now();
-            let outcome = registry.execute_with_policy(call, &approving()).await.outcome;
-            whole.push(start.elapsed());
+            let outcome = registry.execute_with_policy(call, &approving_caller()).await.outcome;
+            call_times.push(start.elapsed());
             match outcome {
                 Ok(output) => assert!(!output.joined_text().is_empty(), "{}", page.path),
-                // The memory of a guest is all that bounds a stream of objects.
+                // Only the guest's memory bounds a stream of objects.
                 Err(error) => {
                     assert!(page.is_hostile && error.kind() == ToolErrorKind::ResourceLimit, "{error:?}");
                 }
             }
-            let rows = world.rows();
+            let rows = fixture.rows();
             let step = rows.iter().rev().find(|row| row.tool.starts_with("web_fetch_read")).expect("a row");
-            read.push(Duration::from_micros(step.duration_us.expect("an end")));
+            read_times.push(Duration::from_micros(step.duration_us.expect("an end")));
         }
-        let measured = if page.is_hostile { median_us(&mut whole) } else { median_us(&mut read) };
-        report.at_most(page.what, measured / 1000.0, limit, "ms");
+        let measured = if page.is_hostile { median_us(&mut call_times) } else { median_us(&mut read_times) };
+        report.check_at_most(page.what, measured / 1000.0, limit, "ms");
     }
 }
 
-/// Memory with many fetches under way.
+/// Memory while many fetches run.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks")]
-async fn many_at_a_time(world: &World, server: &Server, report: &mut Report) {
+async fn concurrent_fetches(fixture: &Fixture, server: &Server, report: &mut Report) {
     let url: Url = server.url("/large").parse().expect("a URL");
-    let egress = Arc::new(egress(world, server));
+    let egress = Arc::new(egress(fixture, server));
     let judge: Arc<dyn Judge> = Arc::new(OpenJudge);
-    let mut second = 0;
+    let mut second_round_bytes = 0;
     for round in 0..ROUNDS {
-        let fetches = (0..AT_A_TIME).map(|_| {
+        let fetches = (0..CONCURRENCY).map(|_| {
             let (egress, judge, url) = (Arc::clone(&egress), Arc::clone(&judge), url.clone());
             tokio::spawn(async move {
-                let sent = egress.send(judge, Request::get(url), CancellationToken::new());
-                sent.await.expect("a response").body.len()
+                let response = egress.send(judge, Request::get(url), CancellationToken::new());
+                response.await.expect("a response").body.len()
             })
         });
         for fetch in fetches.collect::<Vec<_>>() {
             assert!(fetch.await.expect("ran") > 1 << 20);
         }
         if round == 1 {
-            second = resident_bytes(std::process::id());
+            second_round_bytes = resident_bytes(std::process::id());
         }
     }
-    let grown = resident_bytes(std::process::id()).saturating_sub(second);
+    let growth_bytes = resident_bytes(std::process::id()).saturating_sub(second_round_bytes);
     let what = "growth of memory over 800 fetches of 1 MiB, 100 at a time";
-    report.at_most(what, grown as f64 / 1e6, 16.0, "MB");
+    report.check_at_most(what, growth_bytes as f64 / 1e6, 16.0, "MB");
 }
 
-fn egress(world: &World, server: &Server) -> Egress {
-    std::fs::create_dir_all(world.state()).expect("a folder");
+fn egress(fixture: &Fixture, server: &Server) -> Egress {
+    std::fs::create_dir_all(fixture.state()).expect("a folder");
     Egress::start(EgressConfig {
-        canary: Canary::create(&world.state()).expect("a canary"),
+        canary: Canary::create(&fixture.state()).expect("a canary"),
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
         ports: [server.port].into(),
         proxy: None,
-        names: NameSettings::of_servers(Vec::new()),
+        names: NameSettings::with_servers(Vec::new()),
         roots: TrustedRoots::read(SystemRoots::Trust, &[]).expect("certificates"),
         threads: NonZeroUsize::MIN,
     })
     .expect("starts")
 }
 
-/// Lets everything through, so that the client alone is measured.
+/// A judge that allows everything, so that the client alone is measured.
 struct OpenJudge;
 
 impl Judge for OpenJudge {
@@ -242,7 +249,7 @@ impl BareClient {
 fn curl_times(url: &str) -> Vec<Duration> {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--write-out", "%{time_total}\\n"]).stdin(Stdio::null());
-    for _ in 0..=IN_A_ROW {
+    for _ in 0..=CONSECUTIVE_FETCHES {
         curl.args(["--output", "/dev/null", url]);
     }
     let output = curl.output().expect("curl is installed");
@@ -257,21 +264,22 @@ struct Page {
     path: &'static str,
     what: &'static str,
     body: Vec<u8>,
-    /// The budget in milliseconds; none for what is fetched without being read.
+    /// The budget in milliseconds; `None` for a page that is fetched but not read.
     limit: Option<f64>,
-    /// Whether the page is made to cost more than it is worth.
+    /// Whether the page is hostile: made to cost more work than its size.
     is_hostile: bool,
 }
 
-/// The pages of the budgets: an article, and the shapes on which parsers of HTML were seen to run away.
+/// The pages of the budgets: an article, and shapes on which some HTML parsers take excessive time.
 fn pages() -> Vec<Page> {
     const HOSTILE_MS: f64 = 3000.0;
-    let plain = |path, body| Page { path, what: "", body, limit: None, is_hostile: false };
-    let file = |path, what, body| Page { path, what, body, limit: Some(HOSTILE_MS), is_hostile: true };
-    let hostile = |path, what, html: String| file(path, what, html.into_bytes());
+    let unread_page = |path, body| Page { path, what: "", body, limit: None, is_hostile: false };
+    let hostile_file =
+        |path, what, body| Page { path, what, body, limit: Some(HOSTILE_MS), is_hostile: true };
+    let hostile_html = |path, what, html: String| hostile_file(path, what, html.into_bytes());
     vec![
-        plain("/small", vec![b'x'; SMALL]),
-        plain("/large", vec![b'x'; (1 << 20) + 1]),
+        unread_page("/small", vec![b'x'; SMALL_BODY_BYTES]),
+        unread_page("/large", vec![b'x'; (1 << 20) + 1]),
         Page {
             path: "/article",
             what: "an article of 1 MB to Markdown, in the guest",
@@ -282,21 +290,33 @@ fn pages() -> Vec<Page> {
         Page {
             path: "/pdf",
             what: "a PDF file of 200 pages to text, in the guest",
-            body: pdf::of_pages(200),
+            body: pdf::text_pages(200),
             limit: Some(250.0),
             is_hostile: false,
         },
-        file("/pdf-content", "a PDF file whose content inflates a thousandfold", pdf::inflating_content()),
-        file("/pdf-forms", "a PDF file of forms within forms", pdf::forms_of_forms()),
-        file("/pdf-objects", "a PDF file whose objects inflate a thousandfold", pdf::inflating_objects()),
-        file("/pdf-pages", "a PDF file of a million pages", pdf::endless_pages()),
-        hostile("/divs", "100 000 nested `div`", format!("<p>text</p>{}", "<div>".repeat(100_000))),
-        hostile("/attributes", "an element of 100 000 attributes", attributes()),
-        hostile("/entities", "200 000 entities", format!("<p>{}</p>", "&amp;".repeat(200_000))),
-        hostile("/inline", "50 000 nested `b` and `i`", format!("<p>text{}", "<b><i>".repeat(50_000))),
-        hostile("/quotes", "20 000 nested `blockquote`", format!("text{}", "<blockquote>".repeat(20_000))),
-        hostile("/tables", "25 nested tables", format!("text{}", "<table><tr><td>".repeat(25))),
-        hostile("/unclosed", "3 000 unclosed `a` and `b`", format!("<p>text{}", "<a><b>".repeat(3000))),
+        hostile_file(
+            "/pdf-content",
+            "a PDF file whose content inflates a thousandfold",
+            pdf::inflating_content(),
+        ),
+        hostile_file("/pdf-forms", "a PDF file of forms within forms", pdf::forms_of_forms()),
+        hostile_file(
+            "/pdf-objects",
+            "a PDF file whose objects inflate a thousandfold",
+            pdf::inflating_objects(),
+        ),
+        hostile_file("/pdf-pages", "a PDF file of a million pages", pdf::endless_pages()),
+        hostile_html("/divs", "100 000 nested `div`", format!("<p>text</p>{}", "<div>".repeat(100_000))),
+        hostile_html("/attributes", "an element of 100 000 attributes", attributes()),
+        hostile_html("/entities", "200 000 entities", format!("<p>{}</p>", "&amp;".repeat(200_000))),
+        hostile_html("/inline", "50 000 nested `b` and `i`", format!("<p>text{}", "<b><i>".repeat(50_000))),
+        hostile_html(
+            "/quotes",
+            "20 000 nested `blockquote`",
+            format!("text{}", "<blockquote>".repeat(20_000)),
+        ),
+        hostile_html("/tables", "25 nested tables", format!("text{}", "<table><tr><td>".repeat(25))),
+        hostile_html("/unclosed", "3 000 unclosed `a` and `b`", format!("<p>text{}", "<a><b>".repeat(3000))),
     ]
 }
 
@@ -315,7 +335,7 @@ fn attributes() -> String {
     format!("<p{attributes}>text</p>")
 }
 
-/// A server whose connections stay open.
+/// A server that keeps its connections open.
 struct Server {
     port: u16,
 }
@@ -348,7 +368,7 @@ fn serve(connection: &TcpStream, pages: &BTreeMap<String, Vec<u8>>) {
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", page.len());
         let mut writer = connection;
-        // The client may have gone.
+        // The client may have closed the connection.
         if writer.write_all(&[head.as_bytes(), page].concat()).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! `file_read` of 1 KiB: latency against `cat` and a native read, and throughput.
+//! `file_read` of 1 KiB: latency compared with `cat` and a native read, and throughput.
 
 use std::{
     path::PathBuf,
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 
 use crate::{
@@ -21,10 +21,10 @@ use crate::{
 const FILES: usize = 2000;
 const FILE_BYTES: usize = 1024;
 
-/// Calls under one agent's name: below the shipped policy's rate, which stays in force.
+/// Calls under one agent's name: fewer than the shipped policy's rate, which stays in force.
 const CALLS_PER_AGENT: usize = 500;
 
-/// Native reads that measure the machine's speed, before and after the load of eight callers.
+/// Native reads that measure the machine's speed before and after the load of eight callers.
 const NATIVE_READS: usize = 2000;
 
 const LATENCY_CALLS: usize = 20_000;
@@ -41,12 +41,12 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn create(world: &World) -> Self {
+    pub(crate) fn create(fixture: &Fixture) -> Self {
         let contents: Vec<String> = (0..FILES).map(content).collect();
         for (number, content) in contents.iter().enumerate() {
-            world.put(&format!("bench/{number}.txt"), content);
+            fixture.put(&format!("bench/{number}.txt"), content);
         }
-        Self { folder: world.shared("bench"), contents, next_agent: AtomicUsize::new(0) }
+        Self { folder: fixture.shared("bench"), contents, next_agent: AtomicUsize::new(0) }
     }
 
     /// The host path of one file.
@@ -54,7 +54,7 @@ impl Files {
         self.folder.join(format!("{}.txt", number % FILES))
     }
 
-    /// Reads one file as any program would, compares it, and returns the time of the read.
+    /// Reads one file as any program would, compares its content, and returns the time of the read.
     pub(crate) fn read_natively(&self, number: usize) -> Duration {
         let path = self.path(number);
         let start = Instant::now();
@@ -65,12 +65,12 @@ impl Files {
     }
 
     /// A caller with an unused name.
-    pub(crate) fn fresh_caller(&self) -> Caller {
+    pub(crate) fn unused_caller(&self) -> Caller {
         let number = self.next_agent.fetch_add(1, Ordering::Relaxed);
         Caller::new(format!("agent-{number}"), "bench")
     }
 
-    /// Reads one file through the whole pipeline and compares it.
+    /// Reads one file through the whole pipeline and compares its content.
     pub(crate) async fn read(&self, registry: &ToolRegistry, caller: &Caller, number: usize) {
         let number = number % FILES;
         let call = new_call("file_read", format!("{{\"path\":\"/shared/bench/{number}.txt\"}}"));
@@ -85,44 +85,50 @@ fn content(number: usize) -> String {
 }
 
 /// The latency of sequential calls.
-pub(crate) async fn latency(registry: &ToolRegistry, world: &World, files: &Files, report: &mut Report) {
-    let mut whole = Vec::with_capacity(LATENCY_CALLS);
-    let mut native = Vec::with_capacity(LATENCY_CALLS);
-    let mut spawned = Vec::with_capacity(CAT_SPAWNS);
+pub(crate) async fn latency(registry: &ToolRegistry, fixture: &Fixture, files: &Files, report: &mut Report) {
+    let mut call_times = Vec::with_capacity(LATENCY_CALLS);
+    let mut native_times = Vec::with_capacity(LATENCY_CALLS);
+    let mut cat_times = Vec::with_capacity(CAT_SPAWNS);
     for number in 0..1000 {
-        files.read(registry, &files.fresh_caller(), number).await;
+        files.read(registry, &files.unused_caller(), number).await;
     }
-    let first_row = world.rows().len();
-    let mut caller = files.fresh_caller();
+    let first_row = fixture.rows().len();
+    let mut caller = files.unused_caller();
     for number in 0..LATENCY_CALLS {
         if number % CALLS_PER_AGENT == 0 {
-            caller = files.fresh_caller();
+            caller = files.unused_caller();
         }
         let start = Instant::now();
         files.read(registry, &caller, number).await;
-        whole.push(start.elapsed());
-        native.push(files.read_natively(number));
+        call_times.push(start.elapsed());
+        native_times.push(files.read_natively(number));
         if number % (LATENCY_CALLS / CAT_SPAWNS) == 0 {
             let path = files.path(number);
             let start = Instant::now();
             let output = cat(&path);
-            spawned.push(start.elapsed());
+            cat_times.push(start.elapsed());
             assert_eq!(output, files.contents[number % FILES].as_bytes());
         }
     }
-    let native = median_us(&mut native);
-    let here = Slowness::of_kernel(native);
-    let mut inside: Vec<Duration> =
-        world.rows()[first_row..].iter().filter_map(|row| row.cpu_us).map(Duration::from_micros).collect();
-    let p50 = median_us(&mut whole);
-    let cat = median_us(&mut spawned);
-    report.reference("native read of 1 KiB, p50", native, "µs");
-    report.reference("`cat` spawned, p50", cat, "µs");
-    report.at_most_here("file_read of 1 KiB, whole pipeline, p50", p50, 90.0, "µs", here);
-    report.reference("file_read of 1 KiB, whole pipeline, p99", quantile_us(&mut whole, 0.99), "µs");
-    report.at_most("… as a part of `cat` spawned", p50 / cat, 1.0 / 8.0, "");
-    let inside = median_us(&mut inside);
-    report.at_most_here("… inside the worker (its processor time), p50", inside, 30.0, "µs", here);
+    let native_times = median_us(&mut native_times);
+    let slowness = Slowness::from_native_read(native_times);
+    let mut worker_times: Vec<Duration> =
+        fixture.rows()[first_row..].iter().filter_map(|row| row.cpu_us).map(Duration::from_micros).collect();
+    let p50 = median_us(&mut call_times);
+    let cat = median_us(&mut cat_times);
+    report.add_reference("native read of 1 KiB, p50", native_times, "µs");
+    report.add_reference("`cat` spawned, p50", cat, "µs");
+    report.check_at_most_scaled("file_read of 1 KiB, whole pipeline, p50", p50, 90.0, "µs", slowness);
+    report.add_reference("file_read of 1 KiB, whole pipeline, p99", quantile_us(&mut call_times, 0.99), "µs");
+    report.check_at_most("… as a part of `cat` spawned", p50 / cat, 1.0 / 8.0, "");
+    let worker_times = median_us(&mut worker_times);
+    report.check_at_most_scaled(
+        "… inside the worker (its processor time), p50",
+        worker_times,
+        30.0,
+        "µs",
+        slowness,
+    );
 }
 
 #[expect(clippy::disallowed_methods, reason = "the measure that the budget names")]
@@ -133,22 +139,22 @@ fn cat(path: &std::path::Path) -> Vec<u8> {
 /// Calls per second of eight concurrent callers.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks, awaited below")]
 pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>, report: &mut Report) {
-    let before = native_read(registry, files).await;
+    let native_before = native_read(registry, files).await;
     let start = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let (registry, files) = (Arc::clone(registry), Arc::clone(files));
             tokio::spawn(async move {
                 let mut number = caller * (FILES / CALLERS);
-                let first = number;
+                let first_number = number;
                 while start.elapsed() < THROUGHPUT_TIME {
-                    let caller = files.fresh_caller();
+                    let caller = files.unused_caller();
                     for _ in 0..CALLS_PER_AGENT {
                         files.read(&registry, &caller, number).await;
                         number += 1;
                     }
                 }
-                number - first
+                number - first_number
             })
         })
         .collect();
@@ -157,20 +163,26 @@ pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>,
         calls += caller.await.expect("a caller");
     }
     let per_second = calls as f64 / start.elapsed().as_secs_f64();
-    // The lower of the two times, which sets the stricter budget.
-    let native = before.min(native_read(registry, files).await);
-    report.reference("native read of 1 KiB before and after, p50", native, "µs");
-    let here = Slowness::of_kernel(native);
-    report.at_least_here("file_read throughput, 8 callers", per_second, 30_000.0, "calls/s", here);
+    // The lower of the two times sets the stricter budget.
+    let native = native_before.min(native_read(registry, files).await);
+    report.add_reference("native read of 1 KiB before and after, p50", native, "µs");
+    let slowness = Slowness::from_native_read(native);
+    report.check_at_least_scaled(
+        "file_read throughput, 8 callers",
+        per_second,
+        30_000.0,
+        "calls/s",
+        slowness,
+    );
 }
 
 /// The median of a native read between two calls on an idle machine, in microseconds.
 async fn native_read(registry: &ToolRegistry, files: &Files) -> f64 {
     let mut native = Vec::with_capacity(NATIVE_READS);
-    let mut caller = files.fresh_caller();
+    let mut caller = files.unused_caller();
     for number in 0..NATIVE_READS {
         if number % CALLS_PER_AGENT == 0 {
-            caller = files.fresh_caller();
+            caller = files.unused_caller();
         }
         files.read(registry, &caller, number).await;
         native.push(files.read_natively(number));

@@ -2,9 +2,9 @@
 
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 
-/// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The
-/// design's budgets hold on that machine unscaled. Some processors return from the kernel two or three times
-/// as slowly, because of the mitigations that they need, and such transitions are most of a call's time.
+/// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The design's
+/// budgets hold on that machine unscaled. Some processors need two or three times as long for a transition from the
+/// kernel, because of mitigations, and these transitions are most of a call's time.
 const USUAL_NATIVE_READ_US: f64 = 2.2;
 
 /// The time in which `serde_json` reads the list of `arguments.rs` into a value on the reference machine, in
@@ -17,12 +17,12 @@ pub(crate) struct Slowness(f64);
 
 impl Slowness {
     /// Slowness of kernel transitions, from native reads between the measured calls.
-    pub(crate) fn of_kernel(native_read_us: f64) -> Self {
+    pub(crate) fn from_native_read(native_read_us: f64) -> Self {
         Self((native_read_us / USUAL_NATIVE_READ_US).max(1.0))
     }
 
     /// Slowness of parsing JSON, from the measured text.
-    pub(crate) fn of_parsing(parse_ms: f64) -> Self {
+    pub(crate) fn from_parse_time(parse_ms: f64) -> Self {
         Self((parse_ms / USUAL_PARSE_MS).max(1.0))
     }
 }
@@ -43,46 +43,73 @@ struct Row {
 
 impl Report {
     /// A value that must not be above its limit.
-    pub(crate) fn at_most(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
-        self.add(what, measured, format!("≤ {}", show(limit, unit)), Some(measured <= limit), unit);
+    pub(crate) fn check_at_most(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
+        self.add_row(
+            what,
+            measured,
+            format!("≤ {}", format_value(limit, unit)),
+            Some(measured <= limit),
+            unit,
+        );
     }
 
     /// A rate that must not be below its limit.
-    pub(crate) fn at_least(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
-        self.add(what, measured, format!("≥ {}", show(limit, unit)), Some(measured >= limit), unit);
+    pub(crate) fn check_at_least(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
+        self.add_row(
+            what,
+            measured,
+            format!("≥ {}", format_value(limit, unit)),
+            Some(measured >= limit),
+            unit,
+        );
     }
 
     /// A time that must not be above the design's limit, scaled to this machine.
-    pub(crate) fn at_most_here(&mut self, what: &str, measured: f64, limit: f64, unit: &str, here: Slowness) {
-        let budget = format!("≤ {} ({limit} {unit} × {:.2})", show(limit * here.0, unit), here.0);
-        self.add(what, measured, budget, Some(measured <= limit * here.0), unit);
-    }
-
-    /// A rate that must not be below the design's limit, scaled to this machine.
-    pub(crate) fn at_least_here(
+    pub(crate) fn check_at_most_scaled(
         &mut self,
         what: &str,
         measured: f64,
         limit: f64,
         unit: &str,
-        here: Slowness,
+        slowness: Slowness,
     ) {
-        let budget = format!("≥ {} ({limit} {unit} / {:.2})", show(limit / here.0, unit), here.0);
-        self.add(what, measured, budget, Some(measured >= limit / here.0), unit);
+        let budget =
+            format!("≤ {} ({limit} {unit} × {:.2})", format_value(limit * slowness.0, unit), slowness.0);
+        self.add_row(what, measured, budget, Some(measured <= limit * slowness.0), unit);
+    }
+
+    /// A rate that must not be below the design's limit, scaled to this machine.
+    pub(crate) fn check_at_least_scaled(
+        &mut self,
+        what: &str,
+        measured: f64,
+        limit: f64,
+        unit: &str,
+        slowness: Slowness,
+    ) {
+        let budget =
+            format!("≥ {} ({limit} {unit} / {:.2})", format_value(limit / slowness.0, unit), slowness.0);
+        self.add_row(what, measured, budget, Some(measured >= limit / slowness.0), unit);
     }
 
     /// A budget that cannot be measured here. Counts as missed.
-    pub(crate) fn impossible(&mut self, what: &str, why: &str) {
-        let [what, why] = [what, why].map(str::to_owned);
-        self.rows.push(Row { what, measured: why, budget: String::new(), is_met: Some(false) });
+    pub(crate) fn add_unmeasurable(&mut self, what: &str, reason: &str) {
+        let [what, reason] = [what, reason].map(str::to_owned);
+        self.rows.push(Row { what, measured: reason, budget: String::new(), is_met: Some(false) });
+    }
+
+    /// A comparison that is left out here, because its other program is missing. Misses no budget.
+    pub(crate) fn add_left_out(&mut self, what: &str, reason: &str) {
+        let what = what.to_owned();
+        let measured = format!("left out: {reason}");
+        self.rows.push(Row { what, measured, budget: String::new(), is_met: None });
     }
 
     /// A value for comparison, without a budget.
-    pub(crate) fn reference(&mut self, what: &str, measured: f64, unit: &str) {
-        self.add(what, measured, String::new(), None, unit);
+    pub(crate) fn add_reference(&mut self, what: &str, measured: f64, unit: &str) {
+        self.add_row(what, measured, String::new(), None, unit);
     }
 
-    /// Prints the table.
     #[expect(clippy::print_stdout, reason = "the benchmark's answer")]
     pub(crate) fn print(&self) {
         let mut table = Table::new();
@@ -104,12 +131,12 @@ impl Report {
     }
 
     #[expect(clippy::print_stderr, reason = "progress of a program that runs for a minute")]
-    fn add(&mut self, what: &str, measured: f64, budget: String, is_met: Option<bool>, unit: &str) {
-        eprintln!("{what}: {}", show(measured, unit));
-        self.rows.push(Row { what: what.to_owned(), measured: show(measured, unit), budget, is_met });
+    fn add_row(&mut self, what: &str, measured: f64, budget: String, is_met: Option<bool>, unit: &str) {
+        eprintln!("{what}: {}", format_value(measured, unit));
+        self.rows.push(Row { what: what.to_owned(), measured: format_value(measured, unit), budget, is_met });
     }
 }
 
-fn show(value: f64, unit: &str) -> String {
+fn format_value(value: f64, unit: &str) -> String {
     if value >= 100.0 { format!("{value:.0} {unit}") } else { format!("{value:.3} {unit}") }
 }

@@ -1,4 +1,4 @@
-//! Sampling: medians, since the machines are noisy.
+//! Medians and quantiles of samples, because the machines are noisy.
 
 use std::time::Duration;
 

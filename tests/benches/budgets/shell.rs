@@ -1,5 +1,5 @@
-//! Commands in a live session compared with bare `bash` and `bwrap`, new sessions, output, and an idle
-//! session's memory.
+//! Commands in a live session, compared with bare `bash` and `bwrap`; new sessions; output; and the memory of an idle
+//! session.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{CallOutcome, World, approving, binary};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller, binary};
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 use serde_json::json;
 
@@ -22,54 +22,55 @@ const OUTPUT_BYTES: u64 = 100_000_000;
 /// Rounds of the same command, with a measurement of the sidecar's memory after each.
 const OUTPUT_ROUNDS: usize = 4;
 
-pub(crate) async fn commands(world: &World, report: &mut Report) {
-    let registry = world.registry_with_shell().await;
+pub(crate) async fn commands(fixture: &Fixture, report: &mut Report) {
+    let registry = fixture.registry_with_shell().await;
     run(&registry, "true", "default").await;
     live_session(&registry, report).await;
     new_sessions(&registry, report).await;
     output(&registry, report).await;
-    idle_session(world, report).await;
+    idle_session(fixture, report).await;
 }
 
-/// Each round runs all of them in turn, so that all meet the same state of the machine.
+/// Runs every command once in each round, so that all of them meet the same state of the machine.
 #[expect(clippy::disallowed_methods, reason = "the programs that a session is compared with")]
 async fn live_session(registry: &ToolRegistry, report: &mut Report) {
-    let bwrap = found("bwrap");
-    let (mut ours, mut bare, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());
+    let bwrap = find_program("bwrap");
+    let (mut shell_times, mut bash_times, mut bwrap_times) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        ours.push(run(registry, "true", "default").await);
-        bare.push(spawned(Command::new("bash").args(["-c", "true"])));
+        shell_times.push(run(registry, "true", "default").await);
+        bash_times.push(time_program(Command::new("bash").args(["-c", "true"])));
         if let Some(bwrap) = &bwrap {
             let arguments = ["--unshare-all", "--ro-bind", "/", "/", "bash", "-c", "true"];
-            wrapped.push(spawned(Command::new(bwrap).args(arguments)));
+            bwrap_times.push(time_program(Command::new(bwrap).args(arguments)));
         }
     }
-    let (ours, bare) = (median_us(&mut ours) / 1000.0, median_us(&mut bare) / 1000.0);
-    report.reference("`bash -c true`, p50", bare, "ms");
-    report.at_most("shell_exec \"true\" in a live session, p50", ours, bare + 1.5, "ms");
+    let (shell_times, bash_times) =
+        (median_us(&mut shell_times) / 1000.0, median_us(&mut bash_times) / 1000.0);
+    report.add_reference("`bash -c true`, p50", bash_times, "ms");
+    report.check_at_most("shell_exec \"true\" in a live session, p50", shell_times, bash_times + 1.5, "ms");
     let what = "the same beside `bwrap --unshare-all … bash -c true`";
-    if wrapped.is_empty() {
-        report.impossible(what, "bubblewrap (`bwrap`) is not installed");
+    if bwrap_times.is_empty() {
+        report.add_unmeasurable(what, "bubblewrap (`bwrap`) is not installed");
     } else {
-        let wrapped = median_us(&mut wrapped) / 1000.0;
-        report.reference("`bwrap --unshare-all … bash -c true`, p50", wrapped, "ms");
-        report.at_most(what, ours / wrapped, 2.0 / 3.0, "×");
+        let bwrap_times = median_us(&mut bwrap_times) / 1000.0;
+        report.add_reference("`bwrap --unshare-all … bash -c true`, p50", bwrap_times, "ms");
+        report.check_at_most(what, shell_times / bwrap_times, 2.0 / 3.0, "×");
     }
 }
 
-/// The time of making a session: its first command less the second one.
+/// The time of making a session: the time of its first command minus the time of the second.
 async fn new_sessions(registry: &ToolRegistry, report: &mut Report) {
-    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let (mut first_times, mut second_times) = (Vec::new(), Vec::new());
     for number in 0..SESSIONS {
-        // Each in another run: a run may have only a few sessions.
-        let mut caller = approving();
+        // Each session is in a separate run, because a run may have only a few sessions.
+        let mut caller = approving_caller();
         caller.run_id = format!("new-{number}");
-        first.push(run_as(&caller, registry, "true", "new").await);
-        second.push(run_as(&caller, registry, "true", "new").await);
+        first_times.push(run_as(&caller, registry, "true", "new").await);
+        second_times.push(run_as(&caller, registry, "true", "new").await);
         registry.end_run(&caller);
     }
-    let took = (median_us(&mut first) - median_us(&mut second)) / 1000.0;
-    report.at_most("a new session in the strongest posture, p50", took, 12.0, "ms");
+    let making_time = (median_us(&mut first_times) - median_us(&mut second_times)) / 1000.0;
+    report.check_at_most("a new session in the strongest posture, p50", making_time, 12.0, "ms");
 }
 
 async fn output(registry: &ToolRegistry, report: &mut Report) {
@@ -81,23 +82,28 @@ async fn output(registry: &ToolRegistry, report: &mut Report) {
         resident.push(sidecars().into_iter().map(resident_bytes).max().unwrap_or_default());
     }
     let rate = OUTPUT_BYTES as f64 / median_us(&mut samples);
-    report.at_least("100 MB of output", rate, 200.0, "MB/s");
-    let grown = resident[OUTPUT_ROUNDS - 1].saturating_sub(resident[0]);
-    report.at_most("growth of the sidecar meanwhile", grown as f64 / 1e6, 2.0, "MB");
+    report.check_at_least("100 MB of output", rate, 200.0, "MB/s");
+    let growth_bytes = resident[OUTPUT_ROUNDS - 1].saturating_sub(resident[0]);
+    report.check_at_most("growth of the sidecar meanwhile", growth_bytes as f64 / 1e6, 2.0, "MB");
 }
 
 /// The private memory of one session's processes.
-async fn idle_session(world: &World, report: &mut Report) {
-    let registry = world.registry_with_shell().await;
+async fn idle_session(fixture: &Fixture, report: &mut Report) {
+    let registry = fixture.registry_with_shell().await;
     run(&registry, "true", "one").await;
-    let one = private_bytes();
+    let bytes_of_one = private_bytes();
     run(&registry, "true", "two").await;
-    let two = private_bytes();
-    report.at_most("memory of an idle session", two.saturating_sub(one) as f64 / 1e6, 3.0, "MB");
+    let bytes_of_two = private_bytes();
+    report.check_at_most(
+        "memory of an idle session",
+        bytes_of_two.saturating_sub(bytes_of_one) as f64 / 1e6,
+        3.0,
+        "MB",
+    );
 }
 
 async fn run(registry: &ToolRegistry, command: &str, session: &str) -> Duration {
-    run_as(&approving(), registry, command, session).await
+    run_as(&approving_caller(), registry, command, session).await
 }
 
 async fn run_as(caller: &Caller, registry: &ToolRegistry, command: &str, session: &str) -> Duration {
@@ -109,14 +115,14 @@ async fn run_as(caller: &Caller, registry: &ToolRegistry, command: &str, session
     took
 }
 
-fn spawned(command: &mut Command) -> Duration {
+fn time_program(command: &mut Command) -> Duration {
     let start = Instant::now();
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().expect("starts");
     assert!(status.success());
     start.elapsed()
 }
 
-fn found(program: &str) -> Option<PathBuf> {
+fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
@@ -126,25 +132,25 @@ fn sidecars() -> Vec<u32> {
     let program = binary();
     let parent = std::process::id();
     processes()
-        .filter(|process| process.parent == parent && is(process.id, &program))
-        .map(|it| it.id)
+        .filter(|process| process.parent == parent && runs_program(process.id, &program))
+        .map(|process| process.id)
         .collect()
 }
 
 /// The private memory of this process and all its descendants, in bytes.
 fn private_bytes() -> u64 {
-    let all: Vec<Process> = processes().collect();
-    let mut below = vec![std::process::id()];
-    let mut at = 0;
-    while at < below.len() {
-        let parent = below[at];
-        below.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.id));
-        at += 1;
+    let running: Vec<Process> = processes().collect();
+    let mut family = vec![std::process::id()];
+    let mut index = 0;
+    while index < family.len() {
+        let parent = family[index];
+        family.extend(running.iter().filter(|process| process.parent == parent).map(|process| process.id));
+        index += 1;
     }
-    below[1..].iter().map(|process| private_of(*process)).sum()
+    family[1..].iter().map(|process| private_bytes_of(*process)).sum()
 }
 
-fn private_of(process: u32) -> u64 {
+fn private_bytes_of(process: u32) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     let kibibytes: u64 = rollup
         .lines()
@@ -168,6 +174,6 @@ fn processes() -> impl Iterator<Item = Process> {
     })
 }
 
-fn is(process: u32, program: &Path) -> bool {
+fn runs_program(process: u32, program: &Path) -> bool {
     std::fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|running| running == program)
 }

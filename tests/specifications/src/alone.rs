@@ -1,9 +1,9 @@
-//! Runs tests alone, for programs that find policy and state in the usual places: each test gets a separate
-//! process with separate places.
+//! Runs tests of programs that find policy and state in the usual folders. Each test gets a separate process, whose
+//! environment names separate folders.
 
 use std::{fs, process::Command};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 
 /// Environment variable that marks such a process.
 const MARK: &str = "PORTCULLIS_TEST_ALONE";
@@ -13,24 +13,24 @@ const BEGIN: &str = "<<< the program prints\n";
 const END: &str = "\n>>> the program is over\n";
 
 /// Whether this is the separate process.
-pub(crate) fn is_alone() -> bool {
+pub(crate) fn is_separate_process() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
 /// Runs a program in the separate process, and marks its output.
-pub(crate) fn printing(program: impl FnOnce()) {
+pub(crate) fn print_between_marks(program: impl FnOnce()) {
     print!("{BEGIN}");
     program();
     print!("{END}");
 }
 
-/// Runs a test in a separate process, under the world's policy and with these additions to the environment.
+/// Runs a test in a separate process, under the fixture's policy and with these additions to the environment.
 /// The module's whole path and the function's name identify the test. Returns the output between the marks,
 /// or `None` where this machine does not permit the test.
-pub(crate) fn run_alone(
+pub(crate) fn run_in_separate_process(
     module: &str,
     test: &str,
-    world: &World,
+    fixture: &Fixture,
     environment: &[(&str, &str)],
 ) -> Option<String> {
     // The test binary knows the path without the crate.
@@ -40,18 +40,18 @@ pub(crate) fn run_alone(
         println!("skipped: this machine has an operator's policy, which comes before the test's");
         return None;
     }
-    let config = world.root().join("config/portcullis");
+    let config = fixture.root().join("config/portcullis");
     fs::create_dir_all(&config).expect("a folder");
-    fs::copy(world.policy_file(), config.join("portcullis.toml")).expect("copied");
+    fs::copy(fixture.policy_file(), config.join("portcullis.toml")).expect("copied");
 
     #[expect(clippy::disallowed_methods, reason = "the test binary itself, for an environment of its own")]
     let mut command = Command::new(std::env::current_exe().expect("a path"));
     command.args(["--exact", &name, "--nocapture"]).env(MARK, "1").envs(environment.iter().copied());
-    command.env("XDG_CONFIG_HOME", world.root().join("config")).env("XDG_STATE_HOME", world.state());
+    command.env("XDG_CONFIG_HOME", fixture.root().join("config")).env("XDG_STATE_HOME", fixture.state());
     let output = command.output().expect("starts");
     let printed = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{told}");
-    let between = printed.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
-    Some(between.map(|(between, _)| between.to_owned()).unwrap_or_default())
+    let stderr_text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{stderr_text}");
+    let output_text = printed.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+    Some(output_text.map(|(output_text, _)| output_text.to_owned()).unwrap_or_default())
 }

@@ -8,14 +8,14 @@
 ///
 /// # Errors
 /// Names the character that cannot result from such a reading.
-pub(crate) fn mend(text: &str) -> Result<String, String> {
+pub(crate) fn decode_mojibake(text: &str) -> Result<String, String> {
     let bytes: Result<Vec<u8>, String> = text
         .chars()
         .map(|char| match u8::try_from(char) {
             Ok(byte) => Ok(byte),
             Err(_) => WINDOWS_1252
                 .iter()
-                .find(|(_, known)| *known == char)
+                .find(|(_, windows_char)| *windows_char == char)
                 .map(|(byte, _)| *byte)
                 .ok_or_else(|| format!("no byte of Windows-1252 is the character {char:?}")),
         })
@@ -27,7 +27,7 @@ pub(crate) fn mend(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// If a byte was lost.
-pub(crate) fn whole(code: String) -> Result<String, String> {
+pub(crate) fn require_undamaged(code: String) -> Result<String, String> {
     if code.contains('\u{fffd}') {
         return Err(format!("bytes of an example were lost: {code}"));
     }
@@ -39,8 +39,8 @@ pub(crate) fn whole(code: String) -> Result<String, String> {
 /// # Errors
 /// If no block contains it, or more than one.
 pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, String> {
-    let mut found = rust_blocks(text).into_iter().filter(|block| block.contains(needle));
-    match (found.next(), found.next()) {
+    let mut matching_blocks = rust_blocks(text).into_iter().filter(|block| block.contains(needle));
+    match (matching_blocks.next(), matching_blocks.next()) {
         (Some(block), None) => Ok(block),
         (None, _) => Err(format!("no block of Rust has `{needle}`")),
         (Some(_), Some(_)) => Err(format!("more than one block of Rust has `{needle}`")),
@@ -57,15 +57,15 @@ pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, Stri
         return Err(format!("`{line}` is not there once"));
     };
     let mut start = None;
-    let mut at = 0;
+    let mut offset = 0;
     for line in rest.split_inclusive('\n') {
         match (start, fence(line)) {
-            (None, Some((_, ""))) => start = Some(at + line.len()),
-            (Some(start), Some((_, ""))) => return Ok(&rest[start..at]),
+            (None, Some((_, ""))) => start = Some(offset + line.len()),
+            (Some(start), Some((_, ""))) => return Ok(&rest[start..offset]),
             (None, Some((_, info))) => return Err(format!("a block of `{info}` follows")),
             _ => {}
         }
-        at += line.len();
+        offset += line.len();
     }
     Err(format!("no block follows `{line}`"))
 }
@@ -74,10 +74,10 @@ pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, Stri
 ///
 /// # Errors
 /// If the text does not occur exactly once.
-pub(crate) fn restore(block: &str, lost: &str, meant: &str) -> Result<String, String> {
-    match block.matches(lost).count() {
-        1 => Ok(block.replace(lost, meant)),
-        count => Err(format!("`{lost}` is there {count} times")),
+pub(crate) fn restore(block: &str, damaged: &str, restored: &str) -> Result<String, String> {
+    match block.matches(damaged).count() {
+        1 => Ok(block.replace(damaged, restored)),
+        count => Err(format!("`{damaged}` is there {count} times")),
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn restore(block: &str, lost: &str, meant: &str) -> Result<String, St
 ///
 /// # Errors
 /// If the text does not occur.
-pub(crate) fn until<'t>(block: &'t str, end: &str) -> Result<&'t str, String> {
+pub(crate) fn text_before<'t>(block: &'t str, end: &str) -> Result<&'t str, String> {
     block.split_once(end).map(|(before, _)| before).ok_or_else(|| format!("the block has no `{end}`"))
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn until<'t>(block: &'t str, end: &str) -> Result<&'t str, String> {
 ///
 /// # Errors
 /// If not exactly one line is such a comment.
-pub(crate) fn fill(block: &str, comment: &str, code: &str) -> Result<String, String> {
+pub(crate) fn fill_gap(block: &str, comment: &str, code: &str) -> Result<String, String> {
     let is_gap = |line: &&str| line.trim_start().starts_with(comment);
     if block.lines().filter(is_gap).count() != 1 {
         return Err(format!("not exactly one line is a comment `{comment}`"));
@@ -115,20 +115,20 @@ fn rust_blocks(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     // The number of backticks that opened the block, whether it is Rust, and where its content begins.
     let mut open: Option<(usize, bool, usize)> = None;
-    let mut at = 0;
+    let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        let after = at + line.len();
+        let line_end = offset + line.len();
         match (open, fence(line)) {
-            (None, Some((ticks, info))) => open = Some((ticks, info == "rust", after)),
+            (None, Some((ticks, info))) => open = Some((ticks, info == "rust", line_end)),
             (Some((ticks, is_rust, start)), Some((closing, ""))) if closing >= ticks => {
                 if is_rust {
-                    blocks.push(&text[start..at]);
+                    blocks.push(&text[start..offset]);
                 }
                 open = None;
             }
             _ => {}
         }
-        at = after;
+        offset = line_end;
     }
     if let Some((_, true, start)) = open {
         blocks.push(&text[start..]);
@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn text_that_was_read_as_windows_1252_is_mended() {
-        assert_eq!(mend("plain").as_deref(), Ok("plain"));
-        assert_eq!(mend("72Â°F â€” ðŸš€ â\u{9d}Œ").as_deref(), Ok("72°F — 🚀 ❌"));
-        assert!(mend("漢").is_err(), "no byte at all");
-        let lost = mend("âŒ").expect("bytes");
+        assert_eq!(decode_mojibake("plain").as_deref(), Ok("plain"));
+        assert_eq!(decode_mojibake("72Â°F â€” ðŸš€ â\u{9d}Œ").as_deref(), Ok("72°F — 🚀 ❌"));
+        assert!(decode_mojibake("漢").is_err(), "no byte at all");
+        let lost = decode_mojibake("âŒ").expect("bytes");
         assert_eq!(lost, "\u{fffd}", "0x9d is no character of Windows-1252");
-        assert!(whole(lost).is_err() && whole("72°F".to_owned()).is_ok());
+        assert!(require_undamaged(lost).is_err() && require_undamaged("72°F".to_owned()).is_ok());
     }
 
     #[test]
@@ -214,11 +214,14 @@ mod tests {
     fn parts_of_a_block_are_cut_and_filled() {
         assert_eq!(restore("a \u{fffd} b", "\u{fffd}", "❌").as_deref(), Ok("a ❌ b"));
         assert!(restore("a", "\u{fffd}", "❌").is_err() && restore("??", "?", "!").is_err());
-        assert_eq!(until("a\nb\nc", "b"), Ok("a\n"));
-        assert!(until("a", "b").is_err());
-        assert_eq!(fill("{\n    // ... more ...\n}", "// ...", "more!();").as_deref(), Ok("{\nmore!();\n}"));
-        assert!(fill("// x", "// ...", "").is_err());
-        assert!(fill("// ...\n// ...", "// ...", "").is_err());
+        assert_eq!(text_before("a\nb\nc", "b"), Ok("a\n"));
+        assert!(text_before("a", "b").is_err());
+        assert_eq!(
+            fill_gap("{\n    // ... more ...\n}", "// ...", "more!();").as_deref(),
+            Ok("{\nmore!();\n}")
+        );
+        assert!(fill_gap("// x", "// ...", "").is_err());
+        assert!(fill_gap("// ...\n// ...", "// ...", "").is_err());
         assert_eq!(paragraphs("a\nb\n\n\nc\n"), ["a\nb", "c"]);
     }
 }

@@ -32,7 +32,7 @@ impl Server {
     pub(crate) fn start(answers: Vec<Vec<Block>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let serve = move || answers.iter().map(|answer| serve(&listener, answer)).collect();
+        let serve = move || answers.iter().map(|answer| serve_one(&listener, answer)).collect();
         Self { url, serving: thread::spawn(serve) }
     }
 
@@ -50,7 +50,7 @@ pub(crate) enum Block {
     Call(&'static str, &'static str, &'static [&'static str]),
 }
 
-fn serve(listener: &TcpListener, answer: &[Block]) -> Request {
+fn serve_one(listener: &TcpListener, answer: &[Block]) -> Request {
     let (mut stream, _) = listener.accept().expect("somebody asks");
     let request = read(&stream);
     let body: String = events(answer)

@@ -4,7 +4,7 @@
 const PROBLEM: Option<&str> = option_env!("PORTCULLIS_SPECIFICATIONS_PROBLEM");
 
 #[test]
-fn the_specifications_are_there_or_the_skip_is_said() {
+fn missing_specifications_are_reported_as_skipped() {
     if let Some(problem) = PROBLEM {
         panic!("the specifications' examples cannot be read: {problem}");
     }

@@ -11,17 +11,17 @@ use portcullis_agent::{
     event_channel, AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
     DEFAULT_EVENT_CAPACITY,
 };
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{
-    audit::{self, Confinement, Event},
+    audit::{self, Confinement, RowKind},
     BootstrapError, Caller, ToolRegistry,
 };
 use portcullis_types::{MessageRole, SafetyTier, ToolErrorKind};
 use serde_json::{json, Value};
 
 use crate::{
-    alone::{is_alone, run_alone},
-    support::{call, listening, Stage},
+    alone::{is_separate_process, run_in_separate_process},
+    support::{call, record_events, Stage},
 };
 
 /// The trait as the specification states it.
@@ -79,10 +79,10 @@ impl Tool for MyCustomTool {
 const SECRET: &str = "db.internal.example";
 
 /// A stated tool as a tool of our adapter's trait: each method has the signature of ours.
-struct Ours<T>(T);
+struct AsOurs<T>(T);
 
 #[async_trait]
-impl<T: stated::Tool> Tool for Ours<T> {
+impl<T: stated::Tool> Tool for AsOurs<T> {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -101,10 +101,10 @@ impl<T: stated::Tool> Tool for Ours<T> {
 }
 
 /// A tool of our adapter's trait as a stated tool, with the stated default policy.
-struct Stated<T>(T);
+struct AsStated<T>(T);
 
 #[async_trait]
-impl<T: Tool> stated::Tool for Stated<T> {
+impl<T: Tool> stated::Tool for AsStated<T> {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -125,17 +125,18 @@ const OPERATORS_POLICY: &str =
 
 #[tokio::test]
 async fn the_lines_build_registries_under_the_operators_policy() {
-    if is_alone() {
-        return run_the_lines().await;
+    if is_separate_process() {
+        return check_the_lines().await;
     }
-    let world = World::new().with_policy(OPERATORS_POLICY);
+    let fixture = Fixture::new().with_policy(OPERATORS_POLICY);
     let name = "the_lines_build_registries_under_the_operators_policy";
-    if run_alone(module_path!(), name, &world, &[]).is_none() {
+    if run_in_separate_process(module_path!(), name, &fixture, &[]).is_none() {
         return;
     }
-    let rows = audit::rows(&audit::log_path(&world.state().join("portcullis/in-process")));
+    let rows = audit::rows(&audit::log_path(&fixture.state().join("portcullis/in-process")));
     let rows: Vec<_> = rows.map(|row| row.expect("a readable row")).collect();
-    let called: Vec<&str> = rows.iter().filter(|row| row.event == Event::End).map(|row| &*row.tool).collect();
+    let called: Vec<&str> =
+        rows.iter().filter(|row| row.event == RowKind::End).map(|row| &*row.tool).collect();
     let custom = "my_custom_tool";
     let unknown = "unknown_tool";
     assert_eq!(
@@ -149,20 +150,20 @@ async fn the_lines_build_registries_under_the_operators_policy() {
 }
 
 /// The part of the test in the separate process.
-async fn run_the_lines() {
+async fn check_the_lines() {
     let caller = Caller::new("tester", "run");
     {
         let registry = lines::defaults().expect("builds");
         for name in ["get_current_time", "echo", "add", "subtract", "multiply", "divide"] {
             assert!(registry.get(name).is_some(), "{name}");
         }
-        let said = call(&registry, "echo", &json!({"message": "hi"}), &caller).await;
-        assert_eq!(ToolExecutionResult::from(said).model_value(), json!({"echoed": "hi", "length": 2}));
-        let divided = call(&registry, "divide", &json!({"a": 1, "b": 0}), &caller).await;
-        assert_eq!(ToolExecutionResult::from(divided).model_value(), json!({"error": "division by zero"}));
+        let result = call(&registry, "echo", &json!({"message": "hi"}), &caller).await;
+        assert_eq!(ToolExecutionResult::from(result).model_value(), json!({"echoed": "hi", "length": 2}));
+        let division = call(&registry, "divide", &json!({"a": 1, "b": 0}), &caller).await;
+        assert_eq!(ToolExecutionResult::from(division).model_value(), json!({"error": "division by zero"}));
     }
-    a_run_of_the_loop().await;
-    a_run_without_an_end().await;
+    check_run_with_an_answer().await;
+    check_run_without_an_answer().await;
 }
 
 /// The script of a run's model: every outcome of a tool, and an unknown tool.
@@ -180,7 +181,7 @@ const QUESTIONS: &str = r#"
 "#;
 
 /// Runs the loop of the lines: start, call, result, and the model again.
-async fn a_run_of_the_loop() {
+async fn check_run_with_an_answer() {
     let mut config = AgentConfig::new("tester");
     config.strategy = ExecutionStrategy::Sequential;
     let (emitter, mut events) = event_channel(DEFAULT_EVENT_CAPACITY);
@@ -189,40 +190,43 @@ async fn a_run_of_the_loop() {
     let mut agent_loop = lines::custom(config, emitter, store.clone(), llm);
     assert_eq!(agent_loop.run("Ask all of them.").await.expect("an answer"), "Done.");
 
-    let mut form = EverrunsEvents::default();
-    let mut told = Vec::new();
+    let mut event_format = EverrunsEvents::default();
+    let mut values = Vec::new();
     while let Some(event) = events.try_recv() {
-        told.extend(form.values(&event));
+        values.extend(event_format.values(&event));
     }
-    let of = |kind: &str| -> Vec<&Value> { told.iter().filter(|value| value["type"] == kind).collect() };
-    let at = |kind: &str, id: &str| {
-        told.iter().position(|value| value["type"] == kind && value["toolCallId"] == id)
+    let values_of_kind =
+        |kind: &str| -> Vec<&Value> { values.iter().filter(|value| value["type"] == kind).collect() };
+    let position_of = |kind: &str, id: &str| {
+        values.iter().position(|value| value["type"] == kind && value["toolCallId"] == id)
     };
     for id in ["c1", "c2", "c3", "c4", "c5"] {
         assert!(
-            at("ToolCallStart", id).is_some() && at("ToolCallStart", id) < at("ToolCallResult", id),
+            position_of("ToolCallStart", id).is_some()
+                && position_of("ToolCallStart", id) < position_of("ToolCallResult", id),
             "{id}"
         );
     }
-    let results: Vec<&Value> = of("ToolCallResult").into_iter().map(|value| &value["content"]).collect();
+    let results: Vec<&Value> =
+        values_of_kind("ToolCallResult").into_iter().map(|value| &value["content"]).collect();
     assert!(results[0]["timestamp"].is_i64(), "{results:?}");
     assert_eq!(*results[1], json!({"city": "Paris", "people": 2_100_000}));
     assert_eq!(*results[2], json!({"error": "City not found"}));
     assert_eq!(*results[3], json!({"error": "An internal error occurred while executing the tool"}));
     assert!(results[4]["error"].is_string(), "only registered tools run");
-    assert_eq!((of("StepStarted").len(), of("RunFinished").len()), (2, 1));
+    assert_eq!((values_of_kind("StepStarted").len(), values_of_kind("RunFinished").len()), (2, 1));
 
     let messages = store.messages();
     let roles: Vec<MessageRole> = messages.iter().map(|message| message.role).collect();
     let (user, assistant, tool) = (MessageRole::User, MessageRole::Assistant, MessageRole::Tool);
     assert_eq!(roles, [user, assistant, tool, tool, tool, tool, tool, assistant]);
     assert_eq!(messages[4].text(), "Tool execution failed: City not found");
-    let everything = format!("{told:?} {}", serde_json::to_string(&messages).expect("JSON"));
+    let everything = format!("{values:?} {}", serde_json::to_string(&messages).expect("JSON"));
     assert!(!everything.contains(SECRET));
 }
 
 /// Runs a model that never answers.
-async fn a_run_without_an_end() {
+async fn check_run_without_an_answer() {
     let mut config = AgentConfig::new("tester");
     config.max_iterations = NonZeroU32::new(2).expect("not 0");
     let turn = |n: u32| {
@@ -239,7 +243,7 @@ async fn a_run_without_an_end() {
 
 #[tokio::test]
 async fn a_tool_goes_there_and_back_through_the_stated_trait() {
-    let stage = Stage::with("my_custom_tool", Ours(Stated(MyCustomTool)));
+    let stage = Stage::enabling("my_custom_tool", AsOurs(AsStated(MyCustomTool)));
     let tool = stage.registry.get("my_custom_tool").expect("registered");
     assert_eq!(tool.facts().declared_policy, ToolPolicy::Auto, "the stated default");
     let result = stage.call("my_custom_tool", json!({"city": "Paris"})).await;
@@ -250,18 +254,20 @@ async fn a_tool_goes_there_and_back_through_the_stated_trait() {
 
 #[tokio::test]
 async fn an_internal_error_is_hidden_from_all_but_the_operators_log() {
-    let stage = Stage::with("my_custom_tool", MyCustomTool);
+    let stage = Stage::enabling("my_custom_tool", MyCustomTool);
     let mut caller = Caller::new("tester", "run");
-    let heard = listening(&mut caller);
+    let events = record_events(&mut caller);
     let result = call(&stage.registry, "my_custom_tool", &json!({"city": "Nowhere"}), &caller).await;
     assert_eq!(result.outcome.as_ref().expect_err("internal").kind(), ToolErrorKind::Internal);
     assert!(!result.model_text().contains(SECRET) && !result.details.to_string().contains(SECRET));
-    assert!(!heard.lock().expect("not poisoned").join("\n").contains(SECRET));
-    let log = fs::read_to_string(audit::log_path(&stage.world.state())).expect("readable");
+    assert!(!events.lock().expect("not poisoned").join("\n").contains(SECRET));
+    let log = fs::read_to_string(audit::log_path(&stage.fixture.state())).expect("readable");
     assert!(log.contains("\"internal\"") && !log.contains(SECRET), "{log}");
-    let shown = ToolExecutionResult::from(result);
-    assert!(!shown.model_value().to_string().contains(SECRET));
-    let everruns::ToolExecutionResult::InternalError(detail) = shown else { panic!("{shown:?}") };
+    let execution_result = ToolExecutionResult::from(result);
+    assert!(!execution_result.model_value().to_string().contains(SECRET));
+    let everruns::ToolExecutionResult::InternalError(detail) = execution_result else {
+        panic!("{execution_result:?}")
+    };
     assert!(detail.to_string().contains(SECRET), "the operator's program has the cause");
 }
 
@@ -289,10 +295,10 @@ async fn a_tool_that_requires_approval_waits_for_one() {
     }
 
     let boxed: Box<dyn Tool> = Box::new(Careful);
-    let stage = Stage::with("careful", boxed);
+    let stage = Stage::enabling("careful", boxed);
     let refused = stage.call("careful", json!({})).await;
     assert_eq!(refused.outcome.expect_err("nobody is asked").kind(), ToolErrorKind::Denied);
-    let approving = portcullis_testing::approving();
-    let done = call(&stage.registry, "careful", &json!({}), &approving).await;
+    let caller = portcullis_testing::approving_caller();
+    let done = call(&stage.registry, "careful", &json!({}), &caller).await;
     assert_eq!(ToolExecutionResult::from(done).model_value(), json!("done"));
 }

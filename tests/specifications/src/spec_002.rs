@@ -7,15 +7,15 @@ use std::sync::{
 };
 
 use portcullis_adapters::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage};
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{
-    audit::{Event, Outcome, Verdict},
+    audit::{Outcome, RowKind, Verdict},
     Caller,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind, ToolOutput};
 use serde_json::{json, Value};
 
-use crate::support::{call, listening, Stage};
+use crate::support::{call, record_events, Stage};
 
 /// The shapes as the specification states them.
 #[expect(unreachable_pub, reason = "the specification's own word")]
@@ -127,10 +127,10 @@ mod deploy {
 }
 
 /// A stated tool as a tool of our adapter's trait: every type has the shape of ours.
-struct Ours<T>(T);
+struct AsOurs<T>(T);
 
 #[async_trait]
-impl<T: stated::AgentTool> AgentTool for Ours<T> {
+impl<T: stated::AgentTool> AgentTool for AsOurs<T> {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -166,10 +166,10 @@ impl<T: stated::AgentTool> AgentTool for Ours<T> {
 }
 
 /// A tool of our adapter's trait as a stated tool.
-struct Stated<T>(T);
+struct AsStated<T>(T);
 
 #[async_trait]
-impl<T: AgentTool> stated::AgentTool for Stated<T> {
+impl<T: AgentTool> stated::AgentTool for AsStated<T> {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -206,7 +206,7 @@ impl<T: AgentTool> stated::AgentTool for Stated<T> {
 
 #[tokio::test]
 async fn the_weather_tool_runs_and_its_errors_are_messages() {
-    let stage = Stage::with("get_weather", weather::WeatherTool);
+    let stage = Stage::enabling("get_weather", weather::WeatherTool);
     let tool = stage.registry.get("get_weather").expect("registered");
     assert_eq!(tool.label(), Some("Weather"));
     assert_eq!(tool.facts().declared_tier, None, "the interface has no tiers");
@@ -221,37 +221,37 @@ async fn the_weather_tool_runs_and_its_errors_are_messages() {
     assert_eq!(message.content, [Content::text("missing required field 'city' in arguments")]);
     assert!(message.is_error);
 
-    let rows = stage.world.rows();
+    let rows = stage.fixture.rows();
     let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.tier)).collect();
     let effects = Some(SafetyTier::SideEffecting);
     let invalid = Some(Outcome::Error(ToolErrorKind::InvalidArguments));
-    assert_eq!(events[..2], [(Event::Begin, None, effects), (Event::End, Some(Outcome::Ok), effects)]);
-    assert_eq!((events[2].0, events[2].1, events.len()), (Event::End, invalid, 3));
+    assert_eq!(events[..2], [(RowKind::Begin, None, effects), (RowKind::End, Some(Outcome::Ok), effects)]);
+    assert_eq!((events[2].0, events[2].1, events.len()), (RowKind::End, invalid, 3));
 }
 
 #[tokio::test]
 async fn a_tool_that_the_policy_does_not_enable_never_runs() {
-    let stage = Stage::under(World::new(), weather::WeatherTool);
+    let stage = Stage::with_fixture(Fixture::new(), weather::WeatherTool);
     let result = stage.call("get_weather", json!({"city": "Paris"})).await;
     let error = result.outcome.as_ref().expect_err("denied");
     assert_eq!((error.kind(), error.code()), (ToolErrorKind::Denied, "native_not_enabled"));
     let message = ToolResultMessage::from(result);
     assert!(message.is_error);
-    let rows = stage.world.rows();
+    let rows = stage.fixture.rows();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].event, rows[0].decision), (Event::End, Some(Verdict::Deny)));
+    assert_eq!((rows[0].event, rows[0].decision), (RowKind::End, Some(Verdict::Deny)));
 }
 
 #[tokio::test]
 async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
-    let stage = Stage::with("process", data_processor::tool());
+    let stage = Stage::enabling("process", data_processor::tool());
     let mut caller = Caller::new("tester", "run");
-    let heard = listening(&mut caller);
+    let events = record_events(&mut caller);
     let result = call(&stage.registry, "process", &json!({"rows": 250}), &caller).await;
     assert_eq!(result.model_text(), "Processed all 250 rows", "updates never reach the model");
     assert_eq!(PROCESSED.swap(0, Ordering::SeqCst), 250);
     assert_eq!(
-        *heard.lock().expect("not poisoned"),
+        *events.lock().expect("not poisoned"),
         [
             "requested process",
             "started process",
@@ -283,13 +283,13 @@ async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
 #[tokio::test]
 async fn the_deploy_tool_shows_people_its_steps_and_the_model_its_end() {
     // As itself, and converted to the stated interface and back.
-    deploys(Stage::with("deploy", deploy::tool())).await;
-    deploys(Stage::with("deploy", Ours(Stated(deploy::tool())))).await;
+    check_deployment(Stage::enabling("deploy", deploy::tool())).await;
+    check_deployment(Stage::enabling("deploy", AsOurs(AsStated(deploy::tool())))).await;
 }
 
-async fn deploys(stage: Stage) {
+async fn check_deployment(stage: Stage) {
     let mut caller = Caller::new("tester", "run");
-    let heard = listening(&mut caller);
+    let events = record_events(&mut caller);
     let details: Arc<Mutex<Vec<ToolOutput>>> = Arc::default();
     let sink = Arc::clone(&details);
     caller.on_update = Some(Arc::new(move |partial| sink.lock().expect("not poisoned").push(partial)));
@@ -299,10 +299,11 @@ async fn deploys(stage: Stage) {
     assert_eq!(message.content, [Content::text("Successfully deployed to production")]);
     assert!(!message.is_error);
 
-    let heard = heard.lock().expect("not poisoned");
-    let shown: Vec<&str> = heard.iter().map(|line| line.split(" {").next().unwrap_or_default()).collect();
+    let events = events.lock().expect("not poisoned");
+    let event_kinds: Vec<&str> =
+        events.iter().map(|line| line.split(" {").next().unwrap_or_default()).collect();
     assert_eq!(
-        shown,
+        event_kinds,
         [
             "requested deploy",
             "started deploy",
@@ -318,7 +319,7 @@ async fn deploys(stage: Stage) {
 }
 
 #[tokio::test]
-async fn progress_is_heard_and_errors_keep_their_kinds() {
+async fn progress_is_forwarded_and_errors_keep_their_kinds() {
     struct Failing;
 
     #[async_trait]
@@ -353,19 +354,19 @@ async fn progress_is_heard_and_errors_keep_their_kinds() {
     }
 
     let boxed: Box<dyn AgentTool> = Box::new(Failing);
-    let stage = Stage::with("fails", boxed);
-    for (how, kind, said) in [
+    let stage = Stage::enabling("fails", boxed);
+    for (how, kind, expected_text) in [
         ("not found", ToolErrorKind::NotFound, "no such file"),
         ("invalid", ToolErrorKind::InvalidArguments, "no such way"),
         ("cancelled", ToolErrorKind::Cancelled, "the call was cancelled"),
         ("at all", ToolErrorKind::Failed, "it broke"),
     ] {
         let mut caller = Caller::new("tester", "run");
-        let heard = listening(&mut caller);
+        let events = record_events(&mut caller);
         let result = call(&stage.registry, "fails", &json!({"how": how}), &caller).await;
         assert_eq!(result.outcome.as_ref().expect_err("an error").kind(), kind);
         let message = ToolResultMessage::from(result);
-        assert_eq!((message.content, message.is_error), (vec![Content::text(said)], true));
-        assert_eq!(heard.lock().expect("not poisoned")[2], "progress fails has begun");
+        assert_eq!((message.content, message.is_error), (vec![Content::text(expected_text)], true));
+        assert_eq!(events.lock().expect("not poisoned")[2], "progress fails has begun");
     }
 }

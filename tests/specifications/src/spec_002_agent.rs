@@ -9,14 +9,14 @@ use portcullis_adapters::yoagent::{
     types::{async_trait, AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy, ToolResult},
 };
 use portcullis_agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
-use portcullis_testing::World;
-use portcullis_tools::audit::{self, Event, Outcome, Row, Verdict};
+use portcullis_testing::Fixture;
+use portcullis_tools::audit::{self, Outcome, Row, RowKind, Verdict};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
 
 use super::spec_002::{data_processor, PROCESSED};
 use crate::{
-    alone::{is_alone, printing, run_alone},
+    alone::{is_separate_process, print_between_marks, run_in_separate_process},
     messages_api::{Block, Server},
 };
 
@@ -76,13 +76,13 @@ type Llm = Arc<ScriptedProvider>;
 const TRANSCRIPT: &str = example_text!("002_transcript.txt");
 
 /// The rows of programs that keep their state in the usual place.
-fn rows(world: &World) -> Vec<Row> {
-    let rows = audit::rows(&audit::log_path(&world.state().join("portcullis/in-process")));
+fn rows(fixture: &Fixture) -> Vec<Row> {
+    let rows = audit::rows(&audit::log_path(&fixture.state().join("portcullis/in-process")));
     rows.map(|row| row.expect("a readable row")).collect()
 }
 
 /// A server for the program: the model deploys, then reports it.
-fn deploying() -> Server {
+fn deploying_server() -> Server {
     let pieces = &["Successfully deployed to production.", " The deployment completed", " all 4 stages."];
     let call = Block::Call("toolu_01", "deploy", &["", "{\"env\": \"prod", "uction\"}"]);
     Server::start(vec![vec![call], vec![Block::Text(pieces)]])
@@ -92,20 +92,20 @@ fn environment(server: &Server) -> [(&'static str, String); 2] {
     [("ANTHROPIC_BASE_URL", server.url.clone()), ("ANTHROPIC_API_KEY", "sk-test-key".to_owned())]
 }
 
-fn run_program(test: &str, world: &World, server: &Server) -> Option<String> {
+fn run_program(test: &str, fixture: &Fixture, server: &Server) -> Option<String> {
     let environment = environment(server);
     let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
-    run_alone(module_path!(), test, world, &environment)
+    run_in_separate_process(module_path!(), test, fixture, &environment)
 }
 
 #[test]
 fn the_program_prints_what_stands_under_it() {
-    if is_alone() {
-        return printing(program::run);
+    if is_separate_process() {
+        return print_between_marks(program::run);
     }
-    let world = World::new().with_policy("[tools.deploy]\nenabled = true\n");
-    let server = deploying();
-    let Some(printed) = run_program("the_program_prints_what_stands_under_it", &world, &server) else {
+    let fixture = Fixture::new().with_policy("[tools.deploy]\nenabled = true\n");
+    let server = deploying_server();
+    let Some(printed) = run_program("the_program_prints_what_stands_under_it", &fixture, &server) else {
         return;
     };
     assert_eq!(printed.trim(), TRANSCRIPT.trim());
@@ -122,17 +122,17 @@ fn the_program_prints_what_stands_under_it() {
     let [first, second] = requests.as_slice() else { panic!("{requests:?}") };
     assert_eq!(texts(&first.body["messages"][0]), ["Deploy to production"]);
     // The model gets the result and none of the updates.
-    let told = &second.body["messages"][2];
-    let blocks = told["content"].as_array().expect("blocks");
-    assert_eq!((&told["role"], blocks.len()), (&json!("user"), 1));
+    let result_message = &second.body["messages"][2];
+    let blocks = result_message["content"].as_array().expect("blocks");
+    assert_eq!((&result_message["role"], blocks.len()), (&json!("user"), 1));
     assert_eq!((&blocks[0]["type"], &blocks[0]["tool_use_id"]), (&json!("tool_result"), &json!("toolu_01")));
-    assert!(!blocks[0]["is_error"].as_bool().unwrap_or(false), "{told}");
+    assert!(!blocks[0]["is_error"].as_bool().unwrap_or(false), "{result_message}");
     assert_eq!(texts(&blocks[0]), ["Successfully deployed to production"]);
     let all = second.body.to_string();
     for update in ["Building image", "[1/4]", "phase", "\"status\""] {
         assert!(!all.contains(update), "{update} in {all}");
     }
-    let ended: Vec<_> = rows(&world).into_iter().filter(|row| row.event == Event::End).collect();
+    let ended: Vec<_> = rows(&fixture).into_iter().filter(|row| row.event == RowKind::End).collect();
     assert_eq!(ended.len(), 1);
     assert_eq!((&*ended[0].tool, ended[0].outcome), ("deploy", Some(Outcome::Ok)));
 }
@@ -150,18 +150,18 @@ fn texts(value: &Value) -> Vec<&str> {
 
 #[test]
 fn without_the_operators_word_the_programs_tool_does_not_run() {
-    if is_alone() {
-        return printing(program::run);
+    if is_separate_process() {
+        return print_between_marks(program::run);
     }
-    let world = World::new();
-    let server = deploying();
+    let fixture = Fixture::new();
+    let server = deploying_server();
     let test = "without_the_operators_word_the_programs_tool_does_not_run";
-    let Some(printed) = run_program(test, &world, &server) else { return };
+    let Some(printed) = run_program(test, &fixture, &server) else { return };
     assert!(printed.contains("❌ deploy failed") && !printed.contains("[1/4]"), "{printed}");
     let requests = server.requests();
     assert!(!requests[0].body["tools"].to_string().contains("\"deploy\""), "it is not offered");
     assert_eq!(requests[1].body["messages"][2]["content"][0]["is_error"], true);
-    let rows = rows(&world);
+    let rows = rows(&fixture);
     assert_eq!((rows.len(), rows[0].decision), (1, Some(Verdict::Deny)));
 }
 
@@ -185,18 +185,18 @@ const WEATHER: &str = r#"
 "#;
 
 #[test]
-fn tools_of_ones_own_run_beside_those_that_are_there() {
-    if is_alone() {
+fn own_tools_run_beside_the_default_tools() {
+    if is_separate_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(ask_about_the_weather());
     }
-    let world = World::new()
+    let fixture = Fixture::new()
         .with_policy("[tools.get_weather]\nenabled = true\n[tools.get_current_time]\nenabled = true\n");
-    let test = "tools_of_ones_own_run_beside_those_that_are_there";
-    if run_alone(module_path!(), test, &world, &[]).is_none() {
+    let test = "own_tools_run_beside_the_default_tools";
+    if run_in_separate_process(module_path!(), test, &fixture, &[]).is_none() {
         return;
     }
-    let ended = rows(&world).into_iter().filter(|row| row.event == Event::End);
+    let ended = rows(&fixture).into_iter().filter(|row| row.event == RowKind::End);
     let mut ended: Vec<_> = ended.map(|row| (row.tool.to_string(), row.outcome)).collect();
     ended.sort_by_key(|(tool, outcome)| (tool.clone(), outcome.map(|outcome| format!("{outcome:?}"))));
     let failed = |kind| Some(Outcome::Error(kind));
@@ -216,20 +216,20 @@ async fn ask_about_the_weather() {
     let provider = Arc::new(ScriptedProvider::from_lines(WEATHER).expect("a script"));
     let mut agent = lines::registered(provider);
     let mut events = agent.prompt("How is the weather?").await;
-    let seen = all(&mut events).await;
+    let received = collect_events(&mut events).await;
     assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "It is sunny.".to_owned() }));
 
     let mut started = Vec::new();
     let mut ended = Vec::new();
     let mut text = String::new();
-    for event in &seen {
+    for event in &received {
         match event {
             AgentEvent::ToolExecutionStart { tool_call_id, tool_name, .. } => {
                 started.push((tool_call_id.as_str(), tool_name.as_str()));
             }
             AgentEvent::ToolExecutionEnd { tool_call_id, result, is_error, .. } => {
-                let first = result.content.first().and_then(Content::as_text).unwrap_or_default();
-                ended.push((tool_call_id.as_str(), *is_error, first));
+                let first_text = result.content.first().and_then(Content::as_text).unwrap_or_default();
+                ended.push((tool_call_id.as_str(), *is_error, first_text));
             }
             AgentEvent::MessageUpdate { delta: StreamDelta::Text { delta }, .. } => text.push_str(delta),
             _ => {}
@@ -242,15 +242,15 @@ async fn ask_about_the_weather() {
     assert!(ended[2].0 == "c3" && !ended[2].1 && ended[2].2.contains("timestamp"), "{ended:?}");
     assert!(ended[3].0 == "c4" && !ended[3].1, "shipped, and so served without an entry: {ended:?}");
     assert_eq!(text, "Let me look. It is sunny.");
-    assert!(matches!(seen.first(), Some(AgentEvent::AgentStart)));
-    assert!(matches!(seen.last(), Some(AgentEvent::AgentEnd { .. })));
+    assert!(matches!(received.first(), Some(AgentEvent::AgentStart)));
+    assert!(matches!(received.last(), Some(AgentEvent::AgentEnd { .. })));
 
     // The same conversation continues, with one run at a time.
     let mut events = agent.prompt("Thank you").await;
     let mut refused = agent.prompt("And now?").await;
-    all(&mut refused).await;
+    collect_events(&mut refused).await;
     assert!(matches!(refused.end(), Some(AgentEnd::Internal { .. })), "{:?}", refused.end());
-    all(&mut events).await;
+    collect_events(&mut events).await;
     assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "You are welcome.".to_owned() }));
 }
 
@@ -266,13 +266,13 @@ const ROWS: &str = r#"
 
 /// A scripted model that keeps its requests.
 #[derive(Clone)]
-struct Asked {
+struct RecordingProvider {
     script: Llm,
     requests: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
 #[async_trait]
-impl Provider for Asked {
+impl Provider for RecordingProvider {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
         self.requests.lock().expect("not poisoned").push(request.clone());
         self.script.stream(request).await
@@ -281,34 +281,34 @@ impl Provider for Asked {
 
 #[test]
 fn people_see_data_processor_progress_and_the_model_its_end() {
-    if is_alone() {
+    if is_separate_process() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(process_rows());
     }
-    let world = World::new().with_policy("[tools.process]\nenabled = true\n");
+    let fixture = Fixture::new().with_policy("[tools.process]\nenabled = true\n");
     let test = "people_see_data_processor_progress_and_the_model_its_end";
-    if run_alone(module_path!(), test, &world, &[]).is_none() {
+    if run_in_separate_process(module_path!(), test, &fixture, &[]).is_none() {
         return;
     }
     let rows: Vec<_> =
-        rows(&world).into_iter().map(|row| (row.tool.to_string(), row.event, row.outcome)).collect();
+        rows(&fixture).into_iter().map(|row| (row.tool.to_string(), row.event, row.outcome)).collect();
     let process = || "process".to_owned();
-    assert_eq!(rows, [(process(), Event::Begin, None), (process(), Event::End, Some(Outcome::Ok))]);
+    assert_eq!(rows, [(process(), RowKind::Begin, None), (process(), RowKind::End, Some(Outcome::Ok))]);
 }
 
 /// The part of the test in the separate process.
 async fn process_rows() {
     let script = Arc::new(ScriptedProvider::from_lines(ROWS).expect("a script"));
-    let asked = Asked { script, requests: Arc::default() };
-    let requests = Arc::clone(&asked.requests);
-    let mut agent = Agent::new(asked).with_tools(vec![Box::new(data_processor::tool())]);
+    let recording_provider = RecordingProvider { script, requests: Arc::default() };
+    let requests = Arc::clone(&recording_provider.requests);
+    let mut agent = Agent::new(recording_provider).with_tools(vec![Box::new(data_processor::tool())]);
     let mut events = agent.prompt("Process the rows").await;
-    let seen = all(&mut events).await;
+    let received = collect_events(&mut events).await;
     assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "All are done.".to_owned() }));
     assert_eq!(PROCESSED.load(Ordering::SeqCst), 250);
 
     let text = |result: &ToolResult| result.content.iter().filter_map(Content::as_text).collect::<String>();
-    let told = seen.iter().filter_map(|event| match event {
+    let event_texts = received.iter().filter_map(|event| match event {
         AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args } => {
             Some(format!("{tool_call_id} {tool_name} starts {args}"))
         }
@@ -323,7 +323,7 @@ async fn process_rows() {
         _ => None,
     });
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        event_texts.collect::<Vec<_>>(),
         [
             r#"c1 process starts {"rows":250}"#,
             r#"c1 process is at Processed 0/250 rows {"progress":0.0}"#,
@@ -336,18 +336,18 @@ async fn process_rows() {
     // The model gets the end of the progress, and none of the updates.
     let requests = requests.lock().expect("not poisoned");
     let [_, second] = requests.as_slice() else { panic!("{requests:#?}") };
-    let said: Vec<_> = second.messages.iter().map(portcullis_types::Message::text).collect();
-    assert_eq!(said, ["Process the rows", "I process them. ", "Processed all 250 rows"]);
+    let texts: Vec<_> = second.messages.iter().map(portcullis_types::Message::text).collect();
+    assert_eq!(texts, ["Process the rows", "I process them. ", "Processed all 250 rows"]);
     let all = format!("{:?}", second.messages);
     assert!(!all.contains("/250") && !all.contains("progress"), "{all}");
 }
 
-async fn all(events: &mut AgentEvents) -> Vec<AgentEvent> {
-    let mut seen = Vec::new();
+async fn collect_events(events: &mut AgentEvents) -> Vec<AgentEvent> {
+    let mut collected = Vec::new();
     while let Some(event) = events.recv().await {
-        seen.push(event);
+        collected.push(event);
     }
-    seen
+    collected
 }
 
 #[test]
@@ -359,24 +359,32 @@ fn the_lines_about_strategies_make_agents() {
 
 #[test]
 fn an_agent_that_cannot_begin_says_so_and_no_more() {
-    if is_alone() {
+    if is_separate_process() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        return runtime.block_on(ask_in_vain());
+        return runtime.block_on(check_failed_start());
     }
-    run_alone(module_path!(), "an_agent_that_cannot_begin_says_so_and_no_more", &World::new(), &[]);
+    run_in_separate_process(
+        module_path!(),
+        "an_agent_that_cannot_begin_says_so_and_no_more",
+        &Fixture::new(),
+        &[],
+    );
 }
 
 /// The part of the test in the separate process.
-async fn ask_in_vain() {
+async fn check_failed_start() {
     let tools: Vec<Box<dyn AgentTool>> = vec![Box::new(weather::WeatherTool), Box::new(weather::WeatherTool)];
     let mut agent = Agent::new(Arc::new(ScriptedProvider::new())).with_tools(tools);
     for _ in 0..2 {
         let mut events = agent.prompt("hello").await;
-        let seen = all(&mut events).await;
+        let received = collect_events(&mut events).await;
         let Some(AgentEnd::Internal { message }) = events.end() else { panic!("{:?}", events.end()) };
         assert!(message.contains("get_weather"), "the operator learns which: {message}");
-        let told: Vec<String> = seen.iter().map(|event| json!(event).to_string()).collect();
-        let told = told.join("\n");
-        assert!(!told.contains("get_weather") && told.contains("an internal error"), "{told}");
+        let event_text: Vec<String> = received.iter().map(|event| json!(event).to_string()).collect();
+        let event_text = event_text.join("\n");
+        assert!(
+            !event_text.contains("get_weather") && event_text.contains("an internal error"),
+            "{event_text}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_tools::audit::{Confinement, Event, Outcome};
+use portcullis_tools::audit::{Confinement, Outcome, RowKind};
 use portcullis_types::{
     async_trait, FunctionDecl, JsonSchema, JsonSchemaType, SafetyTier, Tool, ToolError, ToolErrorKind,
 };
@@ -46,10 +46,10 @@ mod example {
 }
 
 /// A stated tool as a tool of ours: each method has the signature of ours.
-struct Ours<T>(T);
+struct AsOurs<T>(T);
 
 #[async_trait]
-impl<T: stated::Tool> Tool for Ours<T> {
+impl<T: stated::Tool> Tool for AsOurs<T> {
     fn schema(&self) -> FunctionDecl {
         self.0.schema()
     }
@@ -69,10 +69,10 @@ impl<T: stated::Tool> Tool for Ours<T> {
 }
 
 /// A tool of ours as a stated tool.
-struct Stated<T>(T);
+struct AsStated<T>(T);
 
 #[async_trait]
-impl<T: Tool> stated::Tool for Stated<T> {
+impl<T: Tool> stated::Tool for AsStated<T> {
     fn schema(&self) -> FunctionDecl {
         self.0.schema()
     }
@@ -126,17 +126,17 @@ fn the_example_declares_what_the_specification_says() {
 #[tokio::test]
 async fn the_example_runs_through_the_pipeline() {
     // As itself, and converted to the stated interface and back.
-    run(Stage::under(enabled(), example::tool())).await;
-    run(Stage::under(enabled(), Ours(Stated(example::tool())))).await;
+    check_calls(Stage::with_fixture(fixture_with_tool_enabled(), example::tool())).await;
+    check_calls(Stage::with_fixture(fixture_with_tool_enabled(), AsOurs(AsStated(example::tool())))).await;
 }
 
 /// A policy that enables the tool in the entry that the shipped policy has for this name.
-fn enabled() -> portcullis_testing::World {
-    portcullis_testing::World::new()
+fn fixture_with_tool_enabled() -> portcullis_testing::Fixture {
+    portcullis_testing::Fixture::new()
         .with_policy_edit("[tools.file_read]", "[tools.file_read]\nenabled = true")
 }
 
-async fn run(stage: Stage) {
+async fn check_calls(stage: Stage) {
     let result = stage.call("file_read", json!({"path": "notes.md"})).await;
     assert_eq!(result.model_text(), "contents of notes.md");
     let result = stage.call("file_read", json!({})).await;
@@ -145,14 +145,14 @@ async fn run(stage: Stage) {
         "Tool execution failed: missing required field 'path' in arguments",
         "as the specification prints it"
     );
-    let rows = stage.world.rows();
+    let rows = stage.fixture.rows();
     let outcomes: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
     assert_eq!(
         outcomes,
         [
-            (Event::Begin, None),
-            (Event::End, Some(Outcome::Ok)),
-            (Event::End, Some(Outcome::Error(ToolErrorKind::InvalidArguments)))
+            (RowKind::Begin, None),
+            (RowKind::End, Some(Outcome::Ok)),
+            (RowKind::End, Some(Outcome::Error(ToolErrorKind::InvalidArguments)))
         ]
     );
     assert!(rows.iter().all(|row| row.confinement == Some(Confinement::Native)), "{rows:?}");

@@ -4,30 +4,29 @@
 use std::sync::{Arc, Mutex};
 
 use portcullis_adapters::IntoTool;
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{new_call, Caller, PolicyFiles, ToolRegistry, ToolResult};
 use portcullis_types::{SandboxTier, ToolEvent};
 use serde_json::Value;
 
-/// A world, and its registry with one tool.
 pub(crate) struct Stage {
-    pub(crate) world: World,
+    pub(crate) fixture: Fixture,
     pub(crate) registry: ToolRegistry,
 }
 
 impl Stage {
     /// A stage whose policy enables the tool by its name.
-    pub(crate) fn with<Interface>(name: &str, tool: impl IntoTool<Interface>) -> Self {
-        Self::under(World::new().with_policy(&format!("[tools.{name}]\nenabled = true\n")), tool)
+    pub(crate) fn enabling<Interface>(name: &str, tool: impl IntoTool<Interface>) -> Self {
+        Self::with_fixture(Fixture::new().with_policy(&format!("[tools.{name}]\nenabled = true\n")), tool)
     }
 
-    /// A stage under the world's policy.
-    pub(crate) fn under<Interface>(world: World, tool: impl IntoTool<Interface>) -> Self {
-        let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    /// A stage under the fixture's policy.
+    pub(crate) fn with_fixture<Interface>(fixture: Fixture, tool: impl IntoTool<Interface>) -> Self {
+        let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
-        let builder = ToolRegistry::builder().policy(policy).state(world.state());
+        let builder = ToolRegistry::builder().policy(policy).state(fixture.state());
         let registry = builder.shared_tool(tool.into_tool()).build().expect("builds");
-        Self { world, registry }
+        Self { fixture, registry }
     }
 
     /// One call by a new caller.
@@ -36,7 +35,6 @@ impl Stage {
     }
 }
 
-/// One call.
 pub(crate) async fn call(
     registry: &ToolRegistry,
     tool: &str,
@@ -47,9 +45,9 @@ pub(crate) async fn call(
 }
 
 /// Makes a caller listen. The list gets one line an event.
-pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&heard);
+pub(crate) fn record_events(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
     caller.on_event = Some(Arc::new(move |event| {
         let line = match event {
             ToolEvent::Requested { tool, .. } => format!("requested {tool}"),
@@ -63,5 +61,5 @@ pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
         };
         sink.lock().expect("not poisoned").push(line);
     }));
-    heard
+    events
 }

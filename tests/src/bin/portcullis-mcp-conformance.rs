@@ -26,11 +26,11 @@ const PNG: &str =
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
 /// The pause between two messages of a running tool.
-const BETWEEN: Duration = Duration::from_millis(50);
+const MESSAGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A tool of the suite, by its behaviour.
 #[derive(Debug, Clone, Copy)]
-enum Does {
+enum Behaviour {
     Text,
     Image,
     Audio,
@@ -47,31 +47,31 @@ enum Does {
 }
 
 /// The tools under the names of the suite. `test_sampling` is missing: no tool may ask a client's model.
-const TOOLS: [(&str, Does); 13] = [
-    ("test_simple_text", Does::Text),
-    ("test_image_content", Does::Image),
-    ("test_audio_content", Does::Audio),
-    ("test_embedded_resource", Does::Resource),
-    ("test_multiple_content_types", Does::Several),
-    ("test_error_handling", Does::Fail),
-    ("test_tool_with_logging", Does::Log),
-    ("test_tool_with_progress", Does::Progress),
-    ("test_reconnection", Does::Reconnect),
-    ("test_elicitation", Does::Ask),
-    ("test_elicitation_sep1034_defaults", Does::AskWithDefaults),
-    ("test_elicitation_sep1330_enums", Does::AskForChoices),
-    ("json_schema_2020_12_tool", Does::Schema),
+const TOOLS: [(&str, Behaviour); 13] = [
+    ("test_simple_text", Behaviour::Text),
+    ("test_image_content", Behaviour::Image),
+    ("test_audio_content", Behaviour::Audio),
+    ("test_embedded_resource", Behaviour::Resource),
+    ("test_multiple_content_types", Behaviour::Several),
+    ("test_error_handling", Behaviour::Fail),
+    ("test_tool_with_logging", Behaviour::Log),
+    ("test_tool_with_progress", Behaviour::Progress),
+    ("test_reconnection", Behaviour::Reconnect),
+    ("test_elicitation", Behaviour::Ask),
+    ("test_elicitation_sep1034_defaults", Behaviour::AskWithDefaults),
+    ("test_elicitation_sep1330_enums", Behaviour::AskForChoices),
+    ("json_schema_2020_12_tool", Behaviour::Schema),
 ];
 
 struct SuiteTool {
     name: &'static str,
-    does: Does,
+    behaviour: Behaviour,
     clients: Clients,
 }
 
 impl SuiteTool {
     fn client(&self, ctx: &ToolContext) -> Result<Client, ToolError> {
-        self.clients.of(ctx).ok_or_else(|| ToolError::failed("the call came from no client"))
+        self.clients.client_for(ctx).ok_or_else(|| ToolError::failed("the call came from no client"))
     }
 
     async fn ask(
@@ -83,26 +83,27 @@ impl SuiteTool {
         let required: Vec<&String> =
             properties.as_object().map(|map| map.keys().collect()).unwrap_or_default();
         let schema = json!({"type": "object", "properties": properties, "required": required});
-        let elicited = self.client(ctx)?.elicit(message, schema).await.map_err(|error| unheard(&error))?;
+        let elicited =
+            self.client(ctx)?.elicit(message, schema).await.map_err(|error| client_failure(&error))?;
         let content = elicited.content.unwrap_or_default();
         Ok(ToolOutput::text(format!("Elicitation completed: action={}, content={content}", elicited.action)))
     }
 }
 
-fn unheard(error: &ClientError) -> ToolError {
+fn client_failure(error: &ClientError) -> ToolError {
     ToolError::failed(error.to_string())
 }
 
 #[async_trait]
 impl Tool for SuiteTool {
     fn schema(&self) -> FunctionDecl {
-        let parameters = match self.does {
-            Does::Ask => json!({
+        let parameters = match self.behaviour {
+            Behaviour::Ask => json!({
                 "type": "object",
                 "properties": {"message": {"type": "string"}},
                 "required": ["message"],
             }),
-            Does::Schema => json!({
+            Behaviour::Schema => json!({
                 "$schema": "https://json-schema.org/draft/2020-12/schema",
                 "type": "object",
                 "$defs": {"address": {
@@ -114,7 +115,7 @@ impl Tool for SuiteTool {
             }),
             _ => json!({"type": "object", "properties": {}}),
         };
-        let description = Some(format!("A tool of the conformance suite: {:?}", self.does));
+        let description = Some(format!("A tool of the conformance suite: {:?}", self.behaviour));
         FunctionDecl { name: self.name.to_owned(), description, parameters: JsonSchema::new(parameters) }
     }
 
@@ -131,18 +132,20 @@ impl Tool for SuiteTool {
     }
 
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        match self.does {
-            Does::Text | Does::Schema => Ok(ToolOutput::text("This is a simple text response for testing.")),
-            Does::Image => Ok(contents(vec![image()])),
-            Does::Audio => {
-                Ok(contents(vec![Content::Audio { data: WAV.into(), mime_type: "audio/wav".into() }]))
+        match self.behaviour {
+            Behaviour::Text | Behaviour::Schema => {
+                Ok(ToolOutput::text("This is a simple text response for testing."))
             }
-            Does::Resource => Ok(contents(vec![resource(
+            Behaviour::Image => Ok(output_of(vec![image()])),
+            Behaviour::Audio => {
+                Ok(output_of(vec![Content::Audio { data: WAV.into(), mime_type: "audio/wav".into() }]))
+            }
+            Behaviour::Resource => Ok(output_of(vec![resource(
                 "test://embedded-resource",
                 "text/plain",
                 "This is an embedded resource content.",
             )])),
-            Does::Several => Ok(contents(vec![
+            Behaviour::Several => Ok(output_of(vec![
                 Content::text("Multiple content types test:"),
                 image(),
                 resource(
@@ -151,40 +154,43 @@ impl Tool for SuiteTool {
                     r#"{"test":"data","value":123}"#,
                 ),
             ])),
-            Does::Fail => Err(ToolError::failed("This tool intentionally returns an error for testing")),
-            Does::Log => {
+            Behaviour::Fail => Err(ToolError::failed("This tool intentionally returns an error for testing")),
+            Behaviour::Log => {
                 let client = self.client(ctx)?;
                 for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-                    client.log("info", json!(text)).await.map_err(|error| unheard(&error))?;
-                    tokio::time::sleep(BETWEEN).await;
+                    client.log("info", json!(text)).await.map_err(|error| client_failure(&error))?;
+                    tokio::time::sleep(MESSAGE_PAUSE).await;
                 }
                 Ok(ToolOutput::text("said"))
             }
-            Does::Progress => {
+            Behaviour::Progress => {
                 let client = self.client(ctx)?;
                 for progress in [0.0, 50.0, 100.0] {
-                    client.progress(progress, Some(100.0), None).await.map_err(|error| unheard(&error))?;
-                    tokio::time::sleep(BETWEEN).await;
+                    client
+                        .progress(progress, Some(100.0), None)
+                        .await
+                        .map_err(|error| client_failure(&error))?;
+                    tokio::time::sleep(MESSAGE_PAUSE).await;
                 }
                 Ok(ToolOutput::text("reported"))
             }
-            Does::Reconnect => {
-                tokio::time::sleep(BETWEEN * 2).await;
+            Behaviour::Reconnect => {
+                tokio::time::sleep(MESSAGE_PAUSE * 2).await;
                 Ok(ToolOutput::text("Reconnection test completed successfully"))
             }
-            Does::Ask => {
+            Behaviour::Ask => {
                 let text = json!({"type": "string", "description": "User's response"});
                 let email = json!({"type": "string", "description": "User's email address"});
                 let message = args.value()["message"].as_str().unwrap_or_default();
                 self.ask(ctx, message, json!({"username": text, "email": email})).await
             }
-            Does::AskWithDefaults => self.ask(ctx, "With defaults", defaults()).await,
-            Does::AskForChoices => self.ask(ctx, "Choices", choices()).await,
+            Behaviour::AskWithDefaults => self.ask(ctx, "With defaults", form_with_defaults()).await,
+            Behaviour::AskForChoices => self.ask(ctx, "Choices", form_with_choices()).await,
         }
     }
 }
 
-fn contents(content: Vec<Content>) -> ToolOutput {
+fn output_of(content: Vec<Content>) -> ToolOutput {
     ToolOutput { content, ..ToolOutput::default() }
 }
 
@@ -202,7 +208,7 @@ fn resource(uri: &str, mime_type: &str, text: &str) -> Content {
 }
 
 /// A form with a default for every primitive type.
-fn defaults() -> Value {
+fn form_with_defaults() -> Value {
     json!({
         "name": {"type": "string", "default": "John Doe"},
         "age": {"type": "integer", "default": 30},
@@ -213,7 +219,7 @@ fn defaults() -> Value {
 }
 
 /// A form with every kind of choice.
-fn choices() -> Value {
+fn form_with_choices() -> Value {
     let titled = json!([
         {"const": "value1", "title": "First"},
         {"const": "value2", "title": "Second"},
@@ -239,20 +245,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&workspace)?;
     let mut envelope = RunnerBootstrapEnvelope::new(workspace, state.clone());
     let policy = folder.join("policy.toml");
-    fs::write(&policy, enabling())?;
+    fs::write(&policy, policy_enabling_tools())?;
     envelope.policy = Some(policy);
 
     let clients = Clients::default();
     let policy = PolicyFiles::find(&envelope)?.load(SandboxTier::Process)?;
     let mut builder = ToolRegistry::builder().policy(policy).state(state.clone());
-    for (name, does) in TOOLS {
-        builder = builder.tool(SuiteTool { name, does, clients: clients.clone() });
+    for (name, behaviour) in TOOLS {
+        builder = builder.tool(SuiteTool { name, behaviour, clients: clients.clone() });
     }
     let server = McpServer::with_clients(Arc::new(builder.build()?), McpLimits::default(), clients)?;
 
     let listener = bind(([127, 0, 0, 1], 0).into(), false).await?;
     let address = listener.local_addr()?;
-    let (token, _) = BearerToken::of_state(&state)?;
+    let (token, _) = BearerToken::from_state_folder(&state)?;
     // The suite expects the server's own origin to be permitted.
     let access = HttpAccess::new(token).origins([format!("http://{address}")]);
     let stop = CancellationToken::new();
@@ -272,7 +278,7 @@ fn announce(url: &str) {
 }
 
 /// A policy that enables the suite's tools by name, and otherwise equals the shipped one.
-fn enabling() -> String {
+fn policy_enabling_tools() -> String {
     let mut policy = portcullis_tools::policy::DEFAULT_POLICY.to_owned();
     for (name, _) in TOOLS {
         // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! A call that any gate refuses does nothing and leaves one row, for every kind of adapter.
+//! For every kind of adapter: a refused call does nothing and leaves one row, whichever check refuses it.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +16,11 @@ use portcullis_adapters::{
     yoagent::types as yoagent,
 };
 use portcullis_sdk::tool;
-use portcullis_testing::{World, approving, binary, guest};
+use portcullis_testing::{Fixture, approving_caller, binary, guest};
 use portcullis_tools::{
     Caller, ToolRegistry, ToolResult,
     approval::{ApprovalAnswer, ApprovalRule},
-    audit::{self, Event, Outcome, Row, Verdict},
+    audit::{self, Outcome, Row, RowKind, Verdict},
     hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
     shell::ShellSource,
@@ -35,18 +35,18 @@ use serde_json::{Value, json};
 
 use crate::{
     pipeline::Always,
-    support::{Scripted, Spy, raw, snapshot},
+    support::{ScriptedApprover, Spy, raw_call, snapshot},
 };
 
-/// One kind of adapter, with a tool of it.
+/// One kind of adapter, with one of its tools.
 #[derive(Debug, Clone, Copy)]
 struct Adapter {
     tool: &'static str,
-    /// Whether it is a native tool, added by an embedder.
+    /// Whether the tool is native and added by an embedder.
     is_native: bool,
-    /// Arguments of a call whose effect differs from that of every other number.
+    /// Arguments of a call. Each number gives a distinct effect.
     arguments: fn(usize) -> Value,
-    /// The same arguments with a part that the policy refuses for its subject, and the code of that refusal.
+    /// The same arguments with a subject that the policy refuses, and the code of that refusal.
     refused: fn(usize) -> Vec<(Value, &'static str)>,
 }
 
@@ -56,25 +56,27 @@ const ADAPTERS: [Adapter; 8] = [
         tool: "marking",
         is_native: true,
         arguments: |n| json!({"path": format!("made{n}")}),
-        refused: |_| bad_paths().map(|(path, code)| (json!({"path": path}), code)).to_vec(),
+        refused: |_| refused_paths().map(|(path, code)| (json!({"path": path}), code)).to_vec(),
     },
     // The trait.
     Adapter {
         tool: "spy",
         is_native: true,
         arguments: |n| json!({"path": format!("made{n}")}),
-        refused: |_| bad_paths().map(|(path, code)| (json!({"path": path}), code)).to_vec(),
+        refused: |_| refused_paths().map(|(path, code)| (json!({"path": path}), code)).to_vec(),
     },
-    // The trait of specification 000, which declares no paths.
+    // The trait of Everruns, which declares no paths.
     Adapter { tool: "everruns", is_native: true, arguments: |n| json!({"n": n}), refused: |_| Vec::new() },
-    // The trait of specification 002, which declares none either.
+    // The trait of Yoagent, which declares no paths either.
     Adapter { tool: "yoagent", is_native: true, arguments: |n| json!({"n": n}), refused: |_| Vec::new() },
     // A shipped module.
     Adapter {
         tool: "file_write",
         is_native: false,
         arguments: |n| json!({"path": format!("folder{n}/made"), "content": "x"}),
-        refused: |_| bad_paths().map(|(path, code)| (json!({"path": path, "content": "x"}), code)).to_vec(),
+        refused: |_| {
+            refused_paths().map(|(path, code)| (json!({"path": path, "content": "x"}), code)).to_vec()
+        },
     },
     // A foreign module. It does not declare its path argument to the policy.
     Adapter {
@@ -97,13 +99,13 @@ const ADAPTERS: [Adapter; 8] = [
         arguments: |n| json!({"source_path": "/vault/key", "destination_path": format!("copied{n}")}),
         refused: |_| {
             let copy = |(path, code)| (json!({"source_path": "/vault/key", "destination_path": path}), code);
-            bad_paths().map(copy).to_vec()
+            refused_paths().map(copy).to_vec()
         },
     },
 ];
 
 /// Paths that none of these tools may write.
-fn bad_paths() -> [(&'static str, &'static str); 5] {
+fn refused_paths() -> [(&'static str, &'static str); 5] {
     [
         ("/etc/made", "unknown_mount"),
         ("/vault/made", "mount_not_granted"),
@@ -113,7 +115,7 @@ fn bad_paths() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// Why a gate refuses a call that would otherwise run.
+/// Why a call is refused that would otherwise run.
 #[derive(Debug, Clone)]
 enum Reason {
     /// There is no such tool.
@@ -126,21 +128,20 @@ enum Reason {
     Hook(&'static str),
     /// The caller's approval policy denies.
     CallersPolicy,
-    /// The approver says no.
     Refused,
     /// There is no approver.
     Nobody,
     /// The approver panics.
     Panic,
-    /// The call is cancelled before it begins.
+    /// The call is cancelled before it starts.
     GivenUp,
 }
 
 /// How often native tools ran.
-static RAN: AtomicUsize = AtomicUsize::new(0);
+static NATIVE_RUNS: AtomicUsize = AtomicUsize::new(0);
 
-fn ran() -> ToolOutput {
-    RAN.fetch_add(1, Ordering::SeqCst);
+fn count_native_run() -> ToolOutput {
+    NATIVE_RUNS.fetch_add(1, Ordering::SeqCst);
     ToolOutput::text("ran")
 }
 
@@ -148,18 +149,18 @@ fn ran() -> ToolOutput {
 #[tool(tier = SideEffecting)]
 async fn marking(#[arg(path = "write")] path: &str) -> String {
     let _ = path;
-    ran().joined_text()
+    count_native_run().joined_text()
 }
 
 /// Counts that it ran, behind either foreign interface.
-struct Foreign;
+struct EverrunsTool;
 
-fn number() -> Value {
+fn number_schema() -> Value {
     json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 }
 
 #[async_trait]
-impl everruns::Tool for Foreign {
+impl everruns::Tool for EverrunsTool {
     fn name(&self) -> &'static str {
         "everruns"
     }
@@ -167,18 +168,18 @@ impl everruns::Tool for Foreign {
         "Counts that it ran."
     }
     fn parameters_schema(&self) -> Value {
-        number()
+        number_schema()
     }
     async fn execute(&self, _: Value) -> ToolExecutionResult {
-        ToolExecutionResult::success(ran().joined_text())
+        ToolExecutionResult::success(count_native_run().joined_text())
     }
 }
 
-/// The same for yoagent, since a type implements one of the two interfaces.
-struct Other;
+/// The same count for yoagent, because a type implements only one of the two interfaces.
+struct YoagentTool;
 
 #[async_trait]
-impl yoagent::AgentTool for Other {
+impl yoagent::AgentTool for YoagentTool {
     fn name(&self) -> &'static str {
         "yoagent"
     }
@@ -189,49 +190,49 @@ impl yoagent::AgentTool for Other {
         "Counts that it ran."
     }
     fn parameters_schema(&self) -> Value {
-        number()
+        number_schema()
     }
     async fn execute(
         &self,
         _: Value,
         _: yoagent::ToolContext,
     ) -> Result<yoagent::ToolResult, yoagent::ToolError> {
-        let content = vec![yoagent::Content::text(ran().joined_text())];
+        let content = vec![yoagent::Content::text(count_native_run().joined_text())];
         Ok(yoagent::ToolResult { content, details: Value::Null })
     }
 }
 
-/// A hook that turns agents away by their names.
-struct Doorkeeper;
+/// A hook that refuses agents by their names.
+struct RefusingHook;
 
-const KEPT_OUT: &str = "kept_out";
-const FEARED: &str = "feared";
+const DENIED_AGENT: &str = "kept_out";
+const PANICKING_AGENT: &str = "feared";
 
 #[async_trait]
-impl CallHook for Doorkeeper {
+impl CallHook for RefusingHook {
     async fn before(&self, call: &HookedCall) -> BeforeCall {
         match call.agent_id.as_str() {
-            KEPT_OUT => BeforeCall::Deny { reason: "not you".to_owned() },
-            FEARED => panic!("at the door"),
+            DENIED_AGENT => BeforeCall::Deny { reason: "not you".to_owned() },
+            PANICKING_AGENT => panic!("at the door"),
             _ => BeforeCall::Allow,
         }
     }
 }
 
-/// A world with a tool of every kind.
-struct Stage {
-    world: World,
+/// A fixture with a tool of every kind.
+struct AdapterFixture {
+    fixture: Fixture,
     registry: ToolRegistry,
     calls: usize,
 }
 
 /// Observable effects of calls.
-type Done = (usize, BTreeMap<String, String>);
+type Effects = (usize, BTreeMap<String, String>);
 
-impl Stage {
-    /// A stage whose policy has the first lines for each native tool, and the second for each other tool.
+impl AdapterFixture {
+    /// A fixture whose policy has the lines `native` for each native tool, and the lines `other` for each other tool.
     async fn new(native: &str, other: &str, per_minute: u32) -> Self {
-        let mut world = World::new()
+        let mut fixture = Fixture::new()
             .with_policy_edit("calls_per_minute = 600", &format!("calls_per_minute = {per_minute}"))
             .with_policy_edit("deny        = []", "deny        = [\"touch\"]")
             .with_policy_edit("[tools.vault_copyto]", &format!("[tools.vault_copyto]\n{other}\n"));
@@ -242,79 +243,87 @@ impl Stage {
                 _ if is_native => native.to_owned(),
                 _ => other.to_owned(),
             };
-            world = world.with_policy(&format!("[tools.{tool}]\n{lines}\n"));
+            fixture = fixture.with_policy(&format!("[tools.{tool}]\n{lines}\n"));
         }
-        fs::write(world.workspace().join("vault/key"), "secret").expect("writable");
+        fs::write(fixture.workspace().join("vault/key"), "secret").expect("writable");
         let properties = json!({"path": {"type": "string"}});
-        let spy = Spy::new("spy", |_, _| async { Ok(ran()) })
+        let spy = Spy::new("spy", |_, _| async { Ok(count_native_run()) })
             .tier(SafetyTier::SideEffecting)
             .parameters(json!({"type": "object", "properties": properties, "required": ["path"]}))
             .role(ArgumentRole::path("path", Access::Write));
-        let builder = world.builder().await.expect("bootstraps");
+        let builder = fixture.builder().await.expect("bootstraps");
         let builder = builder.module("raw_path", guest("raw_path"), ToolOrigin::ForeignModule).await;
         let registry = builder
             .expect("describes itself")
             .shell(ShellSource::Own(Arc::new(OwnSidecar::new(binary()))))
-            .hook(Doorkeeper)
+            .hook(RefusingHook)
             .tool(marking_tool())
             .tool(spy)
-            .shared_tool(Foreign.into_tool())
-            .shared_tool(Other.into_tool())
+            .shared_tool(EverrunsTool.into_tool())
+            .shared_tool(YoagentTool.into_tool())
             .build()
             .expect("builds");
-        Self { world, registry, calls: 0 }
+        Self { fixture, registry, calls: 0 }
     }
 
-    fn done(&self) -> Done {
-        (RAN.load(Ordering::SeqCst), snapshot(&self.world.workspace()))
+    fn effects(&self) -> Effects {
+        (NATIVE_RUNS.load(Ordering::SeqCst), snapshot(&self.fixture.workspace()))
     }
 
-    /// A number that no earlier call had.
-    fn next(&mut self) -> usize {
+    /// A number that no earlier call has used.
+    fn next_number(&mut self) -> usize {
         self.calls += 1;
         self.calls
     }
 
     async fn call(&self, tool: &str, arguments: &str, caller: &Caller) -> ToolResult {
-        self.registry.execute_with_policy(raw(tool, arguments), caller).await
+        self.registry.execute_with_policy(raw_call(tool, arguments), caller).await
     }
 
-    /// Asserts that an unhindered call runs and leaves an effect.
-    async fn runs(&mut self, adapter: Adapter) {
-        let (done, rows) = (self.done(), self.world.rows().len());
-        let arguments = (adapter.arguments)(self.next()).to_string();
-        let result = self.call(adapter.tool, &arguments, &approving()).await;
+    /// Asserts that a call that nothing refuses runs and leaves an effect.
+    async fn assert_runs(&mut self, adapter: Adapter) {
+        let (effects, rows) = (self.effects(), self.fixture.rows().len());
+        let arguments = (adapter.arguments)(self.next_number()).to_string();
+        let result = self.call(adapter.tool, &arguments, &approving_caller()).await;
         assert!(result.outcome.is_ok(), "{}: {:?}", adapter.tool, result.outcome);
-        assert_ne!(self.done(), done, "{} leaves nothing that could be seen", adapter.tool);
-        let events: Vec<_> = self.world.rows()[rows..].iter().map(|row| row.event).collect();
-        assert!(events.contains(&Event::Begin), "{}: {events:?}", adapter.tool);
+        assert_ne!(self.effects(), effects, "{} leaves nothing that could be seen", adapter.tool);
+        let events: Vec<_> = self.fixture.rows()[rows..].iter().map(|row| row.event).collect();
+        assert!(events.contains(&RowKind::Begin), "{}: {events:?}", adapter.tool);
     }
 
     /// Asserts that a call is refused with this error, does nothing and leaves one row.
-    async fn refuses(&self, tool: &str, arguments: &str, caller: &Caller, kind: ToolErrorKind, code: &str) {
-        let (done, rows) = (self.done(), self.world.rows().len());
+    async fn assert_refused(
+        &self,
+        tool: &str,
+        arguments: &str,
+        caller: &Caller,
+        kind: ToolErrorKind,
+        code: &str,
+    ) {
+        let (effects, rows) = (self.effects(), self.fixture.rows().len());
         let result = self.call(tool, arguments, caller).await;
-        let shown = format!("{tool} {arguments}: {:?}", result.outcome);
-        let error = result.outcome.expect_err(&shown);
-        assert_eq!((error.kind(), error.code()), (kind, code), "{shown}");
-        assert_eq!(self.done(), done, "{shown}");
-        let rows: Vec<Row> = self.world.rows().split_off(rows);
-        let [row] = rows.as_slice() else { panic!("{shown}: {rows:#?}") };
-        assert_eq!((row.event, &*row.tool), (Event::End, tool), "{shown}");
-        assert_eq!(row.outcome, Some(Outcome::Error(kind)), "{shown}");
-        assert_eq!(row.code.as_deref(), Some(code), "{shown}");
+        let description = format!("{tool} {arguments}: {:?}", result.outcome);
+        let error = result.outcome.expect_err(&description);
+        assert_eq!((error.kind(), error.code()), (kind, code), "{description}");
+        assert_eq!(self.effects(), effects, "{description}");
+        let rows: Vec<Row> = self.fixture.rows().split_off(rows);
+        let [row] = rows.as_slice() else { panic!("{description}: {rows:#?}") };
+        assert_eq!((row.event, &*row.tool), (RowKind::End, tool), "{description}");
+        assert_eq!(row.outcome, Some(Outcome::Error(kind)), "{description}");
+        assert_eq!(row.code.as_deref(), Some(code), "{description}");
         if kind == Denied {
-            assert_eq!(row.decision, Some(Verdict::Deny), "{shown}: {row:#?}");
+            assert_eq!(row.decision, Some(Verdict::Deny), "{description}: {row:#?}");
         }
     }
 
-    /// Asserts that a call is refused for a reason. Does nothing where the adapter has no such refusals.
-    async fn refuses_for(&mut self, adapter: Adapter, reason: &Reason) {
-        let n = self.next();
+    /// Asserts that a call is refused for a reason. Does nothing if the reason does not apply to the adapter.
+    async fn assert_refused_for(&mut self, adapter: Adapter, reason: &Reason) {
+        let n = self.next_number();
         let mut tool = adapter.tool.to_owned();
         let mut arguments = (adapter.arguments)(n).to_string();
-        let mut caller = approving();
-        let asked = |caller: &mut Caller| caller.approval_policy = Some(Arc::new(Always(ApprovalRule::Ask)));
+        let mut caller = approving_caller();
+        let set_ask_policy =
+            |caller: &mut Caller| caller.approval_policy = Some(Arc::new(Always(ApprovalRule::Ask)));
         let (kind, code) = match reason {
             Reason::Unknown => {
                 tool.push('x');
@@ -325,8 +334,10 @@ impl Stage {
                 (InvalidArguments, "invalid_arguments")
             }
             Reason::Subject(nth) => {
-                let refused = (adapter.refused)(n);
-                let Some((text, code)) = refused.get(nth % refused.len().max(1)) else { return };
+                let refused_subjects = (adapter.refused)(n);
+                let Some((text, code)) = refused_subjects.get(nth % refused_subjects.len().max(1)) else {
+                    return;
+                };
                 arguments = text.to_string();
                 (Denied, *code)
             }
@@ -340,19 +351,19 @@ impl Stage {
                 (Denied, "approval_denied")
             }
             Reason::Refused => {
-                asked(&mut caller);
-                let no = Scripted::new(|_, _| ApprovalAnswer::Deny { reason: None });
+                set_ask_policy(&mut caller);
+                let no = ScriptedApprover::new(|_, _| ApprovalAnswer::Deny { reason: None });
                 caller.approver = Some(Arc::new(no));
                 (Denied, "approval_refused")
             }
             Reason::Nobody => {
-                asked(&mut caller);
+                set_ask_policy(&mut caller);
                 caller.approver = None;
                 (Denied, "approval_unavailable")
             }
             Reason::Panic => {
-                asked(&mut caller);
-                caller.approver = Some(Arc::new(Scripted::new(|_, _| panic!("at the approver's"))));
+                set_ask_policy(&mut caller);
+                caller.approver = Some(Arc::new(ScriptedApprover::new(|_, _| panic!("at the approver's"))));
                 (Denied, "approval_unavailable")
             }
             Reason::GivenUp => {
@@ -361,13 +372,13 @@ impl Stage {
                 (Cancelled, "cancelled")
             }
         };
-        self.refuses(&tool, &arguments, &caller, kind, code).await;
+        self.assert_refused(&tool, &arguments, &caller, kind, code).await;
     }
 }
 
-/// Every adapter with every reason, in any order, with garbage as arguments.
+/// Pairs of an adapter and a reason, in any order. Some of the reasons are arbitrary text as arguments.
 fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
-    let rubbish = prop_oneof![
+    let garbage = prop_oneof![
         "[^{}]{0,40}",
         Just("{}".to_owned()),
         Just("null".to_owned()),
@@ -378,11 +389,11 @@ fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
                 .to_owned()
         ),
     ];
-    let subjects = (0..bad_paths().len()).map(|nth| Just(Reason::Subject(nth)).boxed());
+    let subjects = (0..refused_paths().len()).map(|nth| Just(Reason::Subject(nth)).boxed());
     let always = [
         Reason::Unknown,
-        Reason::Hook(KEPT_OUT),
-        Reason::Hook(FEARED),
+        Reason::Hook(DENIED_AGENT),
+        Reason::Hook(PANICKING_AGENT),
         Reason::CallersPolicy,
         Reason::Refused,
         Reason::Nobody,
@@ -393,35 +404,35 @@ fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
         .into_iter()
         .map(|reason| Just(reason).boxed())
         .chain(subjects)
-        .chain([rubbish.prop_map(Reason::Arguments).boxed()])
+        .chain([garbage.prop_map(Reason::Arguments).boxed()])
         .collect();
-    let of_each: Vec<_> = ADAPTERS
+    let pairs: Vec<_> = ADAPTERS
         .into_iter()
         .flat_map(|adapter| reasons.clone().into_iter().map(move |reason| (Just(adapter), reason)))
         .collect();
-    of_each.prop_shuffle()
+    pairs.prop_shuffle()
 }
 
 async fn check(refusals: Vec<(Adapter, Reason)>) {
-    let on = "enabled = true";
-    let mut open = Stage::new(on, "", 600).await;
+    let enabled_line = "enabled = true";
+    let mut open = AdapterFixture::new(enabled_line, "", 600).await;
     for (adapter, reason) in refusals {
-        open.refuses_for(adapter, &reason).await;
+        open.assert_refused_for(adapter, &reason).await;
     }
-    // The control: unhindered, each of them has an effect.
+    // The control: when nothing refuses, each adapter's call has an effect.
     for adapter in ADAPTERS {
-        open.runs(adapter).await;
+        open.assert_runs(adapter).await;
     }
-    let log = audit::log_path(&open.world.state());
+    let log = audit::log_path(&open.fixture.state());
     fs::remove_file(&log).expect("removable");
-    let done = open.done();
+    let effects = open.effects();
     for adapter in ADAPTERS {
-        let arguments = (adapter.arguments)(open.next()).to_string();
-        let result = open.call(adapter.tool, &arguments, &approving()).await;
+        let arguments = (adapter.arguments)(open.next_number()).to_string();
+        let result = open.call(adapter.tool, &arguments, &approving_caller()).await;
         let error = result.outcome.expect_err(adapter.tool);
         assert_eq!((error.kind(), error.code()), (Unavailable, "audit_unwritable"), "{}", adapter.tool);
     }
-    assert_eq!(open.done(), done, "nothing runs that cannot be recorded");
+    assert_eq!(open.effects(), effects, "nothing runs that cannot be recorded");
     assert!(!log.exists(), "there is no row");
 
     for (native, other, code) in [
@@ -429,18 +440,18 @@ async fn check(refusals: Vec<(Adapter, Reason)>) {
         ("enabled = true\napproval = \"deny\"", "approval = \"deny\"", "approval_denied"),
         ("approval = \"allow\"", "enabled = false", "native_not_enabled"),
     ] {
-        let mut closed = Stage::new(native, other, 600).await;
+        let mut closed = AdapterFixture::new(native, other, 600).await;
         for adapter in ADAPTERS.iter().filter(|adapter| adapter.is_native || code != "native_not_enabled") {
-            let arguments = (adapter.arguments)(closed.next()).to_string();
-            closed.refuses(adapter.tool, &arguments, &approving(), Denied, code).await;
+            let arguments = (adapter.arguments)(closed.next_number()).to_string();
+            closed.assert_refused(adapter.tool, &arguments, &approving_caller(), Denied, code).await;
         }
     }
 
-    let mut slow = Stage::new(on, "", 1).await;
+    let mut slow = AdapterFixture::new(enabled_line, "", 1).await;
     for adapter in ADAPTERS {
-        slow.runs(adapter).await;
-        let arguments = (adapter.arguments)(slow.next()).to_string();
-        slow.refuses(adapter.tool, &arguments, &approving(), RateLimited, "rate_limited").await;
+        slow.assert_runs(adapter).await;
+        let arguments = (adapter.arguments)(slow.next_number()).to_string();
+        slow.assert_refused(adapter.tool, &arguments, &approving_caller(), RateLimited, "rate_limited").await;
     }
 }
 

@@ -1,9 +1,9 @@
-//! A model at work with the tools: the demonstration, and `portcullis agent` against a server that plays a
-//! model.
+//! A model that uses the tools: the demonstration, and `portcullis agent` against a server that plays a model.
 
 mod command_line;
+mod conversation;
 mod demo;
-mod model;
+pub(crate) mod model;
 mod programs;
 mod refused;
 mod terminal;

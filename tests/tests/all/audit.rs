@@ -1,5 +1,5 @@
-//! The audit log that calls leave: the content of a row, the data that it never holds, and that it is written
-//! first.
+//! The audit rows of calls: their content, the data that they never hold, and that a row is written before its call has
+//! an effect.
 
 mod processes;
 mod unwritable;
@@ -10,18 +10,18 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, World, approving, kernel_or_skip};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
-    audit::{self, Confinement, Event, Outcome, Row, SubjectKind, Verdict},
+    audit::{self, Confinement, Outcome, Row, RowKind, SubjectKind, Verdict},
     confine::{Layer, probe_kernel},
 };
 use portcullis_types::{Access, SafetyTier, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::support::{Spy, assert_nowhere_below, caller, natives, raw, world_enabling};
+use crate::support::{Spy, assert_nowhere_below, caller, fixture_enabling, native_registry, raw_call};
 
-/// SHA-256 of `{"path":"/shared/a.txt"}`, as `sha256sum` says.
+/// SHA-256 of `{"path":"/shared/a.txt"}`, as printed by `sha256sum`.
 const ARGS_SHA256: &str = "cd8762edbd570c42adfebae2d3cd141d3fe783aed48196ee04dfe741a629332a";
 
 fn mounts(row: &Row) -> Vec<(&str, Access)> {
@@ -30,18 +30,18 @@ fn mounts(row: &Row) -> Vec<(&str, Access)> {
 
 #[tokio::test]
 async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
-    let world = World::new();
-    world.put("a.txt", "content");
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    fixture.put("a.txt", "content");
+    let registry = fixture.registry().await;
     let mut caller = Caller::new("the agent", "the run");
     caller.operation_id = Some("the operation".to_owned());
-    let call = raw("file_read", r#"{"path":"/shared/a.txt"}"#);
+    let call = raw_call("file_read", r#"{"path":"/shared/a.txt"}"#);
     let id = call.id.clone();
     registry.execute_with_policy(call, &caller).await.outcome.expect("reads");
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "a call without effects has one row");
     let row = &rows[0];
-    assert_eq!((row.seq, row.event, row.outcome), (1, Event::End, Some(Outcome::Ok)));
+    assert_eq!((row.seq, row.event, row.outcome), (1, RowKind::End, Some(Outcome::Ok)));
     assert_eq!(*row.call_id, *id);
     assert_eq!(row.agent.as_deref(), Some("the agent"));
     assert_eq!(row.run_id.as_deref(), Some("the run"));
@@ -67,28 +67,28 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     for layer in [Layer::Landlock, Layer::Seccomp] {
         if kernel_or_skip(layer.as_str(), kernel.missing(layer).is_none()) {
             let posture = row.posture.as_deref().unwrap_or_default();
-            let held = posture.split(',').any(|part| {
+            let is_in_force = posture.split(',').any(|part| {
                 part.starts_with(&format!("{layer}=enforced"))
                     || part.starts_with(&format!("{layer}=partial"))
             });
-            assert!(held, "{layer}: {posture}");
+            assert!(is_in_force, "{layer}: {posture}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
-    let world = World::new();
-    let registry = world.registry().await;
-    CallOutcome::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
+    CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
         .await
         .0
         .outcome
         .expect("writes");
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(
         rows.iter().map(|row| (row.event, row.outcome)).collect::<Vec<_>>(),
-        [(Event::Begin, None), (Event::End, Some(Outcome::Ok)),]
+        [(RowKind::Begin, None), (RowKind::End, Some(Outcome::Ok)),]
     );
     for row in &rows {
         assert_eq!(row.call_id, rows[0].call_id);
@@ -108,24 +108,28 @@ async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
 
 #[tokio::test]
 async fn the_begin_is_on_record_when_the_tool_starts() {
-    let world = world_enabling(&["spy"]);
-    let log = audit::log_path(&world.state());
+    let fixture = fixture_enabling(&["spy"]);
+    let log = audit::log_path(&fixture.state());
     let spy = Spy::new("spy", move |ctx, _| {
         let rows: Vec<Row> = audit::rows(&log).map(|row| row.expect("a row")).collect();
-        let own = rows.iter().any(|row| *row.call_id == *ctx.call_id && row.event == Event::Begin);
-        async move { Ok(ToolOutput::text(own.to_string())) }
+        let has_begin = rows.iter().any(|row| *row.call_id == *ctx.call_id && row.event == RowKind::Begin);
+        async move { Ok(ToolOutput::text(has_begin.to_string())) }
     });
-    let registry = natives(&world, [spy.tier(SafetyTier::SideEffecting)]);
-    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    let registry = native_registry(&fixture, [spy.tier(SafetyTier::SideEffecting)]);
+    let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
     assert_eq!(result.outcome.expect("runs").joined_text(), "true");
 }
 
 #[tokio::test]
 async fn a_native_row_is_marked_and_has_no_module_mounts_or_posture() {
-    let world = World::new();
-    let registry = natives(&world, []);
-    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
-    let row = world.rows().pop().expect("a row");
+    let fixture = Fixture::new();
+    let registry = native_registry(&fixture, []);
+    registry
+        .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
+        .await
+        .outcome
+        .expect("runs");
+    let row = fixture.rows().pop().expect("a row");
     assert_eq!(row.confinement, Some(Confinement::Native));
     assert_eq!(row.confinement.map(Confinement::as_str), Some("native, unconfined"));
     assert_eq!((row.module_sha256, row.posture, row.mounts.len()), (None, None, 0));
@@ -134,8 +138,8 @@ async fn a_native_row_is_marked_and_has_no_module_mounts_or_posture() {
 
 #[tokio::test]
 async fn refused_and_failed_calls_have_their_row_with_the_reason() {
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     for (tool, arguments, code, rule, subject) in [
         ("nobody", json!({}), "unknown_tool", None, None),
         ("file_read", json!({}), "invalid_arguments", None, None),
@@ -163,9 +167,9 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
         ),
         ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
     ] {
-        let before = world.rows().len();
-        let error = CallOutcome::of(&registry, tool, arguments).await.0.outcome.expect_err("refused");
-        let row = &world.rows()[before..];
+        let before = fixture.rows().len();
+        let error = CallOutcome::run(&registry, tool, arguments).await.0.outcome.expect_err("refused");
+        let row = &fixture.rows()[before..];
         assert_eq!(row.len(), 1, "{tool}: {row:#?}");
         assert_eq!(row[0].outcome, Some(Outcome::Error(error.kind())), "{tool}");
         assert_eq!((row[0].code.as_deref(), row[0].rule.as_deref()), (Some(code), rule), "{tool}");
@@ -178,10 +182,10 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
 #[tokio::test]
 async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
     const PLANTED: &str = "planted-content-4711";
-    let world = World::new();
-    world.put("a.txt", format!("{PLANTED}\n"));
-    world.put("bad.txt", format!("{PLANTED}\n").replace('\n', "\u{0}"));
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    fixture.put("a.txt", format!("{PLANTED}\n"));
+    fixture.put("bad.txt", format!("{PLANTED}\n").replace('\n', "\u{0}"));
+    let registry = fixture.registry().await;
     let write = |path: &str, mode: &str| json!({"path": path, "content": PLANTED, "mode": mode});
     for (tool, arguments) in [
         ("file_read", json!({"path": "a.txt"})),
@@ -194,20 +198,20 @@ async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
         ("echo", json!({"message": PLANTED})),
         ("echo", json!({"message": [PLANTED]})),
     ] {
-        CallOutcome::of(&registry, tool, arguments).await;
+        CallOutcome::run(&registry, tool, arguments).await;
     }
-    assert_eq!(world.rows().len(), 11);
+    assert_eq!(fixture.rows().len(), 11);
     drop(registry);
-    assert_nowhere_below(&world.state(), PLANTED);
-    let log = fs::metadata(audit::log_path(&world.state())).expect("there");
+    assert_nowhere_below(&fixture.state(), PLANTED);
+    let log = fs::metadata(audit::log_path(&fixture.state())).expect("there");
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&log) & 0o777, 0o600, "for its owner alone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
-    let world = World::new();
-    world.put("a.txt", "a");
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    fixture.put("a.txt", "a");
+    let registry = fixture.registry().await;
     let calls: Vec<ToolCall> = (0..200)
         .map(|number| {
             let (tool, arguments): (&str, Value) = match number % 8 {
@@ -219,13 +223,13 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
                 6 => ("file_list", json!({"depth": "x"})),
                 _ => ("file_write", json!({"path": "/vault/x", "content": ""})),
             };
-            raw(tool, &arguments.to_string())
+            raw_call(tool, &arguments.to_string())
         })
         .collect();
-    let caller = approving();
+    let caller = approving_caller();
     let results = join_all(calls.into_iter().map(|call| registry.execute_with_policy(call, &caller))).await;
     let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in world.rows() {
+    for row in fixture.rows() {
         rows.entry(row.call_id.to_string()).or_default().push(row);
     }
     assert_eq!(rows.len(), 200);
@@ -233,19 +237,19 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
         let rows = rows.remove(&result.call_id).expect("rows");
         let outcome =
             result.outcome.as_ref().map_or_else(|error| Outcome::Error(error.kind()), |_| Outcome::Ok);
-        let seen: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
+        let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
         let wrote = result.tool == "file_write" && outcome == Outcome::Ok;
-        let end = (Event::End, Some(outcome));
-        let expected = if wrote { vec![(Event::Begin, None), end] } else { vec![end] };
-        assert_eq!(seen, expected, "{}", result.tool);
+        let end = (RowKind::End, Some(outcome));
+        let expected = if wrote { vec![(RowKind::Begin, None), end] } else { vec![end] };
+        assert_eq!(events, expected, "{}", result.tool);
     }
-    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
     assert_eq!((report.rows, report.last_seq), (225, 225));
 }
 
 /// The words in backquotes of each cell of a table's row.
-fn words(row: &str) -> Vec<Vec<&str>> {
+fn quoted_words(row: &str) -> Vec<Vec<&str>> {
     row.split('|').map(|cell| cell.split('`').skip(1).step_by(2).collect()).collect()
 }
 
@@ -254,28 +258,31 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     let document = include_str!("../../../docs/audit.md");
     let table = document.split_once("\n## Fields\n").and_then(|(_, rest)| rest.split_once("\n### "));
     let rows: Vec<_> = table.expect("a table").0.lines().filter(|line| line.starts_with("| `")).collect();
-    let fields: Vec<_> = rows.iter().flat_map(|row| words(row)[1].clone()).collect();
-    let world = World::new();
-    let registry = world.registry().await;
+    let fields: Vec<_> = rows.iter().flat_map(|row| quoted_words(row)[1].clone()).collect();
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     registry
-        .execute_with_policy(raw("echo", r#"{"message": "m"}"#), &caller())
+        .execute_with_policy(raw_call("echo", r#"{"message": "m"}"#), &caller())
         .await
         .outcome
         .expect("echoes");
-    let log = fs::read_to_string(audit::log_path(&world.state())).expect("readable");
+    let log = fs::read_to_string(audit::log_path(&fixture.state())).expect("readable");
     let line = log.lines().next().expect("a row");
     let row: BTreeMap<String, Value> = serde_json::from_str(line).expect("JSON");
     assert_eq!(fields.iter().copied().collect::<BTreeSet<_>>(), row.keys().map(String::as_str).collect());
     // No key within a field has the name of another field.
-    let written: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
-    assert!(written.is_sorted(), "the document has another order: {fields:?} in {line}");
-    for (field, said) in [
-        ("event", [Event::Begin, Event::End, Event::Approve, Event::Revoke].map(Event::as_str).to_vec()),
+    let positions: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
+    assert!(positions.is_sorted(), "the document has another order: {fields:?} in {line}");
+    for (field, expected_word) in [
+        (
+            "event",
+            [RowKind::Begin, RowKind::End, RowKind::Approve, RowKind::Revoke].map(RowKind::as_str).to_vec(),
+        ),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),
         ("confinement", Confinement::ALL.map(Confinement::as_str).to_vec()),
         ("decision", [Verdict::Allow, Verdict::Deny].map(Verdict::as_str).to_vec()),
     ] {
-        let row = rows.iter().find(|row| words(row)[1] == [field]).expect("its row");
-        assert_eq!(words(row)[2], said, "{field}");
+        let row = rows.iter().find(|row| quoted_words(row)[1] == [field]).expect("its row");
+        assert_eq!(quoted_words(row)[2], expected_word, "{field}");
     }
 }

@@ -1,8 +1,7 @@
-//! The path of an author, from nothing to a tool that a policy allows: the real commands and a real cargo,
-//! offline.
+//! The path of an author, from nothing to a tool that a policy allows: the real commands and a real cargo, offline.
 //!
-//! The crates share one target folder, so that the SDK is built once. Tool names are unique to each test,
-//! since a tool's module is a file in that folder.
+//! The crates share one target folder, so that the SDK is built once. Tool names are unique to each test, because a
+//! tool's module is a file in that folder.
 
 mod docs;
 mod mishaps;
@@ -30,10 +29,10 @@ impl Author {
         Self { root: tempfile::tempdir().expect("a folder") }
     }
 
-    /// An author with a crate, whose program can be given.
+    /// An author with a crate, whose source may be replaced.
     fn with_crate(name: &str, program: Option<&str>) -> Self {
         let author = Self::new();
-        author.succeeds(&["tool", "new", name, "--dir", "crate", "--sdk", &sdk()]);
+        author.run_successfully(&["tool", "new", name, "--dir", "crate", "--sdk", &sdk()]);
         if let Some(program) = program {
             fs::write(author.path("crate/src/main.rs"), program).expect("written");
         }
@@ -64,32 +63,32 @@ impl Author {
 
     /// Runs the program, and returns its standard output and standard error.
     #[track_caller]
-    fn exits(&self, code: i32, words: &[&str]) -> (String, String) {
+    fn run_expecting(&self, code: i32, words: &[&str]) -> (String, String) {
         let output = self.run(words);
-        let (answer, said) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{words:?}\n{answer}\n{said}");
-        (answer, said)
+        let (answer, stderr_text) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{words:?}\n{answer}\n{stderr_text}");
+        (answer, stderr_text)
     }
 
     #[track_caller]
-    fn succeeds(&self, words: &[&str]) -> (String, String) {
-        self.exits(0, words)
+    fn run_successfully(&self, words: &[&str]) -> (String, String) {
+        self.run_expecting(0, words)
     }
 
     /// Tries a tool of the crate, under the policy file if there is one.
     #[track_caller]
-    fn tries(&self, code: i32, tool: &str, arguments: &str, more: &[&str]) -> (String, String) {
+    fn try_tool(&self, code: i32, tool: &str, arguments: &str, more: &[&str]) -> (String, String) {
         let mut words = vec!["tool", "try", tool, arguments, "--dir", "crate"];
         if self.path("policy.toml").exists() {
             words.extend(["--policy", "policy.toml"]);
         }
         words.extend(more);
-        self.exits(code, &words)
+        self.run_expecting(code, &words)
     }
 
-    /// Writes a policy file: the shipped text and more.
-    fn policy(&self, more: &str) {
-        let (shipped, _) = self.succeeds(&["policy", "default"]);
+    /// Writes a policy file: the shipped text and these lines.
+    fn write_policy(&self, more: &str) {
+        let (shipped, _) = self.run_successfully(&["policy", "default"]);
         fs::write(self.path("policy.toml"), format!("{shipped}\n{more}")).expect("written");
     }
 

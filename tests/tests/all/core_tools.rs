@@ -1,4 +1,4 @@
-//! The core tools, natively and as modules: the same in both, case by case.
+//! The core tools, natively and as modules: both give the same results, case by case.
 
 mod changing;
 mod writing;
@@ -10,7 +10,7 @@ use portcullis_guest_tools::{
     vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::RegisteredTool;
 use portcullis_types::{
     ToolDeclaration,
@@ -27,28 +27,29 @@ fn ok(text: impl Into<String>) -> Result<String, (ToolErrorKind, &'static str)> 
     Ok(text.into())
 }
 
-fn populated() -> World {
+fn populated_fixture() -> Fixture {
     // The native and the WASM results are compared, so the host must not truncate one of them.
-    let world = World::new().with_policy_edit("max_output_bytes = \"16KiB\"", "max_output_bytes = \"1MiB\"");
-    world.put("lines.txt", "one\ntwo\nthree");
-    world.put("ended.txt", "one\ntwo\n");
-    world.put("crlf.txt", "\u{feff}one\r\ntwo\r\n");
-    world.put("wide.txt", "aé€😀z");
-    world.put("empty.txt", "");
-    world.put("binary", b"\xff\xfe\x00");
-    world.put("half.txt", b"fine\nbad \xc3");
-    world.put("tree/a/b/c.txt", "c");
-    world.put("tree/B.txt", "b");
-    world.put("tree/a-1", "");
-    fs::create_dir(world.shared("tree/none")).expect("a folder");
-    symlink("a", world.shared("tree/link")).expect("a link");
-    symlink("missing", world.shared("tree/dangling")).expect("a link");
-    fs::write(world.workspace().join("vault/key"), "k").expect("writable");
-    world
+    let fixture =
+        Fixture::new().with_policy_edit("max_output_bytes = \"16KiB\"", "max_output_bytes = \"1MiB\"");
+    fixture.put("lines.txt", "one\ntwo\nthree");
+    fixture.put("ended.txt", "one\ntwo\n");
+    fixture.put("crlf.txt", "\u{feff}one\r\ntwo\r\n");
+    fixture.put("wide.txt", "aé€😀z");
+    fixture.put("empty.txt", "");
+    fixture.put("binary", b"\xff\xfe\x00");
+    fixture.put("half.txt", b"fine\nbad \xc3");
+    fixture.put("tree/a/b/c.txt", "c");
+    fixture.put("tree/B.txt", "b");
+    fixture.put("tree/a-1", "");
+    fs::create_dir(fixture.shared("tree/none")).expect("a folder");
+    symlink("a", fixture.shared("tree/link")).expect("a link");
+    symlink("missing", fixture.shared("tree/dangling")).expect("a link");
+    fs::write(fixture.workspace().join("vault/key"), "k").expect("writable");
+    fixture
 }
 
-fn natively(
-    world: &World,
+fn run_natively(
+    fixture: &Fixture,
     tool: &str,
     arguments: &Value,
 ) -> (Result<String, (ToolErrorKind, String)>, Value) {
@@ -61,31 +62,31 @@ fn natively(
         _ => &file_write_tool(),
     };
     let arguments = arguments.to_string();
-    match testing::with_root(world.workspace(), || testing::call(tool, &arguments)) {
+    match testing::with_root(fixture.workspace(), || testing::call(tool, &arguments)) {
         Ok(output) => (Ok(output.joined_text()), output.details),
         Err(error) => (Err((error.kind(), error.to_string())), Value::Null),
     }
 }
 
-/// Runs the cases in order in two worlds, natively in one and through the registry in the other. Both must
+/// Runs the cases in order in two fixtures, natively in one and through the registry in the other. Both must
 /// give the expected results and leave the same files.
 async fn check(cases: Vec<Case>) {
-    let (native, wasm) = (populated(), populated());
+    let (native, wasm) = (populated_fixture(), populated_fixture());
     let registry = wasm.registry().await;
     for (tool, arguments, expected) in cases {
-        let shown = format!("{tool} {arguments}");
+        let description = format!("{tool} {arguments}");
         let expected = expected.map_err(|(kind, message)| (kind, message.to_owned()));
-        let (result, details) = natively(&native, tool, &arguments);
-        assert_eq!(result, expected, "natively: {shown}");
-        let answer = CallOutcome::of(&registry, tool, arguments).await;
-        let through = match &answer.0.outcome {
+        let (result, details) = run_natively(&native, tool, &arguments);
+        assert_eq!(result, expected, "natively: {description}");
+        let answer = CallOutcome::run(&registry, tool, arguments).await;
+        let registry_result = match &answer.0.outcome {
             Ok(output) => Ok(output.joined_text()),
             Err(error) => Err((error.kind(), error.to_string())),
         };
-        assert_eq!(through, expected, "as a module: {shown}");
+        assert_eq!(registry_result, expected, "as a module: {description}");
         let details = if details.is_null() { json!({}) } else { details };
-        assert_eq!(answer.0.details, details, "{shown}");
-        assert!(!answer.0.truncated, "{shown}");
+        assert_eq!(answer.0.details, details, "{description}");
+        assert!(!answer.0.truncated, "{description}");
     }
     assert_eq!(snapshot(&native.workspace()), snapshot(&wasm.workspace()));
 }
@@ -215,8 +216,8 @@ async fn file_write_creates_replaces_and_appends_and_makes_parents() {
 
 #[tokio::test]
 async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
-    let world = populated();
-    let registry = world.registry().await;
+    let fixture = populated_fixture();
+    let registry = fixture.registry().await;
     for (tool, arguments, message) in [
         (
             "file_read",
@@ -235,35 +236,40 @@ async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
             "missing required field 'path' in arguments; unknown field 'pth' in arguments; did you mean 'path'?",
         ),
     ] {
-        let said =
-            CallOutcome::of(&registry, tool, arguments).await.refused(InvalidArguments, "invalid_arguments");
-        assert_eq!(said, message);
+        let refusal = CallOutcome::run(&registry, tool, arguments)
+            .await
+            .assert_refused(InvalidArguments, "invalid_arguments");
+        assert_eq!(refusal, message);
     }
-    assert!(!world.shared("x").exists());
+    assert!(!fixture.shared("x").exists());
 }
 
 /// Asserts that the registry holds for a module's tool exactly what its function declares.
 #[track_caller]
-fn assert_declared(registered: &RegisteredTool, said: &ToolDeclaration) {
-    let name = &said.name;
-    assert_eq!(registered.decl(), &said.function_decl(), "{name}");
-    assert_eq!(registered.label(), said.label.as_deref(), "{name}");
-    assert_eq!(registered.output_schema(), said.output_schema.as_ref(), "{name}");
-    assert_eq!(registered.meta(), &said.meta, "{name}");
+fn assert_declared(registered: &RegisteredTool, declaration: &ToolDeclaration) {
+    let name = &declaration.name;
+    assert_eq!(registered.decl(), &declaration.function_decl(), "{name}");
+    assert_eq!(registered.label(), declaration.label.as_deref(), "{name}");
+    assert_eq!(registered.output_schema(), declaration.output_schema.as_ref(), "{name}");
+    assert_eq!(registered.meta(), &declaration.meta, "{name}");
     let facts = registered.facts();
-    // The policy decides by these.
-    assert_eq!(facts.roles, said.roles, "{name}");
-    assert_eq!((facts.declared_tier, facts.declared_policy), (said.tier, said.policy), "{name}");
-    let time = facts.declared_timeout.map(|time| time.as_millis());
-    assert_eq!(time, said.timeout_ms.map(u128::from), "{name}");
-    let most = facts.declared_max_output.map(|bytes| bytes.0);
-    assert_eq!(most, said.meta.output_cap_bytes, "{name}");
+    // The policy decides by these properties.
+    assert_eq!(facts.roles, declaration.roles, "{name}");
+    assert_eq!(
+        (facts.declared_tier, facts.declared_policy),
+        (declaration.tier, declaration.policy),
+        "{name}"
+    );
+    let timeout = facts.declared_timeout.map(|timeout| timeout.as_millis());
+    assert_eq!(timeout, declaration.timeout_ms.map(u128::from), "{name}");
+    let max_output = facts.declared_max_output.map(|bytes| bytes.0);
+    assert_eq!(max_output, declaration.meta.output_cap_bytes, "{name}");
 }
 
 #[tokio::test]
 async fn module_declarations_equal_the_functions() {
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     let tools: [&dyn DeclaredTool; 6] = [
         &file_read_tool(),
         &file_search_tool(),
@@ -273,8 +279,8 @@ async fn module_declarations_equal_the_functions() {
         &file_delete_tool(),
     ];
     for tool in tools {
-        let said = tool.spec().declaration();
-        assert_declared(&registry.get(&said.name).expect("registered"), &said);
+        let declaration = tool.spec().declaration();
+        assert_declared(&registry.get(&declaration.name).expect("registered"), &declaration);
     }
     let operation = registry.get("vault_copyto").expect("registered");
     let steps = operation.steps();

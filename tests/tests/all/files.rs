@@ -1,4 +1,4 @@
-//! Files through the core tools: the reach of a path, and the state after a refusal.
+//! Files through the core tools: which paths they reach, and the state after a refusal.
 
 mod escapes;
 mod links;
@@ -8,7 +8,7 @@ mod special;
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink};
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -21,24 +21,24 @@ const OUTSIDE: &str = "a secret outside the mounts";
 /// A text in the vault.
 const IN_VAULT: &str = "a secret of the vault";
 
-/// A world with secrets and many paths that try to reach them, and its registry.
-pub(crate) struct Place {
-    pub(crate) world: World,
+/// A fixture with secrets and many paths that try to reach them, and its registry.
+pub(crate) struct FileSetup {
+    pub(crate) fixture: Fixture,
     pub(crate) registry: ToolRegistry,
 }
 
-impl Place {
+impl FileSetup {
     pub(crate) async fn new() -> Self {
-        Self::of(World::new()).await
+        Self::with_fixture(Fixture::new()).await
     }
 
-    pub(crate) async fn of(world: World) -> Self {
-        world.put("notes.txt", "inside\n");
-        world.put("d/inner.txt", "deeper\n");
-        fs::write(world.workspace().join("vault/secret.txt"), IN_VAULT).expect("writable");
-        fs::create_dir(world.workspace().join("sharedx")).expect("a folder");
-        fs::write(world.workspace().join("sharedx/x.txt"), OUTSIDE).expect("writable");
-        fs::write(world.root().join("outside.txt"), OUTSIDE).expect("writable");
+    pub(crate) async fn with_fixture(fixture: Fixture) -> Self {
+        fixture.put("notes.txt", "inside\n");
+        fixture.put("d/inner.txt", "deeper\n");
+        fs::write(fixture.workspace().join("vault/secret.txt"), IN_VAULT).expect("writable");
+        fs::create_dir(fixture.workspace().join("sharedx")).expect("a folder");
+        fs::write(fixture.workspace().join("sharedx/x.txt"), OUTSIDE).expect("writable");
+        fs::write(fixture.root().join("outside.txt"), OUTSIDE).expect("writable");
         for (name, target) in [
             ("passwd", "/etc/passwd"),
             ("up", "../../outside.txt"),
@@ -58,28 +58,28 @@ impl Place {
             ("same", "notes.txt"),
             ("null", "/dev/null"),
         ] {
-            symlink(target, world.shared(name)).expect("a link");
+            symlink(target, fixture.shared(name)).expect("a link");
         }
-        let own_path = world.shared("notes.txt");
-        symlink(own_path, world.shared("absolute_inside")).expect("a link");
-        let registry = world.registry().await;
-        Self { world, registry }
+        let notes_path = fixture.shared("notes.txt");
+        symlink(notes_path, fixture.shared("absolute_inside")).expect("a link");
+        let registry = fixture.registry().await;
+        Self { fixture, registry }
     }
 
-    /// Everything but the state folder, which each call changes, and the policy file.
+    /// Snapshots everything except the policy file and the state folder, which each call changes.
     pub(crate) fn snapshot(&self) -> BTreeMap<String, String> {
-        let mut all = snapshot(self.world.root());
-        all.retain(|path, _| !path.starts_with("state") && path != "policy.toml");
-        all
+        let mut entries = snapshot(self.fixture.root());
+        entries.retain(|path, _| !path.starts_with("state") && path != "policy.toml");
+        entries
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallOutcome {
-        CallOutcome::of(&self.registry, tool, arguments).await
+        CallOutcome::run(&self.registry, tool, arguments).await
     }
 
-    /// Asserts that a call is refused with this error, leaves no trace but its row, and tells nothing of the
+    /// Asserts that a call is refused with this error, leaves no trace except its row, and reveals nothing about the
     /// host.
-    pub(crate) async fn refused(
+    pub(crate) async fn assert_refused(
         &self,
         tool: &str,
         arguments: Value,
@@ -87,35 +87,38 @@ impl Place {
         code: &str,
     ) -> String {
         let before = self.snapshot();
-        let rows = self.world.rows().len();
+        let rows = self.fixture.rows().len();
         let answer = self.call(tool, arguments.clone()).await;
-        let shown = format!("{tool} {}", arguments.to_string().chars().take(200).collect::<String>());
+        let excerpt = format!("{tool} {}", arguments.to_string().chars().take(200).collect::<String>());
         let Err(error) = &answer.0.outcome else {
-            panic!("{shown}: expected {code}, got {:?}", answer.0.outcome)
+            panic!("{excerpt}: expected {code}, got {:?}", answer.0.outcome)
         };
-        assert_eq!((error.kind(), error.code()), (kind, code), "{shown}: {error}");
-        assert_eq!(self.snapshot(), before, "{shown} changed something");
+        assert_eq!((error.kind(), error.code()), (kind, code), "{excerpt}: {error}");
+        assert_eq!(self.snapshot(), before, "{excerpt} changed something");
 
-        let own = arguments.to_string();
-        let said = format!("{} {:?} {}", error, error.hint(), answer.0.details);
-        // The answer may repeat the caller's own words.
+        let own_text = arguments.to_string();
+        let reported_text = format!("{} {:?} {}", error, error.hint(), answer.0.details);
+        // The answer may repeat the caller's own text.
         for secret in
-            [self.world.root().to_str().expect("UTF-8"), OUTSIDE, IN_VAULT, "root:x:", "/proc/self/fd/"]
+            [self.fixture.root().to_str().expect("UTF-8"), OUTSIDE, IN_VAULT, "root:x:", "/proc/self/fd/"]
         {
-            assert!(own.contains(secret) || !said.contains(secret), "{shown} told `{secret}`: {said}");
+            assert!(
+                own_text.contains(secret) || !reported_text.contains(secret),
+                "{excerpt} told `{secret}`: {reported_text}"
+            );
         }
         if kind == ToolErrorKind::Denied {
-            assert!(error.hint().is_some_and(|hint| !hint.is_empty()), "{shown} has no hint: {error}");
+            assert!(error.hint().is_some_and(|hint| !hint.is_empty()), "{excerpt} has no hint: {error}");
         }
-        let rows = &self.world.rows()[rows..];
-        let ends: Vec<_> = rows.iter().filter(|row| row.outcome.is_some()).collect();
-        assert_eq!(ends.len(), 1, "{shown}: {rows:#?}");
-        assert_eq!(ends[0].code.as_deref(), Some(code), "{shown}");
+        let rows = &self.fixture.rows()[rows..];
+        let end_rows: Vec<_> = rows.iter().filter(|row| row.outcome.is_some()).collect();
+        assert_eq!(end_rows.len(), 1, "{excerpt}: {rows:#?}");
+        assert_eq!(end_rows[0].code.as_deref(), Some(code), "{excerpt}");
         error.to_string()
     }
 }
 
-/// The arguments of a write whose effect would be seen.
+/// The arguments of a write that would have a visible effect.
 pub(crate) fn writing(path: &str, mode: &str) -> Value {
     json!({"path": path, "content": "changed by the tool", "mode": mode})
 }

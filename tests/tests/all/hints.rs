@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use portcullis_sdk::tool;
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
     SafetyTier, SandboxTier,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     hostile::wat_guest::WatGuest,
-    support::{Spy, natives, world_enabling},
+    support::{Spy, fixture_enabling, native_registry},
 };
 
 fn aliases(names: &[&str]) -> ToolMeta {
@@ -31,9 +31,9 @@ async fn reading() {}
 
 #[tokio::test]
 async fn a_native_tool_has_the_tier_that_its_author_declared_or_none() {
-    let world = world_enabling(&["silent", "reading"]);
-    let builder = ToolRegistry::builder().state(world.state()).tool(silent_tool()).tool(reading_tool());
-    let policy = PolicyFiles::find(&world.envelope()).expect("files").load(SandboxTier::Process);
+    let fixture = fixture_enabling(&["silent", "reading"]);
+    let builder = ToolRegistry::builder().state(fixture.state()).tool(silent_tool()).tool(reading_tool());
+    let policy = PolicyFiles::find(&fixture.envelope()).expect("files").load(SandboxTier::Process);
     let registry = builder.policy(policy.expect("loads")).build().expect("builds");
     let tiers = |name: &str| {
         let tool = registry.get(name).expect("registered");
@@ -45,17 +45,17 @@ async fn a_native_tool_has_the_tier_that_its_author_declared_or_none() {
 
 #[tokio::test]
 async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
-    let world = world_enabling(&["grep"]);
+    let fixture = fixture_enabling(&["grep"]);
     let spy = Spy::repeating("grep").meta(aliases(&["search_text", "find_text"]));
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
+    let registry = native_registry(&fixture, [spy]);
     for name in ["grep", "search_text", "find_text"] {
-        let answer = CallOutcome::of(&registry, name, json!({})).await;
+        let answer = CallOutcome::run(&registry, name, json!({})).await;
         assert_eq!(answer.text(), "{}", "{name}");
         assert_eq!(answer.0.tool, "grep");
     }
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    assert!(world.rows().iter().all(|row| &*row.tool == "grep"));
+    assert!(fixture.rows().iter().all(|row| &*row.tool == "grep"));
     let tools = registry.tools();
     let listed: Vec<_> = tools.iter().map(|tool| tool.decl().name.as_str()).collect();
     assert!(listed.contains(&"grep") && !listed.contains(&"find_text"), "{listed:?}");
@@ -63,72 +63,75 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
 
 #[tokio::test]
 async fn policy_of_a_tool_holds_for_its_aliases() {
-    let world = World::new().with_policy("[tools.grep]\nenabled = false\n");
+    let fixture = Fixture::new().with_policy("[tools.grep]\nenabled = false\n");
     let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
-    CallOutcome::of(&registry, "search_text", json!({})).await.refused(Denied, "tool_disabled");
+    let registry = native_registry(&fixture, [spy]);
+    CallOutcome::run(&registry, "search_text", json!({})).await.assert_refused(Denied, "tool_disabled");
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn an_alias_that_is_anybodys_name_is_refused() {
-    for (meta, taken) in [
+async fn an_alias_that_is_already_a_name_is_refused() {
+    for (meta, taken_name) in [
         (aliases(&["echo"]), "echo"),
         (aliases(&["output_read"]), "output_read"),
         (aliases(&["grep"]), "grep"),
         (aliases(&["twice", "twice"]), "twice"),
         (aliases(&["other"]), "other"),
     ] {
-        let world = World::new();
-        let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+        let fixture = Fixture::new();
+        let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
-        let builder = ToolRegistry::builder().policy(policy).state(world.state()).default_tools();
+        let builder = ToolRegistry::builder().policy(policy).state(fixture.state()).default_tools();
         let builder = builder.tool(Spy::repeating("other")).tool(Spy::repeating("grep").meta(meta));
         match builder.build() {
             Err(BootstrapError::Registry(RegistryError::Taken { name, .. })) => {
-                assert_eq!(name.as_str(), taken);
+                assert_eq!(name.as_str(), taken_name);
             }
-            other => panic!("{taken}: {other:?}"),
+            other => panic!("{taken_name}: {other:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_module_takes_no_alias_that_is_or_looks_like_a_name_of_ours() {
+async fn a_module_alias_like_a_shipped_name_is_refused() {
     for alias in ["file_read", "fi1e_read", "ech0", "File_Read"] {
         let describe = format!(
             r#"{{"v":1,"tools":[{{"name":"innocent","parameters":{{"type":"object"}},"meta":{{"aliases":["{alias}"]}}}}]}}"#
         );
-        let world = World::new().with_policy("[modules]\ndir = \"modules\"\n");
-        std::fs::create_dir(world.root().join("modules")).expect("a folder");
+        let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"\n");
+        std::fs::create_dir(fixture.root().join("modules")).expect("a folder");
         let module = WatGuest::describing(&describe).bytes();
-        std::fs::write(world.root().join("modules/m.wasm"), module).expect("written");
-        let registry = world.registry().await;
+        std::fs::write(fixture.root().join("modules/m.wasm"), module).expect("written");
+        let registry = fixture.registry().await;
         assert_eq!(registry.refused_modules().len(), 1, "{alias}");
-        CallOutcome::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
+        CallOutcome::run(&registry, "innocent", json!({}))
+            .await
+            .assert_refused(Unavailable, "module_unavailable");
     }
 }
 
 #[tokio::test]
 async fn a_hidden_tool_is_called_by_name_and_never_suggested() {
-    let world = world_enabling(&["secret_door"]);
+    let fixture = fixture_enabling(&["secret_door"]);
     let spy = Spy::repeating("secret_door").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
-    let registry = natives(&world, [spy]);
-    assert_eq!(CallOutcome::of(&registry, "secret_door", json!({})).await.text(), "{}");
-    let said = CallOutcome::of(&registry, "secret_dor", json!({})).await.refused(NotFound, "unknown_tool");
-    assert!(!said.contains("secret_door"), "{said}");
+    let registry = native_registry(&fixture, [spy]);
+    assert_eq!(CallOutcome::run(&registry, "secret_door", json!({})).await.text(), "{}");
+    let message =
+        CallOutcome::run(&registry, "secret_dor", json!({})).await.assert_refused(NotFound, "unknown_tool");
+    assert!(!message.contains("secret_door"), "{message}");
 }
 
 #[tokio::test]
 async fn an_output_is_cut_at_its_authors_cap_and_the_rest_is_kept() {
-    let world = world_enabling(&["talk"]);
+    let fixture = fixture_enabling(&["talk"]);
     let meta = ToolMeta { output_cap_bytes: Some(10), ..ToolMeta::default() };
     let spy = Spy::new("talk", |_, _| async { Ok(ToolOutput::text("0123456789abcdef")) }).meta(meta);
-    let registry = natives(&world, [spy]);
-    let answer = CallOutcome::of(&registry, "talk", json!({})).await;
+    let registry = native_registry(&fixture, [spy]);
+    let answer = CallOutcome::run(&registry, "talk", json!({})).await;
     assert_eq!(answer.text(), "0123456789\n[output truncated — original size: 16 bytes]");
     let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
-    let rest = CallOutcome::of(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
+    let rest = CallOutcome::run(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
     assert_eq!(rest.text(), "abcdef");
 }

@@ -1,9 +1,9 @@
 //! The mandatory tests of the JSON-Schema-Test-Suite for draft 2020-12, through the check of every call's
 //! arguments, with repairs off.
 //!
-//! `PORTCULLIS_JSON_SCHEMA_SUITE` names the suite's folder; `.ci/run` fetches it. Without the variable the
-//! test prints that it skips. A tool's arguments are an object, so each case's schema becomes that of a
-//! property, and an `$id` makes it the root of its references.
+//! `PORTCULLIS_JSON_SCHEMA_SUITE` names the suite's folder; `.ci/run` fetches it. Without the variable the test prints
+//! that it skips. A tool's arguments are an object, so each case's schema becomes the schema of a property, and an
+//! `$id` makes it the root of its references.
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
@@ -11,10 +11,10 @@ use portcullis_tools::arguments::{ArgumentSchema, Repairs, SchemaError};
 use portcullis_types::JsonSchema;
 use serde_json::{Value, json};
 
-const FOLDER: &str = "PORTCULLIS_JSON_SCHEMA_SUITE";
+const FOLDER_VARIABLE: &str = "PORTCULLIS_JSON_SCHEMA_SUITE";
 
-/// Files whose cases need a remote document, and these cases, each with the reference that leads there. The
-/// list may only shrink: the test fails if a listed case is missing, is refused for another reason, or
+/// Excepted cases: files whose cases need a remote document, and single cases, each with the reference that leads
+/// there. The list may only shrink: the test fails if a listed case is missing, is refused for another reason, or
 /// passes.
 const REMOTE: &[(&str, &[(&str, &str)])] = &[
     (
@@ -83,7 +83,7 @@ const REMOTE: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// The suite has more tests than this; a folder with fewer is not the suite.
-const AT_LEAST: usize = 1_200;
+const MIN_TESTS: usize = 1_200;
 
 #[derive(Default)]
 struct Tally {
@@ -94,11 +94,13 @@ struct Tally {
 
 #[test]
 fn the_argument_check_agrees_with_the_json_schema_suite() {
-    let Some(folder) = env::var_os(FOLDER) else {
-        println!("skipped: {FOLDER} does not name the folder of the JSON-Schema-Test-Suite");
+    let Some(folder) = env::var_os(FOLDER_VARIABLE) else {
+        println!("skipped: {FOLDER_VARIABLE} does not name the folder of the JSON-Schema-Test-Suite");
         return;
     };
-    let listed = REMOTE.iter().flat_map(|(file, cases)| cases.iter().map(|(case, at)| ((*file, *case), *at)));
+    let listed = REMOTE
+        .iter()
+        .flat_map(|(file, cases)| cases.iter().map(|(case, reference)| ((*file, *case), *reference)));
     let mut listed: BTreeMap<(&str, &str), &str> = listed.collect();
     let mut tally = Tally::default();
     let files = files(Path::new(&folder));
@@ -106,7 +108,7 @@ fn the_argument_check_agrees_with_the_json_schema_suite() {
         for case in cases.as_array().expect("a list of cases") {
             let name = case["description"].as_str().expect("a description");
             match listed.remove(&(file.as_str(), name)) {
-                Some(reference) => tally.exempt(file, case, reference),
+                Some(reference) => tally.check_exempt(file, case, reference),
                 None => tally.run(file, case),
             }
         }
@@ -115,7 +117,7 @@ fn the_argument_check_agrees_with_the_json_schema_suite() {
     let Tally { passed, exempt, wrong } = tally;
     println!("{passed} tests passed, {exempt} need documents from elsewhere");
     assert!(wrong.is_empty(), "{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(passed >= AT_LEAST, "only {passed} tests were found");
+    assert!(passed >= MIN_TESTS, "only {passed} tests were found");
 }
 
 impl Tally {
@@ -127,7 +129,7 @@ impl Tally {
             Err(error) => return self.wrong.push(format!("{file}: {name}: {error}")),
         };
         for test in case["tests"].as_array().expect("a list of tests") {
-            match outcome(&schema, test) {
+            match compare_with_suite(&schema, test) {
                 Ok(()) => self.passed += 1,
                 Err(wrong) => self.wrong.push(format!("{file}: {name}: {wrong}")),
             }
@@ -136,19 +138,19 @@ impl Tally {
 
     /// Runs a listed case: it must be refused for this reference, or have a wrong result because it needs
     /// this dialect.
-    fn exempt(&mut self, file: &str, case: &Value, elsewhere: &str) {
+    fn check_exempt(&mut self, file: &str, case: &Value, remote_reference: &str) {
         let tests = case["tests"].as_array().expect("a list of tests");
-        let needs_it = match compile(&case["schema"]) {
-            Err(SchemaError::Reference { reference }) => reference == elsewhere,
+        let needs_reference = match compile(&case["schema"]) {
+            Err(SchemaError::Reference { reference }) => reference == remote_reference,
             Err(_) => false,
             Ok(schema) => {
-                let fails = tests.iter().any(|test| outcome(&schema, test).is_err());
-                fails && case["schema"]["$schema"] == elsewhere
+                let fails = tests.iter().any(|test| compare_with_suite(&schema, test).is_err());
+                fails && case["schema"]["$schema"] == remote_reference
             }
         };
         self.exempt += tests.len();
-        if !needs_it {
-            self.wrong.push(format!("{file}: {} does not need `{elsewhere}`", case["description"]));
+        if !needs_reference {
+            self.wrong.push(format!("{file}: {} does not need `{remote_reference}`", case["description"]));
         }
     }
 }
@@ -170,17 +172,17 @@ fn compile(schema: &Value) -> Result<ArgumentSchema, SchemaError> {
 }
 
 /// Whether a test has the suite's result; the error says what differs.
-fn outcome(schema: &ArgumentSchema, test: &Value) -> Result<(), String> {
+fn compare_with_suite(schema: &ArgumentSchema, test: &Value) -> Result<(), String> {
     let text = json!({"v": test["data"]}).to_string();
     let checked = schema.check(&text, Repairs::Off);
-    let said = match &checked {
+    let problem = match &checked {
         Ok(checked) if checked.args.text() != text => "it was changed".to_owned(),
         Ok(_) if test["valid"] == true => return Ok(()),
         Err(_) if test["valid"] == false => return Ok(()),
         Ok(_) => "it is taken".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(format!("{}: {said}", test["description"]))
+    Err(format!("{}: {problem}", test["description"]))
 }
 
 /// The mandatory files: those directly in the draft's folder.

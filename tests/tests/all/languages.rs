@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::{
     SafetyTier,
     ToolErrorKind::{Denied, Failed, InvalidArguments, NotFound},
@@ -44,8 +44,8 @@ fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Pat
     Some(fs::read(module).expect("built"))
 }
 
-fn world(tool: &str) -> World {
-    World::new().with_policy(&format!("[tools.{tool}]\nprofile = \"WorkspaceRead\"\n"))
+fn fixture(tool: &str) -> Fixture {
+    Fixture::new().with_policy(&format!("[tools.{tool}]\nprofile = \"WorkspaceRead\"\n"))
 }
 
 fn structured(answer: &CallOutcome) -> Value {
@@ -56,15 +56,15 @@ fn structured(answer: &CallOutcome) -> Value {
 async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     let out = tempfile::tempdir().expect("a folder");
     let Some(module) = build("c-word-count", &["clang", "--version"], &[], out.path()) else { return };
-    let world = world("c_word_count");
-    world.put("notes.md", "one two\tthree\n four\n");
-    world.put("empty", "");
-    world.put("\u{1f600} \"ä\" \\.txt", "smile\n");
-    fs::create_dir(world.shared("folder")).expect("made");
-    let registry = load(&world, &module).await.expect("loads");
+    let fixture = fixture("c_word_count");
+    fixture.put("notes.md", "one two\tthree\n four\n");
+    fixture.put("empty", "");
+    fixture.put("\u{1f600} \"ä\" \\.txt", "smile\n");
+    fs::create_dir(fixture.shared("folder")).expect("made");
+    let registry = load(&fixture, &module).await.expect("loads");
     let tool = registry.get("c_word_count").expect("declared");
     assert_eq!(tool.facts().declared_tier, Some(SafetyTier::ReadOnly));
-    let call = async |path: &str| CallOutcome::of(&registry, "c_word_count", json!({"path": path})).await;
+    let call = async |path: &str| CallOutcome::run(&registry, "c_word_count", json!({"path": path})).await;
     let answer = call("/shared/notes.md").await;
     assert_eq!(answer.text(), "4 words, 2 lines, 20 bytes");
     assert_eq!(structured(&answer), json!({"words": 4, "lines": 2, "bytes": 20}));
@@ -72,15 +72,15 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     assert_eq!(call("empty").await.text(), "0 words, 0 lines, 0 bytes");
     assert_eq!(call("\u{1f600} \"ä\" \\.txt").await.text(), "1 words, 1 lines, 6 bytes");
 
-    let missing = call("/shared/no \"such\" one").await.refused(NotFound, "not_found");
+    let missing = call("/shared/no \"such\" one").await.assert_refused(NotFound, "not_found");
     assert_eq!(missing, "no such file `/shared/no \"such\" one`");
-    call("/shared/folder").await.refused(Failed, "failed");
-    call("").await.refused(InvalidArguments, "invalid_arguments");
-    call(&"x".repeat(5000)).await.refused(InvalidArguments, "invalid_arguments");
-    call("/vault/secret").await.refused(Denied, "mount_not_granted");
-    call("/shared/../../etc/passwd").await.refused(Denied, "path_escapes_mount");
-    let without = CallOutcome::of(&registry, "c_word_count", json!({})).await;
-    without.refused(InvalidArguments, "invalid_arguments");
+    call("/shared/folder").await.assert_refused(Failed, "failed");
+    call("").await.assert_refused(InvalidArguments, "invalid_arguments");
+    call(&"x".repeat(5000)).await.assert_refused(InvalidArguments, "invalid_arguments");
+    call("/vault/secret").await.assert_refused(Denied, "mount_not_granted");
+    call("/shared/../../etc/passwd").await.assert_refused(Denied, "path_escapes_mount");
+    let without = CallOutcome::run(&registry, "c_word_count", json!({})).await;
+    without.assert_refused(InvalidArguments, "invalid_arguments");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
     let out = tempfile::tempdir().expect("a folder");
     let Some(module) = build("c-word-count", &["clang", "--version"], &[], out.path()) else { return };
     drop(module);
-    // The same source, compiled natively: the host would never send the input that this reader refuses.
+    // The same source, compiled natively, gets input that the host would never send.
     let program = out.path().join("native");
     #[expect(clippy::disallowed_methods, reason = "the compiler of the example")]
     let compiled = Command::new("clang")
@@ -151,12 +151,15 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
             .stdin(fs::File::open(&input).expect("there"))
             .output()
             .expect("starts");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stdout_text = String::from_utf8_lossy(&output.stdout).into_owned();
         let code = if expected.is_empty() { 2 } else { 0 };
-        assert_eq!(output.status.code(), Some(code), "{text}: {said}");
-        assert!(said.contains(expected) && (code == 0 || said.is_empty()), "{text}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{text}: {stdout_text}");
+        assert!(
+            stdout_text.contains(expected) && (code == 0 || stdout_text.is_empty()),
+            "{text}: {stdout_text}"
+        );
         if code == 0 {
-            let _: Value = serde_json::from_str(&said).expect("a frame");
+            let _: Value = serde_json::from_str(&stdout_text).expect("a frame");
         }
     }
 }
@@ -170,22 +173,24 @@ async fn a_tool_in_zig_answers_with_data_and_refuses() {
     words.push("version");
     let variables = ["ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"].map(|name| (name, cache.clone()));
     let Some(module) = build("zig-csv-sum", &words, &variables, out.path()) else { return };
-    let world = world("csv_sum");
-    world.put("costs.csv", "name,amount\r\n\"Tea, green\",2.5\r\nCups,4\r\n");
-    world.put("bad.csv", "name,amount\nTea,much\n");
-    world.put("open.csv", "name,amount\nTea,\"1\n");
-    let registry = load(&world, &module).await.expect("loads");
+    let fixture = fixture("csv_sum");
+    fixture.put("costs.csv", "name,amount\r\n\"Tea, green\",2.5\r\nCups,4\r\n");
+    fixture.put("bad.csv", "name,amount\nTea,much\n");
+    fixture.put("open.csv", "name,amount\nTea,\"1\n");
+    let registry = load(&fixture, &module).await.expect("loads");
     let call = async |path: &str, column: &str| {
-        CallOutcome::of(&registry, "csv_sum", json!({"path": path, "column": column})).await
+        CallOutcome::run(&registry, "csv_sum", json!({"path": path, "column": column})).await
     };
     let answer = call("/shared/costs.csv", "amount").await;
     assert_eq!(answer.text(), "6.5 in 2 rows");
     let data = structured(&answer);
     assert_eq!((data["sum"].as_f64(), data["rows"].as_u64()), (Some(6.5), Some(2)));
-    let message = call("/shared/bad.csv", "amount").await.refused(Failed, "failed");
+    let message = call("/shared/bad.csv", "amount").await.assert_refused(Failed, "failed");
     assert_eq!(message, "line 2: `much` is not a number");
-    assert!(call("open.csv", "amount").await.refused(Failed, "failed").contains("quote is not closed"));
-    call("costs.csv", "price").await.refused(NotFound, "not_found");
-    call("/shared/none.csv", "amount").await.refused(NotFound, "not_found");
-    call("/vault/costs.csv", "amount").await.refused(Denied, "mount_not_granted");
+    assert!(
+        call("open.csv", "amount").await.assert_refused(Failed, "failed").contains("quote is not closed")
+    );
+    call("costs.csv", "price").await.assert_refused(NotFound, "not_found");
+    call("/shared/none.csv", "amount").await.assert_refused(NotFound, "not_found");
+    call("/vault/costs.csv", "amount").await.assert_refused(Denied, "mount_not_granted");
 }

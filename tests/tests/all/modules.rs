@@ -12,48 +12,47 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::ToolRegistry;
 
 use crate::hostile::wat_guest::WatGuest;
 
-/// A world whose policy names the folder `modules` beside the policy file, with these modules in it.
-fn world(modules: &[(&str, &[u8])]) -> World {
-    let world = World::new().with_policy("[modules]\ndir = \"modules\"\n");
-    fs::create_dir(folder(&world)).expect("a folder");
+/// A fixture whose policy names the folder `modules` beside the policy file, with these modules in it.
+fn fixture(modules: &[(&str, &[u8])]) -> Fixture {
+    let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"\n");
+    fs::create_dir(folder(&fixture)).expect("a folder");
     for (name, bytes) in modules {
-        fs::write(folder(&world).join(name), bytes).expect("written");
+        fs::write(folder(&fixture).join(name), bytes).expect("written");
     }
-    world
+    fixture
 }
 
-fn folder(world: &World) -> PathBuf {
-    world.root().join("modules")
+fn folder(fixture: &Fixture) -> PathBuf {
+    fixture.root().join("modules")
 }
 
-/// A module with one tool.
 fn module(tool: &str) -> Vec<u8> {
     WatGuest::new(tool).bytes()
 }
 
-/// A module with one tool of the same name, with other bytes.
+/// A module with a tool of the same name, but with other bytes.
 fn other_module(tool: &str) -> Vec<u8> {
     WatGuest { fields: "(func)".to_owned(), ..WatGuest::new(tool) }.bytes()
 }
 
 /// The file names of the refused modules, each with the error and all causes.
-fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
-    let shown = |module: &portcullis_tools::modules::RefusedModule| {
+fn refused_modules(registry: &ToolRegistry) -> Vec<(String, String)> {
+    let describe = |module: &portcullis_tools::modules::RefusedModule| {
         (module.name().to_owned(), portcullis_types::chain(module.error()))
     };
-    registry.refused_modules().iter().map(shown).collect()
+    registry.refused_modules().iter().map(describe).collect()
 }
 
-/// Runs the command line in a world.
+/// Runs the command line in a fixture.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
-pub(crate) fn portcullis(world: &World, words: &[&str]) -> Output {
+pub(crate) fn portcullis(fixture: &Fixture, words: &[&str]) -> Output {
     Command::new(portcullis_testing::binary())
-        .args(world.options())
+        .args(fixture.options())
         .args(words)
         .stdin(Stdio::null())
         .output()

@@ -1,4 +1,4 @@
-//! The program as an ordinary user, started by another user.
+//! The program run as an ordinary user, started by root.
 
 use std::{
     fs, io,
@@ -7,37 +7,37 @@ use std::{
     process::Command,
 };
 
-use portcullis_testing::{World, binary};
+use portcullis_testing::{Fixture, binary};
 
 /// The user that root switches to.
 pub(crate) const USER: u32 = 65534;
 
-/// The program as a command of an ordinary user who owns everything in the world. Only root can switch to
-/// one; any other user gets the program as it is.
+/// The program as a command of an ordinary user who owns everything in the fixture. Only root can switch to another
+/// user; any other user gets the program unchanged.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
-pub(crate) fn program(world: &World) -> Command {
+pub(crate) fn program_of_ordinary_user(fixture: &Fixture) -> Command {
     if !is_root() {
         let mut command = Command::new(binary());
-        command.args(world.options());
+        command.args(fixture.options());
         return command;
     }
-    let place = world.root().join("program");
-    if !place.exists() && fs::hard_link(binary(), &place).is_err() {
+    let program_path = fixture.root().join("program");
+    if !program_path.exists() && fs::hard_link(binary(), &program_path).is_err() {
         // `install` writes the copy: while this process or a child that it forks has the file open for
         // writing, it cannot be executed (`ETXTBSY`).
-        let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(&place).status();
+        let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(&program_path).status();
         assert!(copied.expect("starts").success());
     }
-    let options = world.options();
-    give(world.root(), &place).expect("given");
-    let mut command = Command::new(place);
-    command.args(options).uid(USER).gid(USER).env("HOME", world.root());
+    let options = fixture.options();
+    give_to_user(fixture.root(), &program_path).expect("given");
+    let mut command = Command::new(program_path);
+    command.args(options).uid(USER).gid(USER).env("HOME", fixture.root());
     command
 }
 
-/// Whether another user's program can be started here; prints that the test skips where it cannot.
+/// Whether a program of another user can be started here. Prints that the test skips if not.
 #[expect(clippy::print_stderr, reason = "a test that skips says so")]
-pub(crate) fn can_start_anothers() -> bool {
+pub(crate) fn can_start_program_of_other_user() -> bool {
     if !is_root() {
         eprintln!("skipped: only root starts a program of another user's");
     }
@@ -49,7 +49,7 @@ fn is_root() -> bool {
 }
 
 /// Gives everything below a folder to the ordinary user, except the program.
-fn give(path: &Path, program: &Path) -> io::Result<()> {
+fn give_to_user(path: &Path, program: &Path) -> io::Result<()> {
     if path == program {
         return Ok(());
     }
@@ -57,7 +57,7 @@ fn give(path: &Path, program: &Path) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
         for entry in fs::read_dir(path)? {
-            give(&entry?.path(), program)?;
+            give_to_user(&entry?.path(), program)?;
         }
     }
     Ok(())
@@ -65,11 +65,11 @@ fn give(path: &Path, program: &Path) -> io::Result<()> {
 
 #[test]
 fn concealing_memory_works_for_an_ordinary_user() {
-    if !can_start_anothers() || !portcullis_tools::HostWasmToolRunner::has_pagemap_scan() {
+    if !can_start_program_of_other_user() || !portcullis_tools::HostWasmToolRunner::has_pagemap_scan() {
         return;
     }
-    let world = World::new();
-    let output = program(&world).args(["doctor", "--json"]).output().expect("starts");
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(found["kernel"]["pagemap_scan"], true, "{found}");
+    let fixture = Fixture::new();
+    let output = program_of_ordinary_user(&fixture).args(["doctor", "--json"]).output().expect("starts");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["kernel"]["pagemap_scan"], true, "{report}");
 }

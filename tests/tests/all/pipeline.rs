@@ -1,4 +1,4 @@
-//! The path of a call, step by step: each step's refusals, and that no later step then does anything.
+//! The path of a call, step by step: each step's refusals, and that a refused call reaches no later step.
 
 mod arguments;
 mod bounds;
@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
-use portcullis_testing::{CallOutcome, World, approving};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
-    audit::{Event, Outcome, Verdict},
+    audit::{Outcome, RowKind, Verdict},
     policy::ToolFacts,
 };
 use portcullis_types::{
@@ -30,16 +30,19 @@ use portcullis_types::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, Spy, asking, caller, enabled, listening, natives, raw, world_enabling};
+use crate::support::{
+    ScriptedApprover, Spy, caller, caller_asking, enabling_entry, fixture_enabling, native_registry,
+    raw_call, record_events,
+};
 
 #[tokio::test]
 async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
-    let world = World::new();
-    world.put("README.md", "hello, guest\n");
-    let registry = world.registry().await;
-    let answer = CallOutcome::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+    let fixture = Fixture::new();
+    fixture.put("README.md", "hello, guest\n");
+    let registry = fixture.registry().await;
+    let answer = CallOutcome::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
     assert_eq!(answer.text(), "hello, guest\n");
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "{rows:#?}");
 }
 
@@ -63,7 +66,7 @@ fn spy() -> Spy {
         .role(ArgumentRole { argument: "command".into(), role: RoleKind::Command })
 }
 
-/// Makes one call of a spy and asserts a refusal, one row, and a spy that was never polled.
+/// Makes one call of a spy. Asserts a refusal, one row, and that the spy was never polled.
 #[track_caller]
 fn check(
     policy: &str,
@@ -72,54 +75,79 @@ fn check(
     kind: ToolErrorKind,
     code: &str,
 ) -> impl Future<Output = ()> {
-    let world = World::new().with_policy(policy);
+    let fixture = Fixture::new().with_policy(policy);
     let spy = spy();
     let calls = spy.calls();
     let mut caller = caller();
     adjust(&mut caller);
     let code = code.to_owned();
-    let place = std::panic::Location::caller();
+    let caller_location = std::panic::Location::caller();
     async move {
-        let registry = natives(&world, [spy]);
-        let events = listening(&mut caller);
+        let registry = native_registry(&fixture, [spy]);
+        let events = record_events(&mut caller);
         let id = call.id.clone();
         let result = registry.execute_with_policy(call, &caller).await;
         let error = result.outcome.expect_err("refused");
-        assert_eq!((error.kind(), error.code()), (kind, code.as_str()), "{place}: {error}");
-        assert_eq!(calls.load(Ordering::SeqCst), 0, "{place}: the tool was polled");
+        assert_eq!((error.kind(), error.code()), (kind, code.as_str()), "{caller_location}: {error}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{caller_location}: the tool was polled");
         let events = events.lock().expect("not poisoned").clone();
-        assert!(!events.iter().any(|event| event.starts_with("started")), "{place}: {events:?}");
-        assert_eq!(events.last(), Some(&format!("finished {kind}")), "{place}");
-        let rows = world.rows();
-        assert_eq!(rows.len(), 1, "{place}: {rows:#?}");
+        assert!(!events.iter().any(|event| event.starts_with("started")), "{caller_location}: {events:?}");
+        assert_eq!(events.last(), Some(&format!("finished {kind}")), "{caller_location}");
+        let rows = fixture.rows();
+        assert_eq!(rows.len(), 1, "{caller_location}: {rows:#?}");
         assert_eq!(&*rows[0].call_id, id);
-        assert_eq!((rows[0].event, rows[0].outcome), (Event::End, Some(Outcome::Error(kind))), "{place}");
-        assert_eq!(rows[0].code.as_deref(), Some(code.as_str()), "{place}");
+        assert_eq!(
+            (rows[0].event, rows[0].outcome),
+            (RowKind::End, Some(Outcome::Error(kind))),
+            "{caller_location}"
+        );
+        assert_eq!(rows[0].code.as_deref(), Some(code.as_str()), "{caller_location}");
         if kind == Denied {
-            assert_eq!(rows[0].decision, Some(Verdict::Deny), "{place}");
-            assert!(rows[0].rule.is_some(), "{place}");
+            assert_eq!(rows[0].decision, Some(Verdict::Deny), "{caller_location}");
+            assert!(rows[0].rule.is_some(), "{caller_location}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_refusal_at_any_step_polls_no_tool_and_leaves_one_row() {
-    let on = enabled("spy");
-    let fits = || raw("spy", r#"{"n":1}"#);
-    check(&on, |_| {}, raw("spi", r#"{"n":1}"#), NotFound, "unknown_tool").await;
-    check(&on, |_| {}, raw("SPY", r#"{"n":1}"#), NotFound, "unknown_tool").await;
-    check(&on, |_| {}, raw("", "{}"), NotFound, "unknown_tool").await;
-    check(&on, |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;
-    check("", |_| {}, fits(), Denied, "native_not_enabled").await;
-    check("[tools.spy]\nenabled = false", |_| {}, fits(), Denied, "tool_disabled").await;
-    check("[tools.spy]\ntimeout = \"1s\"", |_| {}, fits(), Denied, "native_not_enabled").await;
-    check(&format!("{on}approval = \"deny\""), |_| {}, fits(), Denied, "approval_denied").await;
-    check(&format!("{on}approval = \"ask\""), |_| {}, fits(), Denied, "approval_unavailable").await;
-    let deny = ApprovalRule::Deny { reason: "not today".to_owned() };
-    check(&on, |own| own.approval_policy = Some(Arc::new(Always(deny))), fits(), Denied, "approval_denied")
+    let enabled_entry = enabling_entry("spy");
+    let fitting_call = || raw_call("spy", r#"{"n":1}"#);
+    check(&enabled_entry, |_| {}, raw_call("spi", r#"{"n":1}"#), NotFound, "unknown_tool").await;
+    check(&enabled_entry, |_| {}, raw_call("SPY", r#"{"n":1}"#), NotFound, "unknown_tool").await;
+    check(&enabled_entry, |_| {}, raw_call("", "{}"), NotFound, "unknown_tool").await;
+    check(&enabled_entry, |_| {}, raw_call("spy", "{}"), InvalidArguments, "invalid_arguments").await;
+    check("", |_| {}, fitting_call(), Denied, "native_not_enabled").await;
+    check("[tools.spy]\nenabled = false", |_| {}, fitting_call(), Denied, "tool_disabled").await;
+    check("[tools.spy]\ntimeout = \"1s\"", |_| {}, fitting_call(), Denied, "native_not_enabled").await;
+    check(&format!("{enabled_entry}approval = \"deny\""), |_| {}, fitting_call(), Denied, "approval_denied")
         .await;
+    check(
+        &format!("{enabled_entry}approval = \"ask\""),
+        |_| {},
+        fitting_call(),
+        Denied,
+        "approval_unavailable",
+    )
+    .await;
+    let deny = ApprovalRule::Deny { reason: "not today".to_owned() };
+    check(
+        &enabled_entry,
+        |caller| caller.approval_policy = Some(Arc::new(Always(deny))),
+        fitting_call(),
+        Denied,
+        "approval_denied",
+    )
+    .await;
     let ask = Always(ApprovalRule::Ask);
-    check(&on, |own| own.approval_policy = Some(Arc::new(ask)), fits(), Denied, "approval_unavailable").await;
+    check(
+        &enabled_entry,
+        |caller| caller.approval_policy = Some(Arc::new(ask)),
+        fitting_call(),
+        Denied,
+        "approval_unavailable",
+    )
+    .await;
     for (arguments, code) in [
         (r#"{"n":1,"path":"/etc/passwd"}"#, "unknown_mount"),
         (r#"{"n":1,"path":"/vault/x"}"#, "mount_not_granted"),
@@ -128,117 +156,122 @@ async fn a_refusal_at_any_step_polls_no_tool_and_leaves_one_row() {
         (r#"{"n":1,"url":"https://example.com/"}"#, "egress_not_granted"),
         (r#"{"n":1,"command":"true"}"#, "commands_not_granted"),
     ] {
-        check(&on, |_| {}, raw("spy", arguments), Denied, code).await;
+        check(&enabled_entry, |_| {}, raw_call("spy", arguments), Denied, code).await;
     }
 }
 
 #[tokio::test]
 async fn earliest_refusing_step_gives_the_reason() {
-    let on = enabled("spy");
+    let enabled_entry = enabling_entry("spy");
     // `check` comes before `admit`.
-    check("", |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;
+    check("", |_| {}, raw_call("spy", "{}"), InvalidArguments, "invalid_arguments").await;
     // `admit` comes before `authorize`.
-    check("", |_| {}, raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#), Denied, "native_not_enabled").await;
+    check("", |_| {}, raw_call("spy", r#"{"n":1,"path":"/etc/passwd"}"#), Denied, "native_not_enabled").await;
     // The path is checked before the question, so that the approver is not asked about a forbidden call.
-    let asked = Scripted::new(|_, _| ApprovalAnswer::Approve);
-    let approver = asked.clone();
-    let escaping = raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#);
-    let adjust = |own: &mut Caller| own.approver = Some(Arc::new(approver));
-    check(&format!("{on}approval = \"ask\""), adjust, escaping, Denied, "unknown_mount").await;
-    assert!(asked.requests().is_empty());
+    let scripted = ScriptedApprover::new(|_, _| ApprovalAnswer::Approve);
+    let approver = scripted.clone();
+    let escaping = raw_call("spy", r#"{"n":1,"path":"/etc/passwd"}"#);
+    let adjust = |caller: &mut Caller| caller.approver = Some(Arc::new(approver));
+    check(&format!("{enabled_entry}approval = \"ask\""), adjust, escaping, Denied, "unknown_mount").await;
+    assert!(scripted.requests().is_empty());
 }
 
 #[tokio::test]
 async fn the_rate_is_counted_per_agent_and_tool() {
-    let edit = |world: World| world.with_policy_edit("calls_per_minute = 600", "calls_per_minute = 2");
-    let world = edit(world_enabling(&["one", "two"]));
+    let edit = |fixture: Fixture| fixture.with_policy_edit("calls_per_minute = 600", "calls_per_minute = 2");
+    let fixture = edit(fixture_enabling(&["one", "two"]));
     let spies = [Spy::repeating("one"), Spy::repeating("two")];
     let calls = spies[0].calls();
-    let registry = natives(&world, spies);
+    let registry = native_registry(&fixture, spies);
     for agent in ["a", "b"] {
         for tool in ["one", "two"] {
             let caller = Caller::new(agent, "run");
             for _ in 0..2 {
-                let result = registry.execute_with_policy(raw(tool, "{}"), &caller).await;
+                let result = registry.execute_with_policy(raw_call(tool, "{}"), &caller).await;
                 assert!(result.outcome.is_ok(), "{agent} {tool}: {:?}", result.outcome);
             }
-            // Another run of the same agent shares its allowance.
-            let result = registry.execute_with_policy(raw(tool, "{}"), &Caller::new(agent, "other")).await;
+            // Another run of the same agent shares the agent's allowance.
+            let result =
+                registry.execute_with_policy(raw_call(tool, "{}"), &Caller::new(agent, "other")).await;
             let error = result.outcome.expect_err("too often");
             assert_eq!((error.kind(), error.code()), (RateLimited, "rate_limited"));
             assert_eq!(error.hint(), Some("wait a little, then try again"));
         }
     }
     assert_eq!(calls.load(Ordering::SeqCst), 4, "the refused ones never ran");
-    assert_eq!(world.rows().len(), 12);
+    assert_eq!(fixture.rows().len(), 12);
 }
 
 #[tokio::test]
 async fn an_unknown_tool_is_answered_with_the_nearest_names() {
-    let world = World::new();
-    let registry = world.registry().await;
-    for (asked, near) in [
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
+    for (requested_name, near) in [
         ("file_raed", "`file_read`"),
         ("File_Read", "`file_read`"),
         ("fileread", "`file_read`"),
-        ("ecko", "`echo`"),
+        ("get_curent_time", "`get_current_time`"),
     ] {
-        let answer = CallOutcome::of(&registry, asked, json!({})).await;
+        let answer = CallOutcome::run(&registry, requested_name, json!({})).await;
         let hint = answer.error().hint().expect("a suggestion").to_owned();
-        assert!(hint.starts_with(&format!("did you mean {near}")), "{asked}: {hint}");
-        answer.refused(NotFound, "unknown_tool");
+        assert!(hint.starts_with(&format!("did you mean {near}")), "{requested_name}: {hint}");
+        answer.assert_refused(NotFound, "unknown_tool");
     }
-    let odd = format!("\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
-    let answer = CallOutcome::of(&registry, &odd, json!({})).await;
-    let said = answer.refused(NotFound, "unknown_tool");
-    assert!(said.len() < 1000 && said.is_ascii() && !said.contains('\u{1b}'), "{said}");
-    assert!(world.rows().iter().all(|row| row.tool.len() <= 512));
+    let odd_name = format!("\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
+    let answer = CallOutcome::run(&registry, &odd_name, json!({})).await;
+    let message = answer.assert_refused(NotFound, "unknown_tool");
+    assert!(message.len() < 1000 && message.is_ascii() && !message.contains('\u{1b}'), "{message}");
+    assert!(fixture.rows().iter().all(|row| row.tool.len() <= 512));
 }
 
 #[tokio::test]
 async fn events_come_in_the_order_of_the_steps() {
-    let world = world_enabling(&["spy"]).with_policy("[tools.reporter]\nenabled = true");
+    let fixture = fixture_enabling(&["spy"]).with_policy("[tools.reporter]\nenabled = true");
     let reporter = Spy::new("reporter", |ctx, _| async move {
         ctx.progress("half");
         ctx.update(ToolOutput::text("part"));
         Ok(ToolOutput::text("whole"))
     });
-    let registry = natives(&world, [spy().requiring_approval(), reporter]);
-    let mut caller = asking(Scripted::new(|number, _| match number {
+    let registry = native_registry(&fixture, [spy().requiring_approval(), reporter]);
+    let mut caller = caller_asking(ScriptedApprover::new(|number, _| match number {
         0 => ApprovalAnswer::Approve,
         _ => ApprovalAnswer::Deny { reason: None },
     }));
-    let heard = listening(&mut caller);
-    let taken = || std::mem::take(&mut *heard.lock().expect("not poisoned"));
-    let run =
-        async |tool: &str, arguments: &str| registry.execute_with_policy(raw(tool, arguments), &caller).await;
+    let events = record_events(&mut caller);
+    let take_events = || std::mem::take(&mut *events.lock().expect("not poisoned"));
+    let run = async |tool: &str, arguments: &str| {
+        registry.execute_with_policy(raw_call(tool, arguments), &caller).await
+    };
 
     run("spy", r#"{"n":1}"#).await;
-    assert_eq!(taken(), ["requested spy", "approval requested", "approval true", "started spy", "finished"]);
+    assert_eq!(
+        take_events(),
+        ["requested spy", "approval requested", "approval true", "started spy", "finished"]
+    );
     run("spy", r#"{"n":2}"#).await;
-    assert_eq!(taken(), ["requested spy", "approval requested", "approval false", "finished denied"]);
+    assert_eq!(take_events(), ["requested spy", "approval requested", "approval false", "finished denied"]);
     run("spy", "{}").await;
-    assert_eq!(taken(), ["requested spy", "finished invalid_arguments"]);
+    assert_eq!(take_events(), ["requested spy", "finished invalid_arguments"]);
     run("reporter", "{}").await;
     assert_eq!(
-        taken(),
+        take_events(),
         ["requested reporter", "started reporter", "progress half", "update part", "finished"]
     );
 }
 
 #[tokio::test]
 async fn a_guests_progress_reaches_listeners_and_not_the_result() {
-    let world = World::new();
-    let registry = world.registry_with(&["progress_then_ok"]).await;
-    let mut caller = approving();
-    let heard = listening(&mut caller);
+    let fixture = Fixture::new();
+    let registry = fixture.registry_with(&["progress_then_ok"]).await;
+    let mut caller = approving_caller();
+    let events = record_events(&mut caller);
     let texts = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&texts);
     caller.on_progress = Some(Arc::new(move |text| sink.lock().expect("not poisoned").push(text)));
-    let result = registry.execute_with_policy(raw("progress_then_ok", "{}"), &caller).await;
+    let result = registry.execute_with_policy(raw_call("progress_then_ok", "{}"), &caller).await;
     assert_eq!(result.model_text(), "whole");
     assert_eq!(
-        *heard.lock().expect("not poisoned"),
+        *events.lock().expect("not poisoned"),
         [
             "requested progress_then_ok",
             "approval requested",
@@ -256,22 +289,22 @@ async fn a_guests_progress_reaches_listeners_and_not_the_result() {
 }
 
 #[tokio::test]
-async fn the_row_is_on_record_when_the_end_is_told() {
-    let world = Arc::new(world_enabling(&["spy"]));
-    let registry = natives(&world, [Spy::repeating("spy").timeout(Duration::from_secs(5))]);
+async fn the_row_is_recorded_before_the_end_is_reported() {
+    let fixture = Arc::new(fixture_enabling(&["spy"]));
+    let registry = native_registry(&fixture, [Spy::repeating("spy").timeout(Duration::from_secs(5))]);
     let mut caller = caller();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let (sink, looked_at) = (Arc::clone(&seen), Arc::clone(&world));
+    let row_counts = Arc::new(Mutex::new(Vec::new()));
+    let (sink, observed_fixture) = (Arc::clone(&row_counts), Arc::clone(&fixture));
     caller.on_event = Some(Arc::new(move |event| {
         let count = match event {
-            ToolEvent::Finished { .. } => looked_at.rows().len(),
+            ToolEvent::Finished { .. } => observed_fixture.rows().len(),
             _ => return,
         };
         sink.lock().expect("not poisoned").push(count);
     }));
-    registry.execute_with_policy(raw("spy", "{}"), &caller).await.outcome.expect("runs");
-    registry.execute_with_policy(raw("nobody", "{}"), &caller).await.outcome.expect_err("refused");
-    assert_eq!(*seen.lock().expect("not poisoned"), [1, 2]);
+    registry.execute_with_policy(raw_call("spy", "{}"), &caller).await.outcome.expect("runs");
+    registry.execute_with_policy(raw_call("nobody", "{}"), &caller).await.outcome.expect_err("refused");
+    assert_eq!(*row_counts.lock().expect("not poisoned"), [1, 2]);
 }
 
 /// A spy that fails with this error.

@@ -13,25 +13,26 @@ mod owners;
 mod rules;
 mod soak;
 mod terminal;
+mod unasked;
 
-use portcullis_testing::{CallOutcome, World, approving};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};
 use serde_json::{Value, json};
 
-/// A world with a shell.
+/// A fixture with a shell.
 struct Shell {
-    world: World,
+    fixture: Fixture,
     registry: ToolRegistry,
 }
 
 impl Shell {
     async fn new() -> Self {
-        Self::of(World::new()).await
+        Self::with_fixture(Fixture::new()).await
     }
 
-    async fn of(world: World) -> Self {
-        let registry = world.registry_with_shell().await;
-        Self { world, registry }
+    async fn with_fixture(fixture: Fixture) -> Self {
+        let registry = fixture.registry_with_shell().await;
+        Self { fixture, registry }
     }
 
     async fn run(&self, command: &str) -> CallOutcome {
@@ -44,7 +45,7 @@ impl Shell {
     }
 
     async fn call(&self, arguments: Value) -> CallOutcome {
-        CallOutcome::of(&self.registry, SHELL_EXEC, arguments).await
+        CallOutcome::run(&self.registry, SHELL_EXEC, arguments).await
     }
 
     async fn call_as(&self, caller: &Caller, arguments: Value) -> CallOutcome {
@@ -53,13 +54,13 @@ impl Shell {
     }
 
     fn last_row(&self) -> Row {
-        self.world.rows().pop().expect("a row")
+        self.fixture.rows().pop().expect("a row")
     }
 }
 
 /// Another agent, with an approver that always approves.
 fn another_agent() -> Caller {
-    let mut caller = approving();
+    let mut caller = approving_caller();
     "another".clone_into(&mut caller.agent_id);
     caller
 }

@@ -1,5 +1,4 @@
-//! Helpers of several areas: native tools that count their calls, callers that listen, and snapshots of the
-//! disk.
+//! Helpers for several areas: native tools that count their calls, callers that listen, and snapshots of the disk.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
@@ -30,7 +29,7 @@ use serde_json::{Value, json};
 
 type Body = dyn Fn(ToolContext, ToolArgs) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
-/// A native tool that counts how often it was polled to run. Takes any arguments, declares no role.
+/// A native tool that counts how often it was polled. It accepts any arguments and declares no role.
 #[derive(Clone)]
 pub(crate) struct Spy {
     name: String,
@@ -100,7 +99,7 @@ impl Spy {
         self
     }
 
-    /// The count of its calls, readable after the spy is registered.
+    /// The count of the spy's calls, readable after the spy is registered.
     pub(crate) fn calls(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.calls)
     }
@@ -143,23 +142,23 @@ impl Tool for Spy {
     }
 }
 
-/// A world whose policy enables these native tools.
-pub(crate) fn world_enabling(names: &[&str]) -> World {
-    names.iter().fold(World::new(), |world, name| world.with_policy(&enabled(name)))
+/// A fixture whose policy enables these native tools.
+pub(crate) fn fixture_enabling(names: &[&str]) -> Fixture {
+    names.iter().fold(Fixture::new(), |fixture, name| fixture.with_policy(&enabling_entry(name)))
 }
 
 /// The policy entry that enables a native tool.
-pub(crate) fn enabled(name: &str) -> String {
+pub(crate) fn enabling_entry(name: &str) -> String {
     format!("[tools.{name}]\nenabled = true\n")
 }
 
-/// A registry of native tools alone, under the world's policy and in its state folder. It has no WASM engine,
+/// A registry of native tools alone, under the fixture's policy and in its state folder. It has no WASM engine,
 /// which most steps of the pipeline do not use.
 #[track_caller]
-pub(crate) fn natives(world: &World, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
-    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+pub(crate) fn native_registry(fixture: &Fixture, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
+    let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
-    let builder = ToolRegistry::builder().policy(policy).state(world.state()).default_tools();
+    let builder = ToolRegistry::builder().policy(policy).state(fixture.state()).default_tools();
     spies.into_iter().fold(builder, portcullis_tools::RegistryBuilder::tool).build().expect("builds")
 }
 
@@ -168,56 +167,55 @@ pub(crate) fn caller() -> Caller {
     Caller::new("tester", "run")
 }
 
-/// A caller with an approver.
-pub(crate) fn asking(approver: impl Approver + 'static) -> Caller {
+pub(crate) fn caller_asking(approver: impl Approver + 'static) -> Caller {
     let mut caller = caller();
     caller.approver = Some(Arc::new(approver));
     caller
 }
 
-type Answering = dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync;
+type Answer = dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync;
 
 /// An approver that answers by a closure and keeps the requests.
 #[derive(Clone)]
-pub(crate) struct Scripted {
-    answer: Arc<Answering>,
-    pub(crate) asked: Arc<Mutex<Vec<ApprovalRequest>>>,
+pub(crate) struct ScriptedApprover {
+    answer: Arc<Answer>,
+    pub(crate) received: Arc<Mutex<Vec<ApprovalRequest>>>,
 }
 
-impl Scripted {
+impl ScriptedApprover {
     /// The closure gets the number of the question, from 0, and the request.
     pub(crate) fn new(
         answer: impl Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync + 'static,
     ) -> Self {
-        Self { answer: Arc::new(answer), asked: Arc::default() }
+        Self { answer: Arc::new(answer), received: Arc::default() }
     }
 
     pub(crate) fn requests(&self) -> Vec<ApprovalRequest> {
-        self.asked.lock().expect("not poisoned").clone()
+        self.received.lock().expect("not poisoned").clone()
     }
 }
 
 #[async_trait]
-impl Approver for Scripted {
+impl Approver for ScriptedApprover {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let number = {
-            let mut asked = self.asked.lock().expect("not poisoned");
-            asked.push(request.clone());
-            asked.len() - 1
+            let mut received = self.received.lock().expect("not poisoned");
+            received.push(request.clone());
+            received.len() - 1
         };
         (self.answer)(number, request)
     }
 }
 
-/// Makes a caller listen. The list gets one word an event.
-pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&heard);
-    caller.on_event = Some(Arc::new(move |event| sink.lock().expect("not poisoned").push(word(event))));
-    heard
+/// Makes a caller listen. The list gets the name of each event.
+pub(crate) fn record_events(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    caller.on_event = Some(Arc::new(move |event| sink.lock().expect("not poisoned").push(event_word(event))));
+    events
 }
 
-fn word(event: &ToolEvent) -> String {
+fn event_word(event: &ToolEvent) -> String {
     match event {
         ToolEvent::Requested { tool, .. } => format!("requested {tool}"),
         ToolEvent::ApprovalRequested { .. } => "approval requested".to_owned(),
@@ -232,38 +230,38 @@ fn word(event: &ToolEvent) -> String {
     }
 }
 
-/// A call whose arguments are sent as they are.
-pub(crate) fn raw(tool: &str, arguments: &str) -> ToolCall {
+/// A call whose arguments are sent unchanged.
+pub(crate) fn raw_call(tool: &str, arguments: &str) -> ToolCall {
     new_call(tool, arguments)
 }
 
 /// Everything below a folder: kind, mode and content of each entry, by path.
 pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, String> {
     let mut entries = BTreeMap::new();
-    collect(folder, folder, &mut entries);
+    collect_entries(folder, folder, &mut entries);
     entries
 }
 
-fn collect(root: &Path, folder: &Path, entries: &mut BTreeMap<String, String>) {
+fn collect_entries(root: &Path, folder: &Path, entries: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("readable") {
         let path = entry.expect("readable").path();
-        let found = fs::symlink_metadata(&path).expect("there");
-        let kind = found.file_type();
+        let metadata = fs::symlink_metadata(&path).expect("there");
+        let kind = metadata.file_type();
         let content = if kind.is_symlink() {
             format!("link to {}", fs::read_link(&path).expect("a link").display())
         } else if kind.is_dir() {
             "folder".to_owned()
         } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
             "special".to_owned()
-        } else if found.len() > 1 << 20 {
-            format!("{} bytes", found.len())
+        } else if metadata.len() > 1 << 20 {
+            format!("{} bytes", metadata.len())
         } else {
             format!("{:?}", fs::read(&path).expect("readable"))
         };
         let name = path.strip_prefix(root).expect("below").to_string_lossy().into_owned();
-        entries.insert(name, format!("{:o} {content}", found.mode()));
+        entries.insert(name, format!("{:o} {content}", metadata.mode()));
         if kind.is_dir() {
-            collect(root, &path, entries);
+            collect_entries(root, &path, entries);
         }
     }
 }
@@ -289,10 +287,10 @@ pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
 }
 
 /// Whether any process of this machine, confined or not, has exactly this argument.
-pub(crate) fn is_argument(argument: &str) -> bool {
+pub(crate) fn is_process_argument(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("readable").flatten();
-    let of_processes = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
-    // A process may be gone by now.
-    let mut lines = of_processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.any(|line| line.split(|byte| *byte == 0).any(|found| found == argument.as_bytes()))
+    let process_entries = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    // A process may have ended by now.
+    let mut command_lines = process_entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    command_lines.any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
 }

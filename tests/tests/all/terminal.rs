@@ -1,5 +1,5 @@
-//! Untrusted text on a terminal and in a log: its control characters do nothing, and it cannot imitate output
-//! of ours.
+//! Untrusted text on a terminal and in a log: its control characters have no effect, and it cannot imitate our own
+//! output.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::is_deceptive;
 use serde_json::json;
 
@@ -20,25 +20,26 @@ use crate::{
     person::Person,
 };
 
-/// A forged question of ours, as a call's arguments might contain it.
+/// A forged question, as a call's arguments might contain it.
 const FORGED: &str = "This call needs your approval.  tool       add  tier       read_only";
 
 #[test]
 fn arguments_cannot_forge_a_question_before_the_answer() {
-    let world = World::new().with_policy("[tools.echo]\napproval = \"ask\"\n");
+    let fixture = Fixture::new().with_policy("[tools.echo]\napproval = \"ask\"\n");
     for (columns, pad) in
         [(40, " "), (80, " "), (80, "\u{3000}"), (80, "\u{3164}"), (80, "x"), (133, "\u{2800}")]
     {
         let width = usize::from(columns);
         let message = format!("{}{FORGED}{}", pad.repeat(3 * width - 27), pad.repeat(2 * width));
         let arguments = json!({"message": message}).to_string();
-        let mut person = Person::starts_at(columns, &world, &["call", "echo", &arguments], "");
-        person.sees("This call needs your approval.\n");
-        let question = person.sees("Approve?");
+        let mut person = Person::start_at_width(columns, &fixture, &["call", "echo", &arguments], "");
+        person.wait_for_text("This call needs your approval.\n");
+        let question = person.wait_for_text("Approve?");
         let lines: Vec<_> = question.lines().collect();
         let (_answer, values) = lines.split_last().expect("lines");
         for line in values {
-            // A label of ours after two spaces, where no folded value begins, or the frame of a folded value.
+            // Our own lines start with two spaces and a label, which no folded value does, or with the frame of a
+            // folded value.
             let is_ours =
                 line.starts_with("  ") && line.as_bytes().get(2).is_some_and(u8::is_ascii_lowercase);
             assert!(
@@ -48,14 +49,14 @@ fn arguments_cannot_forge_a_question_before_the_answer() {
             assert!(line.chars().count() < width, "{line:?}");
             assert!(!line.chars().any(is_deceptive), "{line:?}");
         }
-        person.types("n");
-        assert_eq!(person.sees_the_end().1, Some(3));
+        person.type_line("n");
+        assert_eq!(person.wait_for_end().1, Some(3));
     }
 }
 
-/// A world with a module of one tool, `loud`, which writes this many bytes of the text to standard error and
-/// answers. The text is escaped for WAT.
-fn loud(text: &str, bytes: usize) -> (World, String) {
+/// A fixture with a module of one tool, `loud`, which answers after writing this many bytes of the text to standard
+/// error. The text is escaped for WAT.
+fn fixture_with_loud_guest(text: &str, bytes: usize) -> (Fixture, String) {
     let guest = WatGuest {
         fields: format!("(data (i32.const 4096) \"{text}\")"),
         call: format!(
@@ -64,24 +65,24 @@ fn loud(text: &str, bytes: usize) -> (World, String) {
         ),
         ..WatGuest::new("loud")
     };
-    let world = World::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
-    let module = world.root().join("loud.wasm");
+    let fixture = Fixture::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
+    let module = fixture.root().join("loud.wasm");
     fs::write(&module, guest.bytes()).expect("written");
     let module = module.to_str().expect("text").to_owned();
-    (world, module)
+    (fixture, module)
 }
 
 #[test]
-fn a_guests_standard_error_is_one_harmless_line_of_the_log() {
+fn a_guests_standard_error_is_one_escaped_line_of_the_log() {
     let hostile =
         "\\1b]0;owned\\07\\1b[2J\\0d\\0a2026-01-01T00:00:00Z ERROR portcullis: false\\e2\\80\\ae\\e3\\85\\a4";
-    let (world, module) = loud(hostile, 70);
-    let ran = logging(&world, "info", &["call", "--module", &module, "loud"]);
-    assert_eq!(stdout(&ran), "done", "{}", stderr(&ran));
-    let log = stderr(&ran);
-    let told: Vec<_> =
+    let (fixture, module) = fixture_with_loud_guest(hostile, 70);
+    let output = run_logged(&fixture, "info", &["call", "--module", &module, "loud"]);
+    assert_eq!(stdout(&output), "done", "{}", stderr(&output));
+    let log = stderr(&output);
+    let guest_lines: Vec<_> =
         log.lines().filter(|line| line.contains("the guest wrote to its standard error")).collect();
-    assert!(told.len() == 1 && told[0].contains("\\u{1b}]0;owned\\u{7}"), "{log}");
+    assert!(guest_lines.len() == 1 && guest_lines[0].contains("\\u{1b}]0;owned\\u{7}"), "{log}");
     assert!(
         !log.lines().any(|line| line.starts_with("2026-01-01") || line.chars().any(is_deceptive)),
         "{log:?}"
@@ -91,22 +92,26 @@ fn a_guests_standard_error_is_one_harmless_line_of_the_log() {
 #[test]
 fn a_line_is_folded_on_a_terminal_of_unknown_width() {
     let written = "x".repeat(200);
-    let (world, module) = loud(&written, 200);
-    for (said, columns) in [(0, 80), (60, 60)] {
-        let (shown, code) =
-            Person::starts_at(said, &world, &["call", "--module", &module, "--stderr", "loud"], "")
-                .sees_the_end();
-        assert_eq!(code, Some(0), "{shown}");
-        let folded: Vec<_> = shown.lines().filter(|line| line.starts_with("  | ")).collect();
-        assert_eq!(folded.first().map(|line| line.len()), Some(columns - 1), "{shown}");
-        let all: String = folded.iter().map(|line| line.trim_start_matches("  | ")).collect();
-        assert_eq!(all, written);
+    let (fixture, module) = fixture_with_loud_guest(&written, 200);
+    for (reported_columns, columns) in [(0, 80), (60, 60)] {
+        let (screen_text, code) = Person::start_at_width(
+            reported_columns,
+            &fixture,
+            &["call", "--module", &module, "--stderr", "loud"],
+            "",
+        )
+        .wait_for_end();
+        assert_eq!(code, Some(0), "{screen_text}");
+        let folded: Vec<_> = screen_text.lines().filter(|line| line.starts_with("  | ")).collect();
+        assert_eq!(folded.first().map(|line| line.len()), Some(columns - 1), "{screen_text}");
+        let unfolded: String = folded.iter().map(|line| line.trim_start_matches("  | ")).collect();
+        assert_eq!(unfolded, written);
     }
 }
 
 #[test]
 fn at_debug_the_log_has_no_arguments_contents_or_input() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let secret = "the-content-of-a-call";
     let session = [
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
@@ -116,42 +121,41 @@ fn at_debug_the_log_has_no_arguments_contents_or_input() {
         json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {
             "name": "file_read", "arguments": {"path": "note"}}}),
     ];
-    let input = world.root().join("input");
+    let input = fixture.root().join("input");
     let lines: Vec<_> = session.iter().map(ToString::to_string).collect();
     fs::write(&input, lines.join("\n") + "\n").expect("written");
-    let served = serving(&world, "debug", &input);
+    let served = serve_logged(&fixture, "debug", &input);
     assert!(stdout(&served).contains("\"id\":3"), "{}", stderr(&served));
     assert!(!stderr(&served).contains(secret), "{}", stderr(&served));
     // The control: a filter that names the library shows everything.
-    let heard = stderr(&serving(&world, "debug,rmcp=debug", &input));
-    assert!(heard.contains(secret), "{heard}");
+    let debug_log = stderr(&serve_logged(&fixture, "debug,rmcp=debug", &input));
+    assert!(debug_log.contains(secret), "{debug_log}");
 }
 
 #[test]
 fn a_table_keeps_its_columns_on_a_narrow_terminal() {
-    let world = World::new();
-    let whole = stdout(&portcullis(&world, &["tools"]));
-    let names: Vec<_> = whole.lines().filter_map(|line| line.split(' ').next()).collect();
+    let fixture = Fixture::new();
+    let full_listing = stdout(&portcullis(&fixture, &["tools"]));
+    let names: Vec<_> = full_listing.lines().filter_map(|line| line.split(' ').next()).collect();
     for columns in [60, 80, 100, 120] {
-        let (shown, code) = Person::starts_at(columns, &world, &["tools"], "").sees_the_end();
-        assert_eq!(code, Some(0), "{shown}");
-        let table = shown.split_once("TOOL").map_or(shown.as_str(), |(_, table)| table);
+        let (screen_text, code) = Person::start_at_width(columns, &fixture, &["tools"], "").wait_for_end();
+        assert_eq!(code, Some(0), "{screen_text}");
+        let table = screen_text.split_once("TOOL").map_or(screen_text.as_str(), |(_, table)| table);
         for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
             let first = line.split(' ').next().unwrap_or_default();
-            // The continuation of another column leaves the column of names empty; a folded name is a part of
-            // a name.
+            // A line that continues another column leaves the column of names empty; a folded name is a part of a name.
             assert!(
                 first.is_empty() || names.iter().any(|name| name.contains(first)),
-                "{columns}: {line:?} in\n{shown}"
+                "{columns}: {line:?} in\n{screen_text}"
             );
         }
     }
 }
 
 #[test]
-fn its_memory_is_nobody_elses_and_in_no_core_dump() {
-    let world = World::new();
-    let mut program = ordinary::program(&world);
+fn its_memory_is_private_and_in_no_core_dump() {
+    let fixture = Fixture::new();
+    let mut program = ordinary::program_of_ordinary_user(&fixture);
     let server = program
         .args(["serve", "--approve"])
         .stdin(Stdio::piped())
@@ -161,7 +165,7 @@ fn its_memory_is_nobody_elses_and_in_no_core_dump() {
     let mut client = String::new();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
-    // A command too: the sidecar, its sessions and the compiler's process must still work.
+    // The call is a command: the sidecar, its sessions and the compiler's process must still work.
     let command = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "shell_exec", "arguments": {"command": "ulimit -c; id -u; echo $PPID"}}});
     let mut input = server.stdin.take().expect("piped");
@@ -173,30 +177,30 @@ fn its_memory_is_nobody_elses_and_in_no_core_dump() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("readable");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
-    // The `/proc` files of a process that is not dumpable belong to root.
+    // Root owns the `/proc` files of a process that is not dumpable.
     let owner = fs::metadata(format!("/proc/{}/environ", server.id())).expect("there").uid();
     assert_eq!(owner, 0);
     let answer = client.lines().last().expect("an answer");
     assert!(answer.contains("\"isError\":false") && answer.contains("0\\n"), "{answer}");
     drop(input);
     let status = server.wait().expect("ends");
-    let mut said = String::new();
-    server.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-    assert!(status.success(), "{said}");
+    let mut stderr_text = String::new();
+    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("text");
+    assert!(status.success(), "{stderr_text}");
 }
 
-fn logging(world: &World, level: &str, words: &[&str]) -> Output {
-    program(world, level).args(words).stdin(Stdio::null()).output().expect("starts")
+fn run_logged(fixture: &Fixture, level: &str, words: &[&str]) -> Output {
+    program(fixture, level).args(words).stdin(Stdio::null()).output().expect("starts")
 }
 
-fn serving(world: &World, level: &str, input: &Path) -> Output {
+fn serve_logged(fixture: &Fixture, level: &str, input: &Path) -> Output {
     let input = fs::File::open(input).expect("opens");
-    program(world, level).arg("serve").stdin(input).output().expect("starts")
+    program(fixture, level).arg("serve").stdin(input).output().expect("starts")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
-fn program(world: &World, level: &str) -> Command {
+fn program(fixture: &Fixture, level: &str) -> Command {
     let mut program = Command::new(portcullis_testing::binary());
-    program.args(world.options()).env("PORTCULLIS_LOG", level);
+    program.args(fixture.options()).env("PORTCULLIS_LOG", level);
     program
 }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Keys {
     pub(crate) deny_unknown: Option<Path>,
-    /// The path of the facade, if the author gives one.
+    /// The author's path of the facade, if given.
     pub(crate) facade: Option<LitStr>,
 }
 
@@ -33,16 +33,16 @@ impl Keys {
     }
 }
 
-/// The place of an attribute.
+/// The item that an attribute is on.
 #[derive(Clone, Copy)]
-pub(crate) enum AttributePlace {
+pub(crate) enum AttributeTarget {
     Container,
     Variant,
     Field,
 }
 
-impl AttributePlace {
-    /// The attributes of serde that the schema shows too.
+impl AttributeTarget {
+    /// The attributes of serde that the schema also shows.
     const fn allowed(self) -> &'static [&'static str] {
         match self {
             Self::Container => {
@@ -54,26 +54,26 @@ impl AttributePlace {
     }
 }
 
-/// Reads serde's attributes; refuses those that the schema cannot show.
-pub(crate) fn serde(attrs: &[Attribute], place: AttributePlace, errors: &mut Errors) -> Vec<Meta> {
-    let mut found = Vec::new();
+/// Reads serde's attributes, and refuses those that the schema cannot show.
+pub(crate) fn serde(attrs: &[Attribute], target: AttributeTarget, errors: &mut Errors) -> Vec<Meta> {
+    let mut accepted = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
         let Meta::List(items) = &attr.meta else {
             continue;
         };
         for meta in metas(items.tokens.clone(), errors) {
             let name = key(&meta);
-            if place.allowed().contains(&name.as_str()) {
-                found.push(meta);
+            if target.allowed().contains(&name.as_str()) {
+                accepted.push(meta);
             } else {
-                errors.at(meta.path(), refusal(&name, place));
+                errors.add_at(meta.path(), refusal(&name, target));
             }
         }
     }
-    found
+    accepted
 }
 
-/// Whether the author gives a field's schema.
+/// Whether the author provides the schema of a field.
 pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
     attrs.iter().filter(|attr| attr.path().is_ident("schemars")).any(|attr| match &attr.meta {
         Meta::List(items) => metas(items.tokens.clone(), &mut Errors::default())
@@ -84,13 +84,14 @@ pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
 }
 
 /// Refuses `#[arg]` on anything but a field.
-pub(crate) fn no_arg(attrs: &[Attribute], errors: &mut Errors) {
+pub(crate) fn refuse_arg_attributes(attrs: &[Attribute], errors: &mut Errors) {
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("arg")) {
-        errors.at(attr, "`#[arg]` is for a tool's parameters and the fields of `#[args]`: move it to one");
+        errors
+            .add_at(attr, "`#[arg]` is for a tool's parameters and the fields of `#[args]`: move it to one");
     }
 }
 
-/// Refuses attributes that would put constraints into the schema which the decoder does not check.
+/// Refuses attributes that would put constraints into the schema that the decoder does not check.
 pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
     const ALLOWED: [&str; 4] = ["with", "schema_with", "description", "example"];
     for attr in attrs {
@@ -100,27 +101,27 @@ pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
                 for meta in metas(items.tokens.clone(), errors) {
                     let name = key(&meta);
                     if !ALLOWED.contains(&name.as_str()) {
-                        let known = list(&ALLOWED);
+                        let allowed_keys = list(&ALLOWED);
                         let instead = match name.as_str() {
                             "range" => "write `#[arg(min = 1, max = 10)]`",
                             _ => "check it in the tool's body",
                         };
-                        errors.at(
+                        errors.add_at(
                             meta.path(),
-                            format!("`{name}` would say what the decoder does not check: {instead} (the keys here are {known})"),
+                            format!("`{name}` would say what the decoder does not check: {instead} (the keys here are {allowed_keys})"),
                         );
                     }
                 }
             }
             ("validate" | "garde", _) => {
-                errors.at(attr, "the decoder does not ask these: write `#[arg(min = 1, max = 10)]` on a number, and check all else in the tool's body");
+                errors.add_at(attr, "the decoder does not ask these: write `#[arg(min = 1, max = 10)]` on a number, and check all else in the tool's body");
             }
             _ => {}
         }
     }
 }
 
-fn refusal(name: &str, place: AttributePlace) -> String {
+fn refusal(name: &str, target: AttributeTarget) -> String {
     let reason = match name {
         "alias" | "other" => "the decoder would take what the schema does not show: remove it",
         "flatten" => "a schema of fields from several places confuses models: write the fields out",
@@ -136,10 +137,10 @@ fn refusal(name: &str, place: AttributePlace) -> String {
         }
         "crate" | "bound" | "borrow" => "`#[args]` sees to it: remove it",
         _ => {
-            let near = did_you_mean(name, place.allowed());
-            let known = list(place.allowed());
+            let suggestion = did_you_mean(name, target.allowed());
+            let allowed_keys = list(target.allowed());
             return format!(
-                "serde's `{name}` has no place here{near} (those that the schema shows are {known})"
+                "serde's `{name}` has no place here{suggestion} (those that the schema shows are {allowed_keys})"
             );
         }
     };

@@ -13,14 +13,14 @@ use crate::{
     spec, validate,
 };
 
-/// The bounds of a field; at least one is present.
+/// The bounds of a field. At least one of them is present.
 pub(super) struct FieldBounds {
     min: Option<Literal>,
     max: Option<Literal>,
 }
 
 impl FieldBounds {
-    /// Reads a field's `#[arg(…)]`s; none if there are none, or after mistakes.
+    /// Reads the `#[arg(…)]`s of a field; `None` without bounds, or after mistakes.
     pub(super) fn parse(field: &Field, errors: &mut Errors) -> Option<Self> {
         let attrs: Vec<&Attribute> = field.attrs.iter().filter(|attr| attr.path().is_ident("arg")).collect();
         let mut keys = ArgKeys::default();
@@ -28,23 +28,26 @@ impl FieldBounds {
             match &attr.meta {
                 Meta::List(list) if !list.tokens.is_empty() => keys.add(list.tokens.clone(), errors),
                 _ => {
-                    errors.at(attr, "`#[arg]` takes keys: write `#[arg(min = 1)]`, for example");
+                    errors.add_at(attr, "`#[arg]` takes keys: write `#[arg(min = 1)]`, for example");
                 }
             }
         }
-        only_bounds(&keys, errors);
+        refuse_keys_other_than_bounds(&keys, errors);
         let bounds = || keys.min.iter().chain(&keys.max);
         bounds().next()?;
         if has_own_schema(&field.attrs) {
             bounds().for_each(|bound| {
-                errors.at(bound, "this field has a schema of its own, which would not show this: remove one");
+                errors.add_at(
+                    bound,
+                    "this field has a schema of its own, which would not show this: remove one",
+                );
             });
             return None;
         }
-        // A type that cannot be a parameter may still be a field, but it is not a number.
+        // A type that cannot be a parameter can still be a field, but it is not a number.
         let shape = match kind::classify(&field.ty) {
             Ok(ParameterKind::Value(shape)) => shape,
-            _ => Shape::NO_NUMBER,
+            _ => Shape::ANY_VALUE,
         };
         let (min, max) = validate::bounds(&keys, &shape, errors);
         (min.is_some() || max.is_some()).then_some(Self { min, max })
@@ -58,11 +61,11 @@ impl FieldBounds {
     }
 }
 
-/// Refuses keys that are for parameters only.
-fn only_bounds(keys: &ArgKeys, errors: &mut Errors) {
+/// Refuses keys that only parameters may have.
+fn refuse_keys_other_than_bounds(keys: &ArgKeys, errors: &mut Errors) {
     let mut refuse = |token: Option<&dyn ToTokens>, hint: &str| {
         if let Some(token) = token {
-            errors.at(&token, hint);
+            errors.add_at(&token, hint);
         }
     };
     const ROLE: &str = "the policy sees nothing within an argument: make it a parameter of the tool";

@@ -1,4 +1,4 @@
-//! Writes out a type that tools can take.
+//! Writes out a type that tools can take as a parameter.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -7,11 +7,11 @@ use syn::{Attribute, Data, DeriveInput, Meta, ext::IdentExt, parse_quote};
 use super::{
     attributes::Keys,
     fields,
-    rules::{JsonForm, is_ours},
+    rules::{JsonForm, is_schema_derive},
 };
 use crate::{attr::metas, errors::Errors};
 
-/// The type with its derives, and with the code that holds the decoder to the schema.
+/// The type with its derives, and with the code that makes the decoder accept only what the schema allows.
 pub(crate) fn expand(
     facade: &TokenStream,
     keys: &Keys,
@@ -39,7 +39,7 @@ pub(crate) fn expand(
         JsonForm::Inner => None,
     };
     if adapter.is_some() {
-        // serde then writes its code as inherent functions of the type, which the traits below call; the
+        // serde then writes its code as inherent functions of the type, and the traits below call these functions. The
         // schema keeps the type's own name.
         attrs.push(parse_quote!(#[serde(remote = "Self")]));
         attrs.push(parse_quote!(#[schemars(rename = #title)]));
@@ -61,7 +61,7 @@ pub(crate) fn expand(
     }
 }
 
-/// The traits of a type whose code serde wrote as inherent functions. The `adapter` reads no other notation.
+/// The traits of a type whose code serde wrote as inherent functions. The `adapter` refuses every other notation.
 fn traits(facade: &TokenStream, name: &Ident, adapter: &TokenStream) -> TokenStream {
     quote! {
         impl<'de> #facade::serde::Deserialize<'de> for #name {
@@ -83,7 +83,7 @@ fn traits(facade: &TokenStream, name: &Ident, adapter: &TokenStream) -> TokenStr
     }
 }
 
-/// The mistakes, the type as written, and stubs of the traits, so that no follow-up errors are reported.
+/// The mistakes, the type as written, and stubs of the traits. The stubs prevent follow-up errors.
 pub(crate) fn fallback(facade: &TokenStream, mut input: DeriveInput, errors: Errors) -> TokenStream {
     let errors = errors.into_tokens();
     strip(&mut input.attrs);
@@ -137,17 +137,17 @@ pub(crate) fn fallback(facade: &TokenStream, mut input: DeriveInput, errors: Err
     }
 }
 
-/// Removes helper attributes that only the derives understand, and derives that ours replace.
+/// Removes helper attributes that only the derives understand, and derives that `#[args]` adds itself.
 fn strip(attrs: &mut Vec<Attribute>) {
     attrs.retain(|attr| {
         !["serde", "schemars", "arg", "validate", "garde"].iter().any(|name| attr.path().is_ident(name))
     });
     for attr in attrs.iter_mut().filter(|attr| attr.path().is_ident("derive")) {
-        let kept: Vec<Meta> = match &attr.meta {
+        let remaining_derives: Vec<Meta> = match &attr.meta {
             Meta::List(list) => metas(list.tokens.clone(), &mut Errors::default()),
             Meta::Path(_) | Meta::NameValue(_) => continue,
         };
-        let kept = kept.iter().filter(|meta| !is_ours(meta.path()));
-        *attr = parse_quote!(#[derive(#(#kept),*)]);
+        let remaining_derives = remaining_derives.iter().filter(|meta| !is_schema_derive(meta.path()));
+        *attr = parse_quote!(#[derive(#(#remaining_derives),*)]);
     }
 }

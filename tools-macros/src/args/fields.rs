@@ -1,7 +1,7 @@
-//! Fields: how they are read, written and described.
+//! Makes the functions that read, write and describe a field.
 //!
-//! Each field gets three inherent functions of the type, which serde and schemars call by attribute. This has
-//! two effects: an unsupported field type is reported once, at the field; and null for a field with a default
+//! Each field gets three inherent functions of the type, which serde and schemars call by attribute. The functions
+//! have two purposes: an unsupported field type is reported once, at the field, and null for a field with a default
 //! means that the field was omitted, as for a tool's parameters.
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -12,29 +12,29 @@ use syn::{
 };
 
 use super::{
-    attributes::{self, AttributePlace},
+    attributes::{self, AttributeTarget},
     bounds::FieldBounds,
 };
 use crate::{attr::key, errors::Errors, expand::shown_at};
 
-/// Gives every field its functions. Returns them, for an `impl` of the type, and the assertions that the
+/// Gives every field its functions. Returns the functions, for an `impl` of the type, and assertions that the
 /// fields have supported types.
 pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenStream, TokenStream) {
-    // Mistakes were reported before.
-    let container = attributes::serde(&input.attrs, AttributePlace::Container, &mut Errors::default());
+    // Drop mistakes here: the rules have already reported them.
+    let container = attributes::serde(&input.attrs, AttributeTarget::Container, &mut Errors::default());
     let has = |name: &str| container.iter().any(|meta| key(meta) == name);
     let name = &input.ident;
     let mut functions = TokenStream::new();
     let mut assertions = TokenStream::new();
     let mut connect = |variant: Option<&Ident>, fields: &mut Fields| {
-        let place = FieldContext { facade, name, variant, default: has("default"), tagged: has("tag") };
+        let target = FieldContext { facade, name, variant, default: has("default"), tagged: has("tag") };
         for (index, field) in fields.iter_mut().enumerate() {
-            // The author gives a schema because the type has none, so the type's own is not required.
+            // If the author provides a schema, the type need not have one.
             let own_schema = attributes::has_own_schema(&field.attrs);
-            let Some(written) = place.field(index, field) else {
+            let Some(field_functions) = target.field(index, field) else {
                 continue;
             };
-            functions.extend(written);
+            functions.extend(field_functions);
             if !own_schema {
                 let mut leaves = Vec::new();
                 find_leaves(&field.ty, &mut leaves);
@@ -58,7 +58,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
     (functions, assertions)
 }
 
-/// The surroundings of a field.
+/// The context of a field: its type, its variant, and the attributes above it.
 struct FieldContext<'a> {
     facade: &'a TokenStream,
     name: &'a Ident,
@@ -72,7 +72,7 @@ struct FieldContext<'a> {
 impl FieldContext<'_> {
     fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
         let Self { facade, name, .. } = self;
-        let metas = attributes::serde(&field.attrs, AttributePlace::Field, &mut Errors::default());
+        let metas = attributes::serde(&field.attrs, AttributeTarget::Field, &mut Errors::default());
         let bounds = FieldBounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
         field.attrs.retain(|attr| !attr.path().is_ident("arg"));
         if metas.iter().any(|meta| key(meta) == "skip") {
@@ -84,18 +84,20 @@ impl FieldContext<'_> {
             None => label,
         };
         let function = |verb: &str| format_ident!("__portcullis_{verb}_{label}", span = Span::call_site());
-        let (read, write, describe) = (function("read"), function("write"), function("describe"));
+        let (read_name, write_name, describe_name) =
+            (function("read"), function("write"), function("describe"));
         let path = |function: &Ident| format!("{name}::{function}");
-        let (read_path, write_path, describe_path) = (path(&read), path(&write), path(&describe));
+        let (read_path, write_path, describe_path) =
+            (path(&read_name), path(&write_name), path(&describe_name));
         let defaulted = self.default || metas.iter().any(|meta| key(meta) == "default");
         let optional = is_option(&field.ty) && field.ident.is_some();
-        // Needed because the custom function hides from serde that the field may be omitted.
+        // serde accepts a missing `Option` field only without a custom function, so the default must be explicit.
         if optional && !defaulted {
             field.attrs.push(parse_quote!(#[serde(default)]));
         }
         field.attrs.push(parse_quote!(#[serde(deserialize_with = #read_path)]));
-        // To show the default of a field with such a function, schemars would write `serde::Serializer`, a
-        // path that may not exist in the author's crate.
+        // To show the default of a field with a function for writing, schemars would emit the path `serde::Serializer`,
+        // which may not exist in the author's crate.
         let writes = !(defaulted || optional);
         if writes {
             field.attrs.push(parse_quote!(#[serde(serialize_with = #write_path)]));
@@ -106,21 +108,21 @@ impl FieldContext<'_> {
         }
         let ty = &field.ty;
         let default = self.default_of(field.ident.as_ref(), &metas).filter(|_| !optional);
-        let reading = reading(facade, &read, ty, bounds.as_ref(), default);
-        let writing = writes.then(|| writing(facade, &write, ty));
+        let read_function = reading(facade, &read_name, ty, bounds.as_ref(), default);
+        let write_function = writes.then(|| writing(facade, &write_name, ty));
         let beside_tag = self.tagged && field.ident.is_none();
         let describing =
-            (!own_schema).then(|| describing(facade, &describe, ty, bounds.as_ref(), beside_tag));
+            (!own_schema).then(|| describing(facade, &describe_name, ty, bounds.as_ref(), beside_tag));
         Some(quote! {
-            #reading
+            #read_function
 
-            #writing
+            #write_function
 
             #describing
         })
     }
 
-    /// The function for the value of an omitted field.
+    /// The function that makes the value of an omitted field.
     fn default_of(&self, field: Option<&Ident>, metas: &[Meta]) -> Option<TokenStream> {
         match metas.iter().find(|meta| key(meta) == "default") {
             Some(Meta::NameValue(pair)) => {
@@ -137,7 +139,7 @@ impl FieldContext<'_> {
     }
 }
 
-/// The function that reads a field. With a `default`, null means that the field was omitted.
+/// The function that reads a field. If there is a `default`, null means that the field was omitted.
 fn reading(
     facade: &TokenStream,
     function: &Ident,
@@ -186,7 +188,7 @@ fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
     }
 }
 
-/// The function that gives a field's schema; `beside_tag` if it is the content of a tagged variant.
+/// The function that returns a field's schema. `beside_tag` means that the field is the content of a tagged variant.
 fn describing(
     facade: &TokenStream,
     function: &Ident,
@@ -210,7 +212,7 @@ fn describing(
     }
 }
 
-/// Finds the types within containers of the standard library: an error should name those.
+/// Finds the types within containers of the standard library, because an error should name these inner types.
 fn find_leaves<'t>(ty: &'t Type, leaves: &mut Vec<&'t Type>) {
     const CONTAINERS: [&str; 10] =
         ["Arc", "BTreeMap", "BTreeSet", "Box", "HashMap", "HashSet", "Option", "Rc", "Vec", "VecDeque"];
@@ -220,8 +222,8 @@ fn find_leaves<'t>(ty: &'t Type, leaves: &mut Vec<&'t Type>) {
         Type::Array(array) => find_leaves(&array.elem, leaves),
         Type::Tuple(tuple) => tuple.elems.iter().for_each(|elem| find_leaves(elem, leaves)),
         Type::Path(path) => match path.path.segments.last() {
-            Some(last) if CONTAINERS.iter().any(|name| last.ident == name) => {
-                if let PathArguments::AngleBracketed(list) = &last.arguments {
+            Some(segment) if CONTAINERS.iter().any(|name| segment.ident == name) => {
+                if let PathArguments::AngleBracketed(list) = &segment.arguments {
                     for argument in &list.args {
                         if let GenericArgument::Type(inner) = argument {
                             find_leaves(inner, leaves);
@@ -236,5 +238,5 @@ fn find_leaves<'t>(ty: &'t Type, leaves: &mut Vec<&'t Type>) {
 }
 
 fn is_option(ty: &Type) -> bool {
-    matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Option"))
+    matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == "Option"))
 }

@@ -41,7 +41,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "path",
                     description: ::core::option::Option::Some("Where it is."),
                     kind: ::r#gate_sdk::__private::ParamKind::String,
-                    presence: ::r#gate_sdk::__private::Presence::Required,
+                    presence: ::r#gate_sdk::__private::Requiredness::Required,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -55,7 +55,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "offset",
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
-                    presence: ::r#gate_sdk::__private::Presence::Default(
+                    presence: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Literal(
                             ::r#gate_sdk::__private::LiteralValue::Integer(1i128),
                         ),
@@ -71,7 +71,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "limit",
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
-                    presence: ::r#gate_sdk::__private::Presence::Optional,
+                    presence: ::r#gate_sdk::__private::Requiredness::Optional,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],

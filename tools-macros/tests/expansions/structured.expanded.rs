@@ -45,7 +45,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         ),
                         length: ::core::option::Option::None,
                     },
-                    presence: ::r#gate_sdk::__private::Presence::Required,
+                    presence: ::r#gate_sdk::__private::Requiredness::Required,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -57,7 +57,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     kind: ::r#gate_sdk::__private::ParamKind::Typed(
                         ::r#gate_sdk::__private::typed::<Order>,
                     ),
-                    presence: ::r#gate_sdk::__private::Presence::Default(
+                    presence: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::returned::{
@@ -82,7 +82,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         items: &::r#gate_sdk::__private::ParamKind::Integer,
                         length: ::core::option::Option::None,
                     },
-                    presence: ::r#gate_sdk::__private::Presence::Default(
+                    presence: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::returned::{
@@ -113,7 +113,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                             ],
                         ),
                     ),
-                    presence: ::r#gate_sdk::__private::Presence::Optional,
+                    presence: ::r#gate_sdk::__private::Requiredness::Optional,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],

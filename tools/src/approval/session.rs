@@ -1,4 +1,4 @@
-//! Approvals that hold for a session: for one tool, as long as its grant stays the same.
+//! Approvals that hold for the rest of a session: each for one tool, as long as its grant stays the same.
 
 use std::{
     collections::BTreeSet,
@@ -12,17 +12,17 @@ use sha2::{Digest, Sha256};
 
 use super::{ApprovalRequest, origin};
 
-/// How many approvals a session keeps at most. After that each call is asked about again.
+/// The most approvals that a session keeps: 256. After that, every call that none of them covers needs an approval.
 const MAX_KEPT: usize = 256;
 
-/// Calls that an approver has approved for the rest of a session.
+/// The approvals that an approver has given for the rest of a session.
 ///
-/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits, the
-/// origins of addresses and everything else that the call may touch stay the same. Privileged tools, and
-/// calls that a flow rule asks about, are asked about each time.
+/// An approval covers later calls of the tool with other arguments. The mounts, the profile, the limits, the origins of
+/// the URLs and everything else that the call may touch must be the same. Privileged tools, and calls that a flow rule
+/// asks about, need an approval each time.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
-    kept: Mutex<BTreeSet<[u8; 32]>>,
+    approved_keys: Mutex<BTreeSet<[u8; 32]>>,
 }
 
 impl SessionApprovals {
@@ -33,34 +33,34 @@ impl SessionApprovals {
         request.tier != SafetyTier::Privileged && grants.all(|grant| grant.flow.is_none())
     }
 
-    /// Whether an earlier answer covers this call.
+    /// Whether an earlier approval covers this call.
     #[must_use]
     pub fn covers(&self, request: &ApprovalRequest) -> bool {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Self::may_keep(request) && key(request).is_some_and(|key| kept.contains(&key))
+        let approved_keys = self.approved_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::may_keep(request) && key(request).is_some_and(|key| approved_keys.contains(&key))
     }
 
-    /// Keeps an approval, if the call may have one for the session.
+    /// Keeps an approval for the session, if [`Self::may_keep`] allows it.
     pub fn keep(&self, request: &ApprovalRequest) {
         if !Self::may_keep(request) {
             return;
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut approved_keys = self.approved_keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = key(request)
-            && kept.len() < MAX_KEPT
+            && approved_keys.len() < MAX_KEPT
         {
-            kept.insert(key);
+            approved_keys.insert(key);
         }
     }
 }
 
-/// The grants of a call: its own, and those of its steps.
+/// The grants of a call: the call's own grant, and the grants of its steps.
 fn grants(request: &ApprovalRequest) -> impl Iterator<Item = &Grant> {
     std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant))
 }
 
-/// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the
-/// grants. The subjects count by their origins only: approving one page must not approve other sites.
+/// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the grants. Each
+/// URL counts only by its origin: an approval of one page must not cover another site.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let mut hasher = Sha256::new();
     let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
@@ -103,10 +103,10 @@ mod tests {
     };
 
     #[derive(Default)]
-    struct Keeps(Mutex<Option<ApprovalRequest>>);
+    struct RecordingApprover(Mutex<Option<ApprovalRequest>>);
 
     #[async_trait]
-    impl Approver for Keeps {
+    impl Approver for RecordingApprover {
         async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
             *self.0.lock().expect("not poisoned") = Some(request.clone());
             ApprovalAnswer::Deny { reason: None }
@@ -124,57 +124,57 @@ mod tests {
         });
         let registry = ToolRegistry::builder().default_tools().policy(policy.expect("loads"));
         let registry = registry.state(state.path()).build().expect("builds");
-        let keeps = Arc::new(Keeps::default());
+        let approver = Arc::new(RecordingApprover::default());
         let mut caller = Caller::new("tester", "run");
-        caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
+        caller.approver = Some(Arc::clone(&approver) as Arc<dyn Approver>);
         let call = new_call("echo", serde_json::json!({ "message": message }).to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
-        keeps.0.lock().expect("not poisoned").take().expect("asked")
+        approver.0.lock().expect("not poisoned").take().expect("asked")
     }
 
     #[test]
     fn a_session_approval_covers_other_arguments_and_no_other_grant() {
         let approvals = SessionApprovals::default();
-        let first = request("WorkspaceRead", "a");
-        assert!(!approvals.covers(&first));
-        approvals.keep(&first);
-        assert!(approvals.covers(&first));
+        let approved = request("WorkspaceRead", "a");
+        assert!(!approvals.covers(&approved));
+        approvals.keep(&approved);
+        assert!(approvals.covers(&approved));
         assert!(approvals.covers(&request("WorkspaceRead", "b")));
         assert!(!approvals.covers(&request("FileReadWrite", "a")));
-        let mut other = request("WorkspaceRead", "a");
-        other.tool = "other".to_owned();
-        assert!(!approvals.covers(&other));
-        let mut under_another_policy = first;
-        under_another_policy.policy_digest.replace_range(..1, "x");
-        assert!(!approvals.covers(&under_another_policy));
+        let mut other_request = request("WorkspaceRead", "a");
+        other_request.tool = "other".to_owned();
+        assert!(!approvals.covers(&other_request));
+        let mut other_policy = approved;
+        other_policy.policy_digest.replace_range(..1, "x");
+        assert!(!approvals.covers(&other_policy));
     }
 
     #[test]
     fn a_session_approval_of_an_address_covers_its_origin_only() {
         let approvals = SessionApprovals::default();
-        let of = |url: &str| {
+        let request_for = |url: &str| {
             let mut request = request("WorkspaceRead", "a");
             request.grant.subjects =
                 vec![RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
             request
         };
-        approvals.keep(&of("https://docs.example/a"));
+        approvals.keep(&request_for("https://docs.example/a"));
         for covered in ["https://docs.example/b?c", "HTTPS://DOCS.example.:443/"] {
-            assert!(approvals.covers(&of(covered)), "{covered}");
+            assert!(approvals.covers(&request_for(covered)), "{covered}");
         }
-        for other in [
+        for other_url in [
             "https://evil.example/a",
             "https://docs.example.evil.example/",
             "https://docs.example:8443/",
             "http://docs.example/",
             "https://d\u{43e}cs.example/",
         ] {
-            assert!(!approvals.covers(&of(other)), "{other}");
+            assert!(!approvals.covers(&request_for(other_url)), "{other_url}");
         }
-        // An address that cannot be parsed equals no other.
-        approvals.keep(&of("https://["));
-        assert!(!approvals.covers(&of("http://[")));
+        // A URL that cannot be parsed is its own origin, and equals no other.
+        approvals.keep(&request_for("https://["));
+        assert!(!approvals.covers(&request_for("http://[")));
     }
 
     #[test]
@@ -184,18 +184,18 @@ mod tests {
         privileged.tier = SafetyTier::Privileged;
         approvals.keep(&privileged);
         assert!(!approvals.covers(&privileged));
-        assert!(approvals.kept.lock().expect("not poisoned").is_empty());
+        assert!(approvals.approved_keys.lock().expect("not poisoned").is_empty());
     }
 
     #[test]
     fn a_session_keeps_a_bounded_number_of_approvals() {
         let approvals = SessionApprovals::default();
-        let mut asked = request("WorkspaceRead", "a");
+        let mut call_request = request("WorkspaceRead", "a");
         for number in 0..MAX_KEPT + 3 {
-            asked.tool = format!("tool_{number}");
-            approvals.keep(&asked);
+            call_request.tool = format!("tool_{number}");
+            approvals.keep(&call_request);
         }
-        assert_eq!(approvals.kept.lock().expect("not poisoned").len(), MAX_KEPT);
-        assert!(!approvals.covers(&asked));
+        assert_eq!(approvals.approved_keys.lock().expect("not poisoned").len(), MAX_KEPT);
+        assert!(!approvals.covers(&call_request));
     }
 }

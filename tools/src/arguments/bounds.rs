@@ -1,4 +1,4 @@
-//! The cost limits of a schema: the host evaluates schemas that foreign modules declare.
+//! The cost limits of a schema. The host evaluates schemas that foreign modules declare, so their cost must be bounded.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::schema::SchemaError;
 
-/// Refuses a schema that is too large or too deep to be processed.
+/// Refuses a schema that is too large or too deep to process.
 pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
     // Check the depth first: everything after it recurses.
     if deeper_than(schema, MAX_SCHEMA_DEPTH) {
@@ -19,16 +19,17 @@ pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Refuses a schema with too many patterns, or whose alternatives multiply: thirty definitions that each name
-/// the next one twice take a validator 2^30 steps for one value. Takes the copy with references spelled out.
+/// Refuses a schema with too many patterns, or with alternatives that multiply: thirty definitions that each name the
+/// next one twice take a validator 2^30 steps for one value. `spelled_out` is the copy of the schema in which each
+/// reference is a pointer.
 pub(super) fn ensure_bounded(spelled_out: &Value) -> Result<(), SchemaError> {
     CostSurvey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
 }
 
 struct CostSurvey<'s> {
     root: &'s Value,
-    /// By the schema's address: how many subschemas one value is held against. The entry is 0 while it is
-    /// computed, which ends cycles (the validator has its own guard against them).
+    /// The number of subschemas that one value is checked against, by the address of the schema. The entry is 0 during
+    /// its computation, which ends cycles (the validator has its own guard against cycles).
     weights: HashMap<*const Value, u64>,
     patterns: usize,
 }
@@ -38,6 +39,7 @@ impl<'s> CostSurvey<'s> {
         let Some(map) = schema.as_object() else {
             return Ok(());
         };
+        // An address identifies a schema because the document is borrowed and does not move.
         if self.weight(schema) > MAX_EVALUATIONS {
             return Err(SchemaError::TooComplex);
         }
@@ -46,13 +48,13 @@ impl<'s> CostSurvey<'s> {
         if self.patterns > MAX_PATTERNS {
             return Err(SchemaError::TooManyPatterns);
         }
-        for (keyword, below) in map {
-            match below {
+        for (keyword, subschema) in map {
+            match subschema {
                 _ if DATA.contains(&keyword.as_str()) => {}
-                Value::Object(named) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
-                    named.values().try_for_each(|schema| self.schema(schema))?;
+                Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
+                    schemas.values().try_for_each(|schema| self.schema(schema))?;
                 }
-                Value::Object(_) => self.schema(below)?,
+                Value::Object(_) => self.schema(subschema)?,
                 Value::Array(list) => list.iter().try_for_each(|schema| self.schema(schema))?,
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
             }
@@ -62,8 +64,8 @@ impl<'s> CostSurvey<'s> {
 
     fn weight(&mut self, schema: &'s Value) -> u64 {
         let Some(map) = schema.as_object() else { return 1 };
-        if let Some(known) = self.weights.get(&std::ptr::from_ref(schema)) {
-            return *known;
+        if let Some(weight) = self.weights.get(&std::ptr::from_ref(schema)) {
+            return *weight;
         }
         self.weights.insert(schema, 0);
         let mut weight = 1_u64;
@@ -82,8 +84,8 @@ impl<'s> CostSurvey<'s> {
                         weight = weight.saturating_add(self.weight(branch));
                     }
                 }
-                Some(Value::Object(named)) if SCHEMAS_BY_NAME.contains(&keyword) => {
-                    for branch in named.values() {
+                Some(Value::Object(schemas)) if SCHEMAS_BY_NAME.contains(&keyword) => {
+                    for branch in schemas.values() {
                         weight = weight.saturating_add(self.weight(branch));
                     }
                 }
@@ -96,38 +98,38 @@ impl<'s> CostSurvey<'s> {
     }
 }
 
-/// The schema that a `$ref` names, spelled out.
+/// The schema that a `$ref` names. The reference must be a pointer from the root.
 pub(super) fn referenced<'s>(root: &'s Value, map: &Map<String, Value>) -> Option<&'s Value> {
     root.pointer(map.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
 fn deeper_than(value: &Value, levels: usize) -> bool {
-    let Some(left) = levels.checked_sub(1) else {
+    let Some(remaining) = levels.checked_sub(1) else {
         return true;
     };
     match value {
-        Value::Array(items) => items.iter().any(|item| deeper_than(item, left)),
-        Value::Object(members) => members.values().any(|member| deeper_than(member, left)),
+        Value::Array(items) => items.iter().any(|item| deeper_than(item, remaining)),
+        Value::Object(members) => members.values().any(|member| deeper_than(member, remaining)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// The longest schema, as JSON: 256 KiB. It stays in memory, compiled, as long as its tool is registered.
+/// The longest schema, as JSON: 256 KiB. The compiled schema stays in memory as long as its tool is registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
-/// The most patterns in a schema: 128. A pattern of a few letters may take a megabyte when compiled.
+/// The most patterns in a schema: 128. A pattern of a few letters can take a megabyte when compiled.
 pub(super) const MAX_PATTERNS: usize = 128;
 
-/// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers.
+/// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers the tool.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// The most subschemas that one value may be held against: 4,096.
+/// The most subschemas that one value is checked against: 4,096.
 const MAX_EVALUATIONS: u64 = 4_096;
 
 /// Keywords whose subschemas apply to the same value as the schema itself.
 const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
-/// Keywords whose members are schemas by name, for any name.
+/// Keywords whose value is an object of schemas. The member names are arbitrary, so none of them is a keyword.
 pub(super) const SCHEMAS_BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 

@@ -1,8 +1,8 @@
-//! Strict JSON: refuses text that two readers could understand differently, or that could exhaust one.
+//! Strict JSON: refuses text that two readers could understand differently, or that could exhaust a reader.
 //!
-//! The grammar is `serde_json`'s, which refuses trailing data, NaN, infinities and lone surrogates by itself.
-//! Added here: limits of size and depth, and no duplicate keys (a policy that reads the first and a tool that
-//! reads the last would judge one thing and do another).
+//! The grammar is `serde_json`'s, which already refuses trailing data, NaN, infinities and lone surrogates.
+//! This module adds limits of size and depth, and refuses duplicate keys: if the policy read the first value and the
+//! tool the last, the tool would run a call that the policy never saw.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use serde_json::{Map, Value, map::Entry};
 
 use super::explain::{show_name, show_text};
 
-/// The longest arguments text of a call: 1 MiB. Without this limit, one call could make the host parse,
-/// validate and keep anything that a model or a client sends.
+/// The longest arguments text of a call: 1 MiB. The limit bounds how much text from a model or a client the host
+/// parses, validates and keeps.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// The deepest nesting of objects and arrays, the outermost included: 64. With this limit, the code after
-/// decoding may recurse over a value.
+/// The deepest nesting of objects and arrays, the outermost included: 64. Thanks to the limit, later code can recurse
+/// over a value without a stack overflow.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
 
-/// Decodes a text. Numbers beyond `u64` and `i64` become floats in the value; the text keeps their digits.
+/// Decodes a text. Numbers outside `u64` and `i64` become floats in the value, but keep their digits in the text.
 pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(ToolError::invalid_arguments(format!(
@@ -40,7 +40,8 @@ struct Strict {
 }
 
 impl Strict {
-    fn deeper<E: Error>(self) -> Result<Self, E> {
+    /// The reader of a value inside this one. Fails below the deepest level that arguments may have.
+    fn descend<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
             return Err(E::custom(format_args!("nested deeper than {MAX_ARGUMENT_DEPTH} levels")));
         }
@@ -93,7 +94,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.descend()?;
         let mut array = Vec::new();
         while let Some(item) = items.next_element_seed(inner)? {
             array.push(item);
@@ -102,7 +103,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.descend()?;
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             match object.entry(key) {
@@ -120,26 +121,30 @@ impl<'de> Visitor<'de> for Strict {
 
 fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     let (line, column) = (error.line(), error.column());
-    let full = error.to_string();
-    let problem = full.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&full);
-    let place = format!("at line {line} column {column}");
+    let full_message = error.to_string();
+    let problem =
+        full_message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&full_message);
+    let location = format!("at line {line} column {column}");
     ToolError::invalid_arguments(if error.is_eof() {
-        format!("the arguments are not complete JSON: {problem} {place}")
+        format!("the arguments are not complete JSON: {problem} {location}")
     } else if error.is_data() {
-        // `Strict` itself refused it: well-formed JSON, but not accepted.
-        format!("the arguments cannot be accepted: {problem} {place}")
+        // `Strict` itself refused the text: it is well-formed JSON, but not accepted.
+        format!("the arguments cannot be accepted: {problem} {location}")
     } else {
-        match found(text, line, column) {
-            Some(found) => format!("the arguments are not valid JSON {place}: {problem}, found {found}"),
-            None => format!("the arguments are not valid JSON {place}: {problem}"),
+        match text_at(text, line, column) {
+            Some(unexpected) => {
+                format!("the arguments are not valid JSON {location}: {problem}, found {unexpected}")
+            }
+            None => format!("the arguments are not valid JSON {location}: {problem}"),
         }
     })
 }
 
-/// The text at an error's place, a few characters of it. Lines and columns count from 1, columns in bytes.
-fn found(text: &str, line: usize, column: usize) -> Option<String> {
+/// A few characters of the text at the position of an error. Lines and columns count from 1, columns in bytes.
+fn text_at(text: &str, line: usize, column: usize) -> Option<String> {
     let line = text.split('\n').nth(line.checked_sub(1)?)?;
     let mut start = column.checked_sub(1)?.min(line.len());
+    // The column can be inside a character. Step back to the character's start.
     while !line.is_char_boundary(start) {
         start -= 1;
     }

@@ -1,6 +1,6 @@
 //! Messages about wrong arguments that a model can act on.
 //!
-//! Values and names are the model's own, but a front end may print them: they are cut, and characters that
+//! Values and names come from the model, but a front end may print them. They are therefore cut, and characters that
 //! move a cursor or change the writing direction are escaped.
 
 use std::{collections::BTreeSet, fmt::Write as _, io};
@@ -14,29 +14,32 @@ use portcullis_types::escape_for_display;
 use serde_json::Value;
 
 use super::repair::RepairStep;
+use crate::nearest::nearest;
 
 /// All faults of one call's arguments.
 #[derive(Debug, Default)]
 pub(super) struct ArgumentFaults(Vec<ArgumentFault>);
 
 impl ArgumentFaults {
-    /// Adds a float such as 5.0, which JSON Schema takes for an integer.
-    pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<RepairStep>) {
-        let value = place.iter().try_fold(root, |value, step| match step {
+    /// Adds the fault of a float such as 5.0 where an integer is meant. JSON Schema itself accepts the float.
+    pub(super) fn add_not_an_integer(&mut self, root: &Value, location: Vec<RepairStep>) {
+        let value = location.iter().try_fold(root, |value, step| match step {
             RepairStep::Index(index) => value.get(index),
             RepairStep::Key(key) => value.get(key),
         });
         let text = format!("{} is not an integer", value.map(show).unwrap_or_default());
-        self.0.push(ArgumentFault::about_value(place, &text));
+        self.0.push(ArgumentFault::about_value(location, &text));
     }
 
     /// Adds the validator's errors.
     pub(super) fn collect(&mut self, schema: &Value, errors: ErrorIterator<'_>) {
         let errors: Vec<_> = errors.take(MAX_COLLECTED).collect();
-        let choices: BTreeSet<_> = errors.iter().filter(|error| is_choice(error)).map(place_of).collect();
+        let choices: BTreeSet<_> = errors.iter().filter(|error| is_choice(error)).map(location_of).collect();
         for error in &errors {
-            // The list of allowed values already shows the type.
-            if matches!(error.kind(), ValidationErrorKind::Type { .. }) && choices.contains(place_of(error)) {
+            // The list of allowed values already shows the type, so the error about the type is left out.
+            if matches!(error.kind(), ValidationErrorKind::Type { .. })
+                && choices.contains(location_of(error))
+            {
                 continue;
             }
             explain(schema, error, &mut self.0);
@@ -47,24 +50,24 @@ impl ArgumentFaults {
         self.0.is_empty()
     }
 
-    /// Whether this example helps with a wrong value: words alone often do not help a model. An example
-    /// without the wrong field does not help, and a missing field is named already.
-    pub(super) fn want(&self, example: &Value) -> bool {
-        let shows = |fault: &ArgumentFault| match fault.place.first() {
+    /// Whether to show this example: a value is wrong, and the example contains its top-level field. A missing field
+    /// needs no example, because the message names it.
+    pub(super) fn needs_example(&self, example: &Value) -> bool {
+        let needs_example = |fault: &ArgumentFault| match fault.location.first() {
             Some(RepairStep::Key(name)) => example.get(name).is_some(),
             Some(RepairStep::Index(_)) | None => true,
         };
-        self.0.iter().any(|fault| fault.kind == FaultKind::Wrong && shows(fault))
+        self.0.iter().any(|fault| fault.kind == FaultKind::Wrong && needs_example(fault))
     }
 
-    /// All faults as one error, sorted by place; `Ok` if there are none.
+    /// All faults as one error, sorted by kind and then by location; `Ok` if there are none.
     pub(super) fn into_result(mut self) -> Result<(), ToolError> {
         if self.0.is_empty() {
             return Ok(());
         }
         self.0.sort();
         self.0.dedup();
-        let more = self.0.len().saturating_sub(MAX_SHOWN);
+        let unlisted = self.0.len().saturating_sub(MAX_SHOWN);
         let mut message = String::new();
         for fault in self.0.iter().take(MAX_SHOWN) {
             if !message.is_empty() {
@@ -72,18 +75,18 @@ impl ArgumentFaults {
             }
             message.push_str(&fault.text);
         }
-        if more > 0 {
-            let _ = write!(message, "; and {more} more");
+        if unlisted > 0 {
+            let _ = write!(message, "; and {unlisted} more");
         }
         Err(ToolError::invalid_arguments(message))
     }
 }
 
-/// One fault. The order is that of the message: missing fields, unknown ones, wrong ones.
+/// One fault. The field order gives the order of the message: missing fields, then unknown fields, then wrong values.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArgumentFault {
     kind: FaultKind,
-    place: Vec<RepairStep>,
+    location: Vec<RepairStep>,
     text: String,
 }
 
@@ -95,53 +98,58 @@ enum FaultKind {
 }
 
 impl ArgumentFault {
-    fn about_value(place: Vec<RepairStep>, problem: &str) -> Self {
-        let text = if place.is_empty() {
+    fn about_value(location: Vec<RepairStep>, problem: &str) -> Self {
+        let text = if location.is_empty() {
             format!("arguments: {problem}")
         } else {
-            format!("field {}: {problem}", quoted(&place))
+            format!("field {}: {problem}", quoted(&location))
         };
-        Self { kind: FaultKind::Wrong, place, text }
+        Self { kind: FaultKind::Wrong, location, text }
     }
 
-    fn missing(place: Vec<RepairStep>, name: &str) -> Self {
-        let text = format!("missing required field '{}' in {}", show_name(name), container(&place));
-        Self { kind: FaultKind::Missing, place, text }
+    fn missing(location: Vec<RepairStep>, name: &str) -> Self {
+        let text = format!("missing required field '{}' in {}", show_name(name), container(&location));
+        Self { kind: FaultKind::Missing, location, text }
     }
 
-    fn unknown(place: Vec<RepairStep>, name: &str, known: &[&str]) -> Self {
-        let mut text = format!("unknown field '{}' in {}", show_name(name), container(&place));
-        match nearest(name, known) {
-            Some(near) => {
-                let _ = write!(text, "; did you mean '{}'?", show_name(near));
+    fn unknown(location: Vec<RepairStep>, name: &str, known_names: &[&str]) -> Self {
+        let mut text = format!("unknown field '{}' in {}", show_name(name), container(&location));
+        match nearest_name(name, known_names) {
+            Some(near_name) => {
+                let _ = write!(text, "; did you mean '{}'?", show_name(near_name));
             }
-            None if known.is_empty() => text.push_str(", which takes no fields"),
+            None if known_names.is_empty() => text.push_str(", which takes no fields"),
             None => {}
         }
-        Self { kind: FaultKind::Unknown, place, text }
+        Self { kind: FaultKind::Unknown, location, text }
     }
 }
 
 fn explain(schema: &Value, error: &ValidationError<'_>, faults: &mut Vec<ArgumentFault>) {
     use ValidationErrorKind as Kind;
-    let place = steps(error.instance_path().as_str());
+    let location = steps(error.instance_path().as_str());
     match error.kind() {
         Kind::Required { property } => {
-            faults.push(ArgumentFault::missing(place, property.as_str().unwrap_or_default()));
+            faults.push(ArgumentFault::missing(location, property.as_str().unwrap_or_default()));
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            let known = names_beside(schema, error.schema_path().as_str());
+            let known_names = sibling_names(schema, error.schema_path().as_str());
             for name in unexpected {
-                faults.push(ArgumentFault::unknown(place.clone(), name, &known));
+                faults.push(ArgumentFault::unknown(location.clone(), name, &known_names));
             }
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            match meant_branch(context, error.instance_path().as_str()) {
+            match likeliest_branch(context, error.instance_path().as_str()) {
                 Some(branch) => branch.iter().for_each(|error| explain(schema, error, faults)),
-                None => faults.push(ArgumentFault::about_value(place, &no_branch(context, error.instance()))),
+                None => {
+                    faults.push(ArgumentFault::about_value(
+                        location,
+                        &no_branch_message(context, error.instance()),
+                    ));
+                }
             }
         }
-        kind => faults.push(ArgumentFault::about_value(place, &problem(kind, error.instance()))),
+        kind => faults.push(ArgumentFault::about_value(location, &problem(kind, error.instance()))),
     }
 }
 
@@ -149,7 +157,7 @@ fn is_choice(error: &ValidationError<'_>) -> bool {
     matches!(error.kind(), ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. })
 }
 
-fn place_of<'e>(error: &'e ValidationError<'_>) -> &'e str {
+fn location_of<'e>(error: &'e ValidationError<'_>) -> &'e str {
     error.instance_path().as_str()
 }
 
@@ -188,45 +196,47 @@ fn problem(kind: &ValidationErrorKind, instance: &Value) -> String {
         }
         Kind::OneOfMultipleValid { .. } => format!("{} fits more than one of the allowed forms", value()),
         Kind::Not { .. } | Kind::FalseSchema => format!("{} is not allowed", value()),
-        other => format!("{} does not satisfy `{}`", value(), other.keyword()),
+        other_kind => format!("{} does not satisfy `{}`", value(), other_kind.keyword()),
     }
 }
 
-/// The one branch that was meant. An optional value has a second branch for null and a tagged one has many;
-/// only the meant branch fails for more than the value's type or tag.
-fn meant_branch<'c>(
+/// The branch that the model meant, if exactly one is possible. An optional value has a second branch for null, and a
+/// tagged value has one branch per tag. Every other branch has an error about the value's type or tag.
+fn likeliest_branch<'c>(
     context: &'c [Vec<ValidationError<'static>>],
-    at: &str,
+    value_location: &str,
 ) -> Option<&'c [ValidationError<'static>]> {
-    let mut meant = context.iter().filter(|branch| !branch.iter().any(|error| is_other_kind(error, at)));
-    match (meant.next(), meant.next()) {
+    let mut candidates =
+        context.iter().filter(|branch| !branch.iter().any(|error| is_other_kind(error, value_location)));
+    match (candidates.next(), candidates.next()) {
         (Some(branch), None) => Some(branch),
         _ => None,
     }
 }
 
-/// Whether an error says that the value is of another type or tag than the branch.
-fn is_other_kind(error: &ValidationError<'_>, at: &str) -> bool {
+/// Whether an error says that the value has another type or tag than the branch.
+fn is_other_kind(error: &ValidationError<'_>, value_location: &str) -> bool {
     use ValidationErrorKind as Kind;
-    let place = error.instance_path().as_str();
+    let location = error.instance_path().as_str();
     match error.kind() {
-        Kind::Type { .. } | Kind::Enum { .. } => place == at,
+        Kind::Type { .. } | Kind::Enum { .. } => location == value_location,
         Kind::Constant { .. } => {
-            place == at || place.strip_prefix(at).is_some_and(|rest| rest.matches('/').count() == 1)
+            location == value_location
+                || location.strip_prefix(value_location).is_some_and(|rest| rest.matches('/').count() == 1)
         }
         _ => false,
     }
 }
 
-/// The message when no single branch was meant: the types and values that the branches accept.
-fn no_branch(context: &[Vec<ValidationError<'static>>], instance: &Value) -> String {
+/// The message when the meant branch is unclear: the types and values that the branches accept.
+fn no_branch_message(context: &[Vec<ValidationError<'static>>], instance: &Value) -> String {
     use ValidationErrorKind as Kind;
     let mut kinds: Vec<&'static str> = Vec::new();
     let mut values: Vec<String> = Vec::new();
     for branch in context {
         match branch.as_slice() {
             [error] => match error.kind() {
-                Kind::Type { kind: TypeKind::Single(kind) } => kinds.push(named(*kind)),
+                Kind::Type { kind: TypeKind::Single(kind) } => kinds.push(type_name(*kind)),
                 Kind::Enum { options } => values.push(list(options)),
                 Kind::Constant { expected_value } => values.push(show(expected_value)),
                 _ => return format!("{} fits none of the allowed forms", show(instance)),
@@ -237,12 +247,12 @@ fn no_branch(context: &[Vec<ValidationError<'static>>], instance: &Value) -> Str
     kinds.sort_unstable();
     kinds.dedup();
     let one_of = (!values.is_empty()).then(|| format!("one of {}", values.join(", ")));
-    let all: Vec<&str> = one_of.as_deref().into_iter().chain(kinds).collect();
-    format!("{} is not {}", show(instance), all.join(" or "))
+    let alternatives: Vec<&str> = one_of.as_deref().into_iter().chain(kinds).collect();
+    format!("{} is not {}", show(instance), alternatives.join(" or "))
 }
 
-/// The names of the properties next to the keyword that a schema path ends in.
-fn names_beside<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
+/// The names of the properties beside the keyword at the end of a schema path.
+fn sibling_names<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
     let parent = schema_path.rsplit_once('/').map_or("", |(parent, _)| parent);
     let properties = schema.pointer(parent).and_then(|parent| parent.get("properties"));
     properties
@@ -250,31 +260,31 @@ fn names_beside<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
         .map_or_else(Vec::new, |map| map.keys().map(String::as_str).collect())
 }
 
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    // The comparison takes time in the product of the lengths, and the model chooses the name.
+fn nearest_name<'k>(name: &str, known_names: &[&'k str]) -> Option<&'k str> {
+    // The comparison takes time proportional to the product of the lengths, and the model chooses the name.
     if name.len() > MAX_SHOWN_CHARS {
         return None;
     }
     let closeness = |candidate: &str| {
-        let part =
+        // A name that contains the other one, such as `file_path` for `path`, is close enough to suggest.
+        let is_part =
             candidate.len().min(name.len()) >= 3 && (name.contains(candidate) || candidate.contains(name));
-        strsim::normalized_damerau_levenshtein(name, candidate).max(if part { 0.5 } else { 0.0 })
+        strsim::normalized_damerau_levenshtein(name, candidate).max(if is_part { 0.5 } else { 0.0 })
     };
-    let best = known.iter().map(|candidate| (closeness(candidate), *candidate));
-    best.filter(|(close, _)| *close >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
+    nearest(known_names.iter().copied(), |candidate| closeness(candidate))
 }
 
 fn types(kind: &TypeKind) -> String {
     match kind {
-        TypeKind::Single(kind) => named(*kind).to_owned(),
+        TypeKind::Single(kind) => type_name(*kind).to_owned(),
         TypeKind::Multiple(kinds) => {
-            let names: Vec<&str> = kinds.iter().map(named).collect();
+            let names: Vec<&str> = kinds.iter().map(type_name).collect();
             names.join(" or ")
         }
     }
 }
 
-fn named(kind: JsonType) -> &'static str {
+fn type_name(kind: JsonType) -> &'static str {
     match kind {
         JsonType::Array => "an array",
         JsonType::Boolean => "a boolean",
@@ -313,20 +323,20 @@ fn list(options: &Value) -> String {
     text
 }
 
-fn container(place: &[RepairStep]) -> String {
-    if place.is_empty() { "arguments".to_owned() } else { quoted(place) }
+fn container(location: &[RepairStep]) -> String {
+    if location.is_empty() { "arguments".to_owned() } else { quoted(location) }
 }
 
-fn quoted(place: &[RepairStep]) -> String {
-    format!("'{}'", place_name(place))
+fn quoted(location: &[RepairStep]) -> String {
+    format!("'{}'", location_name(location))
 }
 
-/// A place as a model reads it: `filters/0/size`; `arguments` for the whole.
-pub(super) fn place_name(place: &[RepairStep]) -> String {
-    if place.is_empty() {
+/// A location in the form for the model, such as `filters/0/size`. The root is `arguments`.
+pub(super) fn location_name(location: &[RepairStep]) -> String {
+    if location.is_empty() {
         return "arguments".to_owned();
     }
-    let names: Vec<String> = place
+    let names: Vec<String> = location
         .iter()
         .map(|step| match step {
             RepairStep::Index(index) => index.to_string(),
@@ -336,8 +346,8 @@ pub(super) fn place_name(place: &[RepairStep]) -> String {
     names.join("/")
 }
 
-/// The steps of a JSON pointer. A member whose name is a number becomes an index, which affects only the
-/// order of messages.
+/// The steps of a JSON pointer. A member whose name is a number becomes an index. This affects only the order of the
+/// messages.
 fn steps(pointer: &str) -> Vec<RepairStep> {
     let parts = pointer.split('/').skip(1);
     parts
@@ -351,7 +361,7 @@ fn steps(pointer: &str) -> Vec<RepairStep> {
 /// A value as JSON, cut to [`MAX_SHOWN_CHARS`].
 fn show(value: &Value) -> String {
     let mut head = HeadWriter(Vec::new());
-    // A full head fails the write on purpose: the rest is not needed.
+    // A full buffer fails the write on purpose, because the rest of the value is not needed.
     let _ = serde_json::to_writer(&mut head, value);
     show_text(&String::from_utf8_lossy(&head.0), MAX_SHOWN_CHARS)
 }
@@ -361,26 +371,27 @@ pub(super) fn show_name(name: &str) -> String {
     show_text(name, MAX_SHOWN_CHARS)
 }
 
-/// A text cut to so many characters, with control and direction characters escaped.
+/// A text, cut to `max_chars` characters, with control and direction characters escaped.
 pub(super) fn show_text(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}…", escape_for_display(&text[..end])),
+        Some((cut_at, _)) => format!("{}…", escape_for_display(&text[..cut_at])),
         None => escape_for_display(text).to_string(),
     }
 }
 
-/// Keeps the beginning of what is written to it, then fails.
+/// A writer that keeps the first bytes and fails at the next write.
 struct HeadWriter(Vec<u8>);
 
 impl io::Write for HeadWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = MAX_SHOWN_CHARS * 4 + 4 - self.0.len();
-        if room == 0 {
+        // A character has at most 4 bytes. One more character tells [`show_text`] that the text is cut.
+        let free_bytes = MAX_SHOWN_CHARS * 4 + 4 - self.0.len();
+        if free_bytes == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let taken = bytes.len().min(room);
-        self.0.extend_from_slice(&bytes[..taken]);
-        Ok(taken)
+        let count = bytes.len().min(free_bytes);
+        self.0.extend_from_slice(&bytes[..count]);
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -397,5 +408,5 @@ const MAX_LISTED: usize = 20;
 /// The most faults that a message has.
 const MAX_SHOWN: usize = 10;
 
-/// The most errors that are collected: a list of 10^5 wrong items gives as many.
+/// The most errors that are collected. A list of 10^5 wrong items would give 10^5 errors.
 const MAX_COLLECTED: usize = 1_000;

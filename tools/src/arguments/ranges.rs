@@ -1,11 +1,11 @@
-//! Number formats as ranges.
+//! Number formats, written as ranges.
 //!
-//! Generators write `{"type": "integer", "format": "uint32"}` for a `u32`. JSON Schema ignores the format;
-//! here a number that the tool could not decode is refused before the tool runs.
+//! Schema generators write `{"type": "integer", "format": "uint32"}` for a `u32`. JSON Schema ignores the format. With
+//! the range added, a number that the tool could not decode is refused before the tool runs.
 
 use serde_json::{Map, Value, json};
 
-/// Spells formats out as `minimum` and `maximum`, where the schema does not set its own.
+/// Adds `minimum` and `maximum` for each format, where the schema does not set them itself.
 pub(super) fn spell_out_formats(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(spell_out_formats),
@@ -14,11 +14,11 @@ pub(super) fn spell_out_formats(schema: &mut Value) {
                 map.entry("minimum").or_insert(minimum);
                 map.entry("maximum").or_insert(maximum);
             }
-            // A value under `const`, `enum` or `default` must stay as it is.
+            // Values under `const`, `enum` and `default` are data, and stay as they are.
             let schemas = map
                 .iter_mut()
                 .filter(|(keyword, _)| !["const", "enum", "default"].contains(&keyword.as_str()));
-            schemas.for_each(|(_, below)| spell_out_formats(below));
+            schemas.for_each(|(_, subschema)| spell_out_formats(subschema));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }

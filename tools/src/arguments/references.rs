@@ -1,8 +1,8 @@
-//! The targets of a schema's references, all of them within the schema.
+//! Finds the targets of a schema's references, which all lie within the schema.
 //!
-//! The validator resolves references by itself. The cost limits (`bounds`) and the repairs (`repair`) read
-//! the schema too and would have to resolve them again. They get a copy in which each reference is a pointer
-//! from the schema's root, however it was written: relative to an `$id`, to an `$anchor`, or percent-encoded.
+//! The validator resolves references by itself. The cost limits (`bounds`) and the repairs (`repair`) also read the
+//! schema, and get a copy in which each reference is a pointer from the root. The original reference can be relative to
+//! an `$id`, name an `$anchor`, or be percent-encoded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,42 +14,42 @@ use super::{
     schema::SchemaError,
 };
 
-/// Returns the copy. A reference with one target becomes a pointer. If the target depends on the validator's
-/// path to it, all possible targets are listed under `$dynamicRef`; such a copy is not valid JSON Schema.
+/// Returns a copy of the schema. A reference with one target becomes a pointer. If the target depends on the
+/// validator's path to the reference, `$dynamicRef` lists all possible targets; such a copy is not valid JSON Schema.
 ///
 /// # Errors
-/// [`SchemaError::Reference`] for a reference that leads to no schema within this one, for two schemas of one
-/// name, and for an invalid address; [`SchemaError::TooComplex`] if the pointers get too long.
+/// [`SchemaError::Reference`] for a reference that leads to no schema within this one, for two schemas with the same
+/// name, and for an invalid URI; [`SchemaError::TooComplex`] if the pointers are too long in total.
 pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError> {
     let id = schema.get("$id").and_then(Value::as_str).unwrap_or_default();
     let base = uri::from_str(id).map_err(|_not_an_address| unusable(id))?;
-    let mut survey = ReferenceSurvey { root: schema, places: SchemaPlaces::default(), at: Vec::new() };
+    let mut survey = ReferenceSurvey { root: schema, schema_index: SchemaIndex::default(), at: Vec::new() };
     survey.schema(schema, &base)?;
-    let SchemaPlaces { references, .. } = &survey.places;
+    let SchemaIndex { references, .. } = &survey.schema_index;
     let mut targets: Targets = HashMap::new();
     let mut bytes = 0;
     for reference in references {
-        let found = survey.places.targets(reference)?;
-        bytes += found.iter().map(String::len).sum::<usize>();
+        let pointers = survey.schema_index.targets(reference)?;
+        bytes += pointers.iter().map(String::len).sum::<usize>();
         if bytes > MAX_POINTER_BYTES {
             return Err(SchemaError::TooComplex);
         }
-        targets.entry(address(reference.schema)).or_default().push(found);
+        targets.entry(address(reference.schema)).or_default().push(pointers);
     }
     Ok(spelled_out(schema, &targets))
 }
 
-/// The longest total of all pointers of a schema: 1 MiB. A name may be as long as the schema, and each
-/// reference below it repeats the name.
+/// The largest total length of a schema's pointers: 1 MiB. A name can be as long as the schema, and each pointer below
+/// it repeats the name.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 
-/// The possible targets of each schema's references, by the schema's address.
+/// The possible targets of each schema's references, by the schema's address in memory.
 type Targets = HashMap<*const Value, Vec<Vec<String>>>;
 
-/// Walks through a schema and collects the possible targets and the references.
+/// Walks through a schema and collects the references and their possible targets.
 struct ReferenceSurvey<'s> {
     root: &'s Value,
-    places: SchemaPlaces<'s>,
+    schema_index: SchemaIndex<'s>,
     at: Vec<PointerStep<'s>>,
 }
 
@@ -59,10 +59,10 @@ enum PointerStep<'s> {
 }
 
 #[derive(Default)]
-struct SchemaPlaces<'s> {
-    /// By address (URI): the schema and the pointer to it.
+struct SchemaIndex<'s> {
+    /// By URI: the schema, and the pointer to it.
     resources: HashMap<String, (&'s Value, String)>,
-    /// By address and name: the pointer to the schema with that anchor.
+    /// By URI and name: the pointer to the schema with that anchor.
     anchors: HashMap<(String, &'s str), String>,
     /// By name: the pointers to all schemas that a dynamic reference can lead to.
     dynamic: HashMap<&'s str, Vec<String>>,
@@ -81,19 +81,20 @@ struct Reference<'s> {
 impl<'s> ReferenceSurvey<'s> {
     fn schema(&mut self, schema: &'s Value, base: &Uri<String>) -> Result<(), SchemaError> {
         if schema.is_object() || schema.is_boolean() {
-            self.places.schemas.insert(address(schema));
+            self.schema_index.schemas.insert(address(schema));
         }
         let Some(map) = schema.as_object() else { return Ok(()) };
         let text_of = |keyword: &str| map.get(keyword).and_then(Value::as_str);
         let is_root = std::ptr::eq(schema, self.root);
         let own_base = match text_of("$id") {
+            // The `$id` of the root is already the base.
             Some(id) if !is_root => Some(resolve(base, id)?),
             _ => None,
         };
         if is_root || own_base.is_some() {
             let pointer = self.pointer()?;
             let name = without_fragment(own_base.as_ref().unwrap_or(base));
-            if self.places.resources.insert(name, (schema, pointer)).is_some() {
+            if self.schema_index.resources.insert(name, (schema, pointer)).is_some() {
                 return Err(unusable(text_of("$id").unwrap_or_default()));
             }
         }
@@ -102,29 +103,29 @@ impl<'s> ReferenceSurvey<'s> {
             let Some(name) = text_of(keyword) else { continue };
             let pointer = self.pointer()?;
             if keyword == "$dynamicAnchor" {
-                self.places.dynamic.entry(name).or_default().push(pointer.clone());
+                self.schema_index.dynamic.entry(name).or_default().push(pointer.clone());
             }
-            if self.places.anchors.insert((without_fragment(base), name), pointer).is_some() {
+            if self.schema_index.anchors.insert((without_fragment(base), name), pointer).is_some() {
                 return Err(unusable(name));
             }
         }
         for keyword in REFERRING {
             if let Some(text) = text_of(keyword) {
-                self.places.references.push(Reference { schema, base: base.clone(), text });
+                self.schema_index.references.push(Reference { schema, base: base.clone(), text });
             }
         }
-        for (keyword, below) in map {
+        for (keyword, subschema) in map {
             self.at.push(PointerStep::Key(keyword));
-            match below {
+            match subschema {
                 _ if DATA.contains(&keyword.as_str()) => {}
-                Value::Object(named) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
-                    for (name, schema) in named {
-                        self.below(PointerStep::Key(name), schema, base)?;
+                Value::Object(schemas) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
+                    for (name, schema) in schemas {
+                        self.schema_below(PointerStep::Key(name), schema, base)?;
                     }
                 }
                 Value::Array(list) => {
                     for (index, schema) in list.iter().enumerate() {
-                        self.below(PointerStep::Index(index), schema, base)?;
+                        self.schema_below(PointerStep::Index(index), schema, base)?;
                     }
                 }
                 below => self.schema(below, base)?,
@@ -134,7 +135,7 @@ impl<'s> ReferenceSurvey<'s> {
         Ok(())
     }
 
-    fn below(
+    fn schema_below(
         &mut self,
         step: PointerStep<'s>,
         schema: &'s Value,
@@ -156,36 +157,39 @@ impl<'s> ReferenceSurvey<'s> {
                 PointerStep::Index(index) => pointer.push_str(&index.to_string()),
             }
         }
-        self.places.bytes += pointer.len();
-        if self.places.bytes > MAX_POINTER_BYTES {
+        self.schema_index.bytes += pointer.len();
+        if self.schema_index.bytes > MAX_POINTER_BYTES {
             return Err(SchemaError::TooComplex);
         }
         Ok(pointer)
     }
 }
 
-impl SchemaPlaces<'_> {
+impl SchemaIndex<'_> {
     /// The pointers to the possible targets of a reference, at least one.
     fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
         let refused = || unusable(reference.text);
         let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
         let resource = match address_text {
             "" => without_fragment(&reference.base),
-            other => without_fragment(&resolve(&reference.base, other).map_err(|_not_an_address| refused())?),
+            address => {
+                without_fragment(&resolve(&reference.base, address).map_err(|_not_an_address| refused())?)
+            }
         };
         let (schema, pointer) = self.resources.get(&resource).ok_or_else(refused)?;
         if !fragment.is_empty() && !fragment.starts_with('/') {
             let anchor = self.anchors.get(&(resource, fragment)).ok_or_else(refused)?;
-            // At run time the validator may choose another dynamic anchor of this name.
-            let others = self.dynamic.get(fragment).filter(|others| others.contains(anchor));
-            return Ok(others.cloned().unwrap_or_else(|| vec![anchor.clone()]));
+            // At run time the validator can choose any dynamic anchor of this name, so all of them are targets.
+            let dynamic_targets = self.dynamic.get(fragment).filter(|targets| targets.contains(anchor));
+            return Ok(dynamic_targets.cloned().unwrap_or_else(|| vec![anchor.clone()]));
         }
-        let below = percent_decoded(fragment).ok_or_else(refused)?;
-        let target = schema.pointer(&below).ok_or_else(refused)?;
+        // The fragment is a percent-encoded JSON pointer.
+        let path_below = percent_decoded(fragment).ok_or_else(refused)?;
+        let target = schema.pointer(&path_below).ok_or_else(refused)?;
         if !self.schemas.contains(&address(target)) {
             return Err(refused());
         }
-        Ok(vec![format!("{pointer}{below}")])
+        Ok(vec![format!("{pointer}{path_below}")])
     }
 }
 
@@ -193,25 +197,25 @@ fn spelled_out(value: &Value, targets: &Targets) -> Value {
     match value {
         Value::Object(map) => {
             let mut copy: serde_json::Map<_, _> =
-                map.iter().map(|(key, below)| (key.clone(), spelled_out(below, targets))).collect();
-            if let Some(found) = targets.get(&address(value)) {
+                map.iter().map(|(key, subschema)| (key.clone(), spelled_out(subschema, targets))).collect();
+            if let Some(target_lists) = targets.get(&address(value)) {
                 for keyword in REFERRING {
                     copy.remove(keyword);
                 }
-                if let [targets] = found.as_slice()
+                if let [targets] = target_lists.as_slice()
                     && let [target] = targets.as_slice()
                 {
                     copy.insert("$ref".to_owned(), format!("#{target}").into());
                 } else {
-                    let all: Vec<Value> =
-                        found.iter().flatten().map(|target| target.as_str().into()).collect();
-                    copy.insert("$dynamicRef".to_owned(), all.into());
+                    let resolved_targets: Vec<Value> =
+                        target_lists.iter().flatten().map(|target| target.as_str().into()).collect();
+                    copy.insert("$dynamicRef".to_owned(), resolved_targets.into());
                 }
             }
             copy.into()
         }
         Value::Array(items) => items.iter().map(|item| spelled_out(item, targets)).collect(),
-        other => other.clone(),
+        scalar => scalar.clone(),
     }
 }
 
@@ -226,16 +230,16 @@ fn without_fragment(uri: &Uri<String>) -> String {
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        bytes.push(match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                rest = after;
+    while let [first, after_byte @ ..] = rest {
+        rest = after_byte;
+        bytes.push(match (first, after_byte) {
+            (b'%', [high, low, after_escape @ ..]) => {
+                rest = after_escape;
                 let digit = |byte: &u8| char::from(*byte).to_digit(16);
                 u8::try_from(digit(high)? * 16 + digit(low)?).ok()?
             }
             (b'%', _) => return None,
-            (other, _) => *other,
+            (byte, _) => *byte,
         });
     }
     String::from_utf8(bytes).ok()
@@ -259,13 +263,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(schema: &Value, place: &str, expected: &Value) {
+    fn check(schema: &Value, location: &str, expected: &Value) {
         let copy = spell_out_references(schema).expect("usable");
-        assert_eq!(copy.pointer(place), Some(expected), "{copy}");
+        assert_eq!(copy.pointer(location), Some(expected), "{copy}");
     }
 
     #[test]
-    fn every_way_to_name_a_place_becomes_its_pointer() {
+    fn every_form_of_reference_becomes_a_pointer() {
         let a_b = json!({"type": "integer"});
         check(
             &json!({"$defs": {"a%b": a_b}, "not": {"$ref": "#/$defs/a%25b"}}),
@@ -277,23 +281,23 @@ mod tests {
             "/not/$ref",
             &json!("#/$defs/a"),
         );
-        let named = json!({
+        let schema = json!({
             "$id": "https://example.com/root.json",
             "$defs": {
                 "a/b": {"$id": "folder/", "$defs": {"c": {"$ref": "other.json#/items/0"}}},
                 "d": {"$id": "folder/other.json", "items": [{"$ref": "#"}, {"$ref": "/root.json"}]},
             },
         });
-        check(&named, "/$defs/a~1b/$defs/c/$ref", &json!("#/$defs/d/items/0"));
-        check(&named, "/$defs/d/items/0/$ref", &json!("#/$defs/d"));
-        check(&named, "/$defs/d/items/1/$ref", &json!("#"));
+        check(&schema, "/$defs/a~1b/$defs/c/$ref", &json!("#/$defs/d/items/0"));
+        check(&schema, "/$defs/d/items/0/$ref", &json!("#/$defs/d"));
+        check(&schema, "/$defs/d/items/1/$ref", &json!("#"));
         let in_data =
             json!({"const": {"$ref": "https://example.com"}, "properties": {"$ref": {"type": "null"}}});
         assert_eq!(spell_out_references(&in_data).expect("usable"), in_data);
     }
 
     #[test]
-    fn a_dynamic_reference_can_lead_to_every_place_of_its_name() {
+    fn a_dynamic_reference_leads_to_every_anchor_of_its_name() {
         let schema = json!({
             "$defs": {
                 "a": {"$id": "a", "$dynamicAnchor": "node", "items": {"$dynamicRef": "#node"}},
@@ -303,9 +307,9 @@ mod tests {
         });
         check(&schema, "/$defs/a/items/$dynamicRef", &json!(["/$defs/a", "/$defs/b"]));
         check(&schema, "/$defs/c/items/$ref", &json!("#/$defs/c"));
-        let both =
+        let two_anchors =
             json!({"$defs": {"a": {}, "b": {}}, "not": {"$ref": "#/$defs/a", "$dynamicRef": "#/$defs/b"}});
-        check(&both, "/not/$dynamicRef", &json!(["/$defs/a", "/$defs/b"]));
+        check(&two_anchors, "/not/$dynamicRef", &json!(["/$defs/a", "/$defs/b"]));
     }
 
     #[test]
@@ -327,10 +331,10 @@ mod tests {
             let error = spell_out_references(&schema).expect_err(reference);
             assert_eq!(error, unusable(reference));
         }
-        let twice = json!({"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}});
-        assert!(spell_out_references(&twice).is_err());
-        let twice = json!({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}});
-        assert!(spell_out_references(&twice).is_err());
+        let repeated_id = json!({"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}});
+        assert!(spell_out_references(&repeated_id).is_err());
+        let repeated_anchor = json!({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}});
+        assert!(spell_out_references(&repeated_anchor).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lossless repairs: values of the wrong JSON type that can mean only one thing.
 //!
-//! `"5"`→`5`, `5.0`→`5`, `"true"`→`true`, null for an absent optional, JSON in a string where an object or
-//! array belongs. No other guess is made. A value of a type that the schema accepts is never touched, and the
+//! The repairs are `"5"`→`5`, `5.0`→`5`, `"true"`→`true`, null for an absent optional, and JSON in a string where an
+//! object or array belongs. No other guess is made. A value whose type the schema accepts stays as it is, and the
 //! result is validated like any other.
 
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use super::{
     view::{SchemaView, Types, item, property, requires},
 };
 
-/// The scope of the repairs.
+/// Which repairs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RepairScope {
     /// All repairs: the value does not fit the schema.
     Everything,
-    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema takes both for the same number and
-    /// so finds no fault; a typed decoder does not accept 5.0.
+    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema counts 5.0 as an integer and finds no fault,
+    /// but a typed decoder refuses it.
     WholeNumbers,
 }
 
-/// A step on the way to a repaired value.
+/// A step on the path to a repaired value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RepairStep {
     /// An item of an array.
@@ -33,24 +33,25 @@ pub(super) enum RepairStep {
     Key(String),
 }
 
-/// The repaired places, and the edit that repeats the repairs on the text.
+/// The locations of the repaired values, and the edit that makes the same repairs in the text.
 #[derive(Debug, Default)]
 pub(super) struct RepairResult {
-    pub(super) places: Vec<Vec<RepairStep>>,
+    pub(super) locations: Vec<Vec<RepairStep>>,
     pub(super) edit: Option<ValueEdit>,
 }
 
 /// Repairs a value in place.
 pub(super) fn repair(value: &mut Value, schema: &Value, scope: RepairScope) -> RepairResult {
-    let mut repairer = Repairer { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
+    let mut repairer =
+        Repairer { view: SchemaView::new(schema), scope, at: Vec::new(), locations: Vec::new() };
     let edit = repairer.value(value, schema);
-    RepairResult { places: repairer.places, edit }
+    RepairResult { locations: repairer.locations, edit }
 }
 
 /// Whether a value contains a number that [`RepairScope::WholeNumbers`] repairs.
 pub(super) fn has_whole_float(value: &Value) -> bool {
     match value {
-        Value::Number(number) => whole(number).is_some(),
+        Value::Number(number) => float_as_integer(number).is_some(),
         Value::Array(items) => items.iter().any(has_whole_float),
         Value::Object(members) => members.values().any(has_whole_float),
         Value::Null | Value::Bool(_) | Value::String(_) => false,
@@ -61,23 +62,24 @@ struct Repairer<'s> {
     view: SchemaView<'s>,
     scope: RepairScope,
     at: Vec<RepairStep>,
-    places: Vec<Vec<RepairStep>>,
+    locations: Vec<Vec<RepairStep>>,
 }
 
 impl<'s> Repairer<'s> {
     fn value(&mut self, value: &mut Value, schema: &'s Value) -> Option<ValueEdit> {
         match value {
             Value::Number(number) => {
-                let repaired = whole(number)?;
-                self.view.types(schema).only_whole_numbers().then(|| {
+                let repaired = float_as_integer(number)?;
+                self.view.types(schema).are_whole_numbers_only().then(|| {
                     *value = repaired.into();
                     self.note();
                     ValueEdit::Replace(value.to_string())
                 })
             }
             Value::String(text) if self.scope == RepairScope::Everything => {
-                let (new, edit) = reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.at.len())?;
-                *value = new;
+                let (repaired_value, edit) =
+                    reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.at.len())?;
+                *value = repaired_value;
                 self.note();
                 match edit {
                     ValueEdit::Unquote(text, _) => {
@@ -145,41 +147,41 @@ impl<'s> Repairer<'s> {
             && value.is_null()
             && schema.is_object()
             && !requires(map, name)
-            && !self.view.types(schema).allow(Types::NULL)
+            && !self.view.types(schema).intersects(Types::NULL)
     }
 
     fn note(&mut self) {
-        self.places.push(self.at.clone());
+        self.locations.push(self.at.clone());
     }
 }
 
-/// Reads a string as one of the wanted types, unless a string is allowed. The types' notations exclude each
-/// other, so there is never a choice.
+/// Reads a string as one of the wanted types, unless a string is allowed. The notations of the types exclude each
+/// other, so at most one type fits.
 pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, ValueEdit)> {
-    if types.allow(Types::STRING) {
+    if types.intersects(Types::STRING) {
         return None;
     }
     match text {
         "true" | "false" => types
-            .allow(Types::BOOLEAN)
+            .intersects(Types::BOOLEAN)
             .then(|| ((text == "true").into(), ValueEdit::Replace(text.to_owned()))),
-        _ if types.allow(Types::INTEGER.or(Types::FRACTION)) && is_number_like(text) => {
+        _ if types.intersects(Types::INTEGER.union(Types::FRACTION)) && is_number_like(text) => {
             let number: Number = serde_json::from_str(text).ok()?;
-            let exact = if is_integer(text) {
-                // An integer too large for `Value` keeps its digits in the text.
-                types.allow(Types::INTEGER)
+            let is_exact = if is_integer(text) {
+                // An integer too large for `Value` loses digits there, but keeps them in the text.
+                types.intersects(Types::INTEGER)
             } else {
-                types.allow(Types::FRACTION) && number.to_string() == text
+                types.intersects(Types::FRACTION) && number.to_string() == text
             };
-            exact.then(|| (Value::Number(number), ValueEdit::Replace(text.to_owned())))
+            is_exact.then(|| (Value::Number(number), ValueEdit::Replace(text.to_owned())))
         }
         _ => {
-            let wanted = match text.trim_start().chars().next() {
+            let bracket_type = match text.trim_start().chars().next() {
                 Some('{') => Types::OBJECT,
                 Some('[') => Types::ARRAY,
                 _ => Types::NONE,
             };
-            if !types.allow(wanted) {
+            if !types.intersects(bracket_type) {
                 return None;
             }
             let value = decode_strict(text).ok()?;
@@ -188,13 +190,13 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
     }
 }
 
-/// A float that is a whole number, as an integer; none if the float may already have lost digits.
-fn whole(number: &Number) -> Option<i64> {
+/// A whole number in float notation, as an integer. `None` if the float may already have lost digits.
+fn float_as_integer(number: &Number) -> Option<i64> {
     if !number.is_f64() {
         return None;
     }
     let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW)?;
-    // Convert through text: below 2^53 it is exact and has no exponent, and no cast can truncate.
+    // Convert through text. Below 2^53 the text is exact and has no exponent, and unlike a cast it cannot truncate.
     format!("{float:.0}").parse().ok()
 }
 
@@ -216,8 +218,8 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// 2^53: above it, floats skip whole numbers.
+/// 2^53. Above it, floats skip whole numbers.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
-/// The longest number text that is repaired; more than any that a tool decodes (`u128` has 39 digits).
+/// The longest number text that is repaired. The longest number that a tool decodes is shorter (`u128` has 39 digits).
 const MAX_NUMBER_BYTES: usize = 48;

@@ -1,70 +1,71 @@
-//! Edits of a JSON text that keep every byte outside the changed places.
+//! Edits of a JSON text. Values outside the edit keep their bytes. The order of the keys and the white space around an
+//! edited value can change.
 //!
-//! Serialising the changed value would be simpler, but a `Value` cannot hold every number that a text can:
-//! the repair of a `limit` must not cost a `u128` beside it its digits.
+//! Serialising the repaired `Value` would be simpler, but a `Value` cannot hold every number: the repair of one field
+//! must not cut the digits of a `u128` beside it.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// The edit of one value of a text.
+/// The edit of one value in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueEdit {
-    /// Remove it; only a member of an object can be removed.
+    /// Remove the value. Only a member of an object can be removed.
     Remove,
-    /// Replace it by another text.
+    /// Replace the value by another text.
     Replace(String),
     /// Edit some members of an object.
     Members(BTreeMap<String, ValueEdit>),
     /// Edit some items of an array.
     Items(BTreeMap<usize, ValueEdit>),
-    /// Replace a string by the JSON in it, which may be edited in turn.
+    /// Replace a string by the JSON in it. The second field edits that JSON.
     Unquote(String, Option<Box<ValueEdit>>),
 }
 
 /// Applies an edit to the text that the edit was made for.
 ///
 /// # Errors
-/// If the edit was made for another text.
+/// Fails if the edit was made for another text.
 pub(super) fn rewrite(text: &str, edit: &ValueEdit) -> Result<String, serde_json::Error> {
     match edit {
         ValueEdit::Remove => Ok("null".to_owned()),
-        ValueEdit::Replace(new) => Ok(new.clone()),
+        ValueEdit::Replace(replacement) => Ok(replacement.clone()),
         ValueEdit::Unquote(inner, None) => Ok(inner.clone()),
         ValueEdit::Unquote(inner, Some(edit)) => rewrite(inner, edit),
         ValueEdit::Members(edits) => {
             let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
-            let mut new = String::with_capacity(text.len());
+            let mut rewritten = String::with_capacity(text.len());
             for (name, member) in members {
                 let edit = edits.get(&name);
                 if edit == Some(&ValueEdit::Remove) {
                     continue;
                 }
-                new.push(if new.is_empty() { '{' } else { ',' });
-                new.push_str(&serde_json::to_string(&name)?);
-                new.push(':');
-                append(&mut new, member.get(), edit)?;
+                rewritten.push(if rewritten.is_empty() { '{' } else { ',' });
+                rewritten.push_str(&serde_json::to_string(&name)?);
+                rewritten.push(':');
+                append(&mut rewritten, member.get(), edit)?;
             }
-            new.push_str(if new.is_empty() { "{}" } else { "}" });
-            Ok(new)
+            rewritten.push_str(if rewritten.is_empty() { "{}" } else { "}" });
+            Ok(rewritten)
         }
         ValueEdit::Items(edits) => {
             let items: Vec<Box<RawValue>> = serde_json::from_str(text)?;
-            let mut new = String::with_capacity(text.len());
+            let mut rewritten = String::with_capacity(text.len());
             for (index, item) in items.iter().enumerate() {
-                new.push(if index == 0 { '[' } else { ',' });
-                append(&mut new, item.get(), edits.get(&index))?;
+                rewritten.push(if index == 0 { '[' } else { ',' });
+                append(&mut rewritten, item.get(), edits.get(&index))?;
             }
-            new.push_str(if items.is_empty() { "[]" } else { "]" });
-            Ok(new)
+            rewritten.push_str(if items.is_empty() { "[]" } else { "]" });
+            Ok(rewritten)
         }
     }
 }
 
-fn append(new: &mut String, text: &str, edit: Option<&ValueEdit>) -> Result<(), serde_json::Error> {
+fn append(out: &mut String, text: &str, edit: Option<&ValueEdit>) -> Result<(), serde_json::Error> {
     match edit {
-        None => new.push_str(text),
-        Some(edit) => new.push_str(&rewrite(text, edit)?),
+        None => out.push_str(text),
+        Some(edit) => out.push_str(&rewrite(text, edit)?),
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::{
     bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded, ensure_readable},
     decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, decode_strict},
-    explain::{ArgumentFaults, kind_of, place_name, show_name},
+    explain::{ArgumentFaults, kind_of, location_name, show_name},
     ranges::spell_out_formats,
     references::spell_out_references,
     repair::{RepairResult, RepairScope, has_whole_float, repair, reread},
@@ -26,10 +26,10 @@ use super::{
 
 /// The schema of a tool's arguments, compiled once when the tool is registered.
 ///
-/// Draft 2020-12. String formats are checked, unless the schema names its dialect
-/// (`"$schema": "https://json-schema.org/draft/2020-12/schema"`), which treats them as annotations.
-/// References never leave the document (there is no retriever). Patterns run on an engine that is linear in
-/// the text: a pattern that needs backtracking is refused at registration.
+/// The dialect is draft 2020-12. String formats are checked, unless the schema names its dialect (`"$schema":
+/// "https://json-schema.org/draft/2020-12/schema"`), which makes formats mere annotations. References never leave the
+/// document, because there is no retriever. Patterns run on an engine that is linear in the text. A pattern that needs
+/// backtracking is refused at registration.
 pub struct ArgumentSchema {
     /// The schema, with its references spelled out.
     schema: Value,
@@ -46,26 +46,27 @@ impl ArgumentSchema {
     /// [`SchemaError`] if the schema does not describe an object, refers outside itself, costs too much, or
     /// has a pattern that the linear engine does not support.
     pub fn compile(schema: &JsonSchema) -> Result<Self, SchemaError> {
-        let written = schema.as_value();
-        ensure_readable(written)?;
-        let schema = spell_out_references(written)?;
+        let raw_schema = schema.as_value();
+        ensure_readable(raw_schema)?;
+        let schema = spell_out_references(raw_schema)?;
         ensure_bounded(&schema)?;
         if !schema.is_object() || SchemaView::new(&schema).types(&schema) != Types::OBJECT {
             return Err(SchemaError::NotAnObject);
         }
-        let mut with_ranges = written.clone();
+        // The validator gets the schema as written, because it resolves references itself.
+        let mut with_ranges = raw_schema.clone();
         spell_out_formats(&mut with_ranges);
         let validator = jsonschema::options_for::<JsonTrees>()
             .with_draft(Draft::Draft202012)
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-            .should_validate_formats(!names_its_dialect(written))
+            .should_validate_formats(!names_its_dialect(raw_schema))
             .build(&with_ranges)
             .map_err(|error| SchemaError::Malformed {
                 pointer: error.instance_path().to_string(),
                 problem: error.to_string(),
             })?;
-        Ok(Self { known_keys: KnownKeys::of(&schema), schema, validator, roles: Vec::new() })
+        Ok(Self { known_keys: KnownKeys::from_schema(&schema), schema, validator, roles: Vec::new() })
     }
 
     /// Adds the roles of the arguments, so that examples fit them.
@@ -75,8 +76,8 @@ impl ArgumentSchema {
         self
     }
 
-    /// An example for a model that got a value wrong. None if the example does not fit the schema, is too
-    /// long to help, or has deceptive characters.
+    /// An example for a model that sent a wrong value. `None` if the example does not fit the schema, is too long to
+    /// help, or has deceptive characters.
     fn example(&self) -> Option<Value> {
         let roles = self.roles.iter().map(|role| (role.argument.as_str(), role.role));
         let example = JsonSchema::new(self.schema.clone()).example(roles);
@@ -84,15 +85,15 @@ impl ArgumentSchema {
         let is_of_use = text != "{}"
             && text.len() <= MAX_EXAMPLE_BYTES
             && !text.chars().any(is_deceptive)
-            && self.validator.is_valid(&JsonTree::of(&example));
+            && self.validator.is_valid(&JsonTree::new(&example));
         is_of_use.then_some(example)
     }
 
-    /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
-    /// is read as `{}`.
+    /// Decodes a call's arguments, repairs them where `repairs` allows it, and validates them. An empty text is read as
+    /// `{}`.
     ///
-    /// The checked text is the caller's own, byte for byte, unless a value was repaired or a key ignored.
-    /// Then it differs only in those places, in the order of keys and in the white space around them.
+    /// The checked text equals the caller's text byte for byte, unless a value was repaired or a key ignored. Then only
+    /// these values, the order of the keys and the white space around them differ.
     ///
     /// # Errors
     /// `invalid_arguments`, with all faults in one message.
@@ -111,32 +112,33 @@ impl ArgumentSchema {
         };
         changes.ignore_unknown(members, &self.known_keys);
 
-        let mut valid = self.validator.is_valid(&JsonTree::of(&value));
-        if repairs == Repairs::Allowed && (!valid || has_whole_float(&value)) {
-            let scope = if valid { RepairScope::WholeNumbers } else { RepairScope::Everything };
+        let mut is_valid = self.validator.is_valid(&JsonTree::new(&value));
+        if repairs == Repairs::Allowed && (!is_valid || has_whole_float(&value)) {
+            let scope = if is_valid { RepairScope::WholeNumbers } else { RepairScope::Everything };
+            // The repaired value is validated like any other, below.
             changes.take(repair(&mut value, &self.schema, scope));
-            valid = self.validator.is_valid(&JsonTree::of(&value));
+            is_valid = self.validator.is_valid(&JsonTree::new(&value));
         }
         let mut faults = ArgumentFaults::default();
-        if !valid {
-            let tree = JsonTree::of(&value);
+        if !is_valid {
+            let tree = JsonTree::new(&value);
             faults.collect(&self.schema, self.validator.iter_errors(&tree));
         }
         self.refuse(faults)?;
         changes.finish(&text, value)
     }
 
-    /// Whether a text fits unchanged, with nothing to repair or to leave out. This is the fast path of most
-    /// calls and copies hardly anything.
+    /// Whether a text fits unchanged: nothing needs a repair, and no key is ignored. This is the fast path of most
+    /// calls, and copies very little.
     fn fits(&self, text: &str) -> bool {
         let Some(ParsedTree { tree, has_whole_float: false }) = JsonTree::read(text) else { return false };
         let JsonTree::Object(members) = &tree else { return false };
-        self.known_keys.all(members.names()) && self.validator.is_valid(&tree)
+        self.known_keys.includes_all(members.names()) && self.validator.is_valid(&tree)
     }
 
-    /// Refuses floats such as 5.0 where whole numbers are meant. To JSON Schema that is an integer, so
-    /// [`ArgumentSchema::check`] accepts it, but a typed decoder does not. Where repairs are off, the call
-    /// should be refused before a person is asked.
+    /// Refuses floats such as 5.0 where whole numbers are meant. JSON Schema counts 5.0 as an integer, so
+    /// [`ArgumentSchema::check`] accepts it, but a typed decoder refuses it. Where repairs are off, call this before a
+    /// person is asked.
     ///
     /// # Errors
     /// `invalid_arguments`, with all such numbers in one message.
@@ -145,19 +147,19 @@ impl ArgumentSchema {
             return Ok(());
         }
         let mut faults = ArgumentFaults::default();
-        let mut mended = args.value().clone();
-        for place in repair(&mut mended, &self.schema, RepairScope::WholeNumbers).places {
-            faults.not_an_integer(args.value(), place);
+        let mut repaired = args.value().clone();
+        for location in repair(&mut repaired, &self.schema, RepairScope::WholeNumbers).locations {
+            faults.add_not_an_integer(args.value(), location);
         }
         self.refuse(faults)
     }
 
-    /// The error of all faults, if there are any; with an example if a value is wrong.
+    /// The error of all faults, if there are any. It has an example if a value is wrong.
     fn refuse(&self, faults: ArgumentFaults) -> Result<(), ToolError> {
         if faults.is_empty() {
             return Ok(());
         }
-        let example = self.example().filter(|example| faults.want(example));
+        let example = self.example().filter(|example| faults.needs_example(example));
         faults.into_result().map_err(|error| match example {
             Some(example) => error.with_hint(format!("example: {example}")),
             None => error,
@@ -171,12 +173,12 @@ impl fmt::Debug for ArgumentSchema {
     }
 }
 
-/// Whether lossless repairs are made.
+/// Whether lossless repairs are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repairs {
-    /// Repairs are made, and listed.
+    /// Repairs are made and listed.
     Allowed,
-    /// Arguments that do not fit are refused: for privileged tools, whose arguments a person approves.
+    /// Arguments that do not fit are refused. Used for privileged tools, whose arguments a person approves.
     Off,
 }
 
@@ -185,7 +187,7 @@ pub enum Repairs {
 pub struct CheckedArguments {
     /// The arguments for the tool.
     pub args: ToolArgs,
-    /// The repaired places, as paths such as `limit` or `filters/0/size`; `arguments` for the whole.
+    /// The locations of the repaired values, such as `limit` or `filters/0/size`. The root is `arguments`.
     pub repaired: Vec<String>,
     /// The unknown keys that were left out.
     pub ignored: Vec<String>,
@@ -195,25 +197,25 @@ pub struct CheckedArguments {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// The schema does not describe an object, or not only objects.
+    /// The schema does not describe an object, or also allows other types.
     #[error("the schema does not describe an object: its type must be `object`")]
     NotAnObject,
     /// The schema is too long.
     #[error("the schema has {bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")]
     TooLarge {
-        /// Its length as JSON.
+        /// The schema's length as JSON.
         bytes: usize,
     },
     /// The schema is nested too deep.
     #[error("the schema is nested too deep")]
     TooDeep,
-    /// One value would be held against too many subschemas.
+    /// One value would be checked against too many subschemas.
     #[error("the schema has too many alternatives for one value")]
     TooComplex,
     /// The schema has too many patterns, each of which may compile to a megabyte.
     #[error("the schema has more than {MAX_PATTERNS} patterns")]
     TooManyPatterns,
-    /// A reference leads to no schema within this one, or to two of the same name.
+    /// A reference leads to no schema within this one, or to two schemas of the same name.
     #[error("the schema refers to `{reference}`, which is not one schema within it")]
     Reference {
         /// The reference, as the schema has it.
@@ -222,15 +224,15 @@ pub enum SchemaError {
     /// The schema is not valid draft 2020-12, or has a pattern that cannot be matched in linear time.
     #[error("the schema is malformed at `{pointer}/`: {problem}")]
     Malformed {
-        /// Where, as a JSON pointer.
+        /// The location of the fault, as a JSON pointer.
         pointer: String,
-        /// The fault there.
+        /// The fault.
         problem: String,
     },
 }
 
-/// Decodes the text and gets the object. An empty text is read as `{}`, and some models write `null` for no
-/// arguments or quote the whole object once more.
+/// Decodes the text and returns the object. An empty text is read as `{}`. If repairs are allowed, `null` counts as no
+/// arguments, and an object quoted as a string is read once more: some models write these.
 fn open<'t>(
     text: &'t str,
     repairs: Repairs,
@@ -252,14 +254,14 @@ fn open<'t>(
     };
     Ok(match opened {
         Some((value, text)) => {
-            changes.repaired.push(place_name(&[]));
+            changes.repaired.push(location_name(&[]));
             (Cow::Owned(text), value)
         }
         None => (Cow::Borrowed(text), value),
     })
 }
 
-/// The changes to a call's arguments, to be repeated on their text.
+/// The changes to a call's arguments. [`Changes::finish`] applies them to the text.
 #[derive(Debug, Default)]
 struct Changes {
     edits: BTreeMap<String, ValueEdit>,
@@ -268,23 +270,23 @@ struct Changes {
 }
 
 impl Changes {
-    fn ignore_unknown(&mut self, members: &mut Map<String, Value>, known: &KnownKeys) {
-        let KnownKeys::Only(known) = known else { return };
-        if members.keys().all(|key| known.contains(key)) {
+    fn ignore_unknown(&mut self, members: &mut Map<String, Value>, known_keys: &KnownKeys) {
+        let KnownKeys::Listed(known_names) = known_keys else { return };
+        if members.keys().all(|key| known_names.contains(key)) {
             return;
         }
         members.retain(|key, _| {
-            let keep = known.contains(key);
-            if !keep {
+            let is_known = known_names.contains(key);
+            if !is_known {
                 self.ignored.push(show_name(key));
                 self.edits.insert(key.clone(), ValueEdit::Remove);
             }
-            keep
+            is_known
         });
     }
 
     fn take(&mut self, repaired: RepairResult) {
-        self.repaired.extend(repaired.places.iter().map(|place| place_name(place)));
+        self.repaired.extend(repaired.locations.iter().map(|location| location_name(location)));
         if let Some(ValueEdit::Members(edits)) = repaired.edit {
             self.edits.extend(edits);
         }
@@ -302,43 +304,44 @@ impl Changes {
     }
 }
 
-/// Whether a schema names draft 2020-12 as its dialect, in which formats are annotations. Without `$schema`
-/// the reader decides, and a checked format is more use to a tool.
+/// Whether a schema names draft 2020-12 as its dialect, in which formats are annotations. Without `$schema` the reader
+/// chooses, and a checked format helps a tool more.
 fn names_its_dialect(schema: &Value) -> bool {
     let name = schema.get("$schema").and_then(Value::as_str).map(|name| name.trim_end_matches('#'));
     name == Some("https://json-schema.org/draft/2020-12/schema")
 }
 
-/// The keys that arguments may have, beside those that the schema itself refuses.
+/// The top-level keys that arguments may have.
 #[derive(Debug)]
 enum KnownKeys {
-    /// The schema covers all keys: it accepts any, or refuses unknown ones.
+    /// Every key is left to the schema: it accepts any key, or refuses unknown keys itself.
     Any,
-    /// The schema covers only these keys; others are left out.
-    Only(BTreeSet<String>),
+    /// The schema ignores all other keys, which are therefore left out.
+    Listed(BTreeSet<String>),
 }
 
 impl KnownKeys {
-    fn all<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
+    fn includes_all<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
         match self {
             Self::Any => true,
-            Self::Only(known) => names.all(|name| known.contains(name)),
+            Self::Listed(known) => names.all(|name| known.contains(name)),
         }
     }
 
-    fn of(schema: &Value) -> Self {
+    fn from_schema(schema: &Value) -> Self {
         if KEYWORDS_ON_OTHER_KEYS.iter().any(|keyword| schema.get(keyword).is_some()) {
             return Self::Any;
         }
         let properties = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
-        let named = properties.into_iter().flat_map(Map::keys).cloned();
+        // A required key counts as known even without a property of its own.
+        let property_names = properties.into_iter().flat_map(Map::keys).cloned();
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-        Self::Only(named.chain(required).collect())
+        Self::Listed(property_names.chain(required).collect())
     }
 }
 
-/// Keywords that can make a key matter that is not among the schema's `properties`.
+/// Keywords that can give meaning to a key outside the schema's `properties`.
 const KEYWORDS_ON_OTHER_KEYS: [&str; 17] = [
     "$dynamicRef",
     "$ref",
@@ -359,8 +362,8 @@ const KEYWORDS_ON_OTHER_KEYS: [&str; 17] = [
     "unevaluatedProperties",
 ];
 
-/// The longest example that a model is shown.
+/// The longest example shown to a model.
 const MAX_EXAMPLE_BYTES: usize = 512;
 
-/// The largest compiled pattern: 1 MiB. `(((a{99}){99}){99})` is short to write.
+/// The largest compiled pattern: 1 MiB. `(((a{99}){99}){99})` is short, but compiles to far more.
 const MAX_PATTERN_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The check of arguments from the outside: accepted texts, repairs, and the messages of refusals.
+//! Tests of the argument check from the outside: accepted texts, repairs, and the messages of refusals.
 
 use portcullis_types::{Access, ArgumentRole, JsonSchema, ToolErrorKind};
 use proptest::prelude::*;
@@ -42,14 +42,14 @@ fn refused(schema: Value, text: &str, repairs: Repairs, message: &str) {
 }
 
 #[track_caller]
-fn repaired(text: &str, expected: &str, places: &[&str]) {
+fn repaired(text: &str, expected: &str, locations: &[&str]) {
     let compiled = compile(schema());
     let checked = compiled.check(text, Repairs::Allowed).expect("can be repaired");
     assert_eq!(checked.args.text(), expected);
     assert_eq!(checked.args.value(), &serde_json::from_str::<Value>(expected).expect("JSON"));
-    assert_eq!(checked.repaired, places);
+    assert_eq!(checked.repaired, locations);
     if let Ok(checked) = compiled.check(text, Repairs::Off) {
-        // It fits unchanged: JSON Schema takes 5.0 for an integer.
+        // The arguments fit unchanged, because JSON Schema counts 5.0 as an integer.
         assert_eq!((checked.args.text(), checked.repaired.len()), (text, 0), "repairs are off");
     }
 }
@@ -81,7 +81,7 @@ fn an_empty_text_is_an_empty_object() {
 }
 
 #[test]
-fn invalid_json_is_refused_with_its_place() {
+fn invalid_json_is_refused_with_its_location() {
     #[track_caller]
     fn check(text: &str, message: &str) {
         refused(schema(), text, Repairs::Allowed, message);
@@ -195,14 +195,15 @@ fn lossy_repair_is_refused() {
 }
 
 #[test]
-fn without_repairs_the_schemas_word_is_the_last() {
+fn without_repairs_only_the_schema_decides() {
     let text = r#"{"path":"a","limit":5.0}"#;
     let checked = compile(schema()).check(text, Repairs::Off).expect("5.0 is an integer to JSON Schema");
     assert_eq!((checked.args.text(), checked.repaired.len()), (text, 0));
     let refusal = compile(schema()).ensure_whole_numbers(&checked.args).expect_err("a decoder refuses it");
     assert_eq!(refusal.to_string(), "field 'limit': 5.0 is not an integer");
-    let whole = compile(schema()).check(r#"{"path":"a","limit":5,"ratio":5.0}"#, Repairs::Off).expect("fits");
-    assert_eq!(compile(schema()).ensure_whole_numbers(&whole.args), Ok(()));
+    let checked =
+        compile(schema()).check(r#"{"path":"a","limit":5,"ratio":5.0}"#, Repairs::Off).expect("fits");
+    assert_eq!(compile(schema()).ensure_whole_numbers(&checked.args), Ok(()));
     let message = "missing required field 'path' in arguments; field 'limit': \"5\" is not an integer";
     refused(schema(), r#"{"limit":"5"}"#, Repairs::Off, message);
 }
@@ -267,7 +268,7 @@ fn all_mistakes_are_reported_at_once() {
 }
 
 #[test]
-fn every_keyword_has_its_words() {
+fn every_keyword_has_its_error_text() {
     #[track_caller]
     fn check(property: &Value, value: &str, problem: &str) {
         let schema = json!({"type": "object", "properties": {"x": property}});
@@ -334,7 +335,7 @@ fn values_are_shown_short_and_escaped() {
     let key = json!({"path": "a", "k\u{1b}[2J": 1}).to_string();
     let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
     assert!(message.starts_with("unknown field 'k\\u{1b}[2J' in arguments"), "{message}");
-    // A name of a megabyte is neither shown nor compared.
+    // A name of a megabyte is not shown and not compared.
     let key = json!({"path": "a", "k".repeat(900_000): 1}).to_string();
     let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
     assert!(message.len() < 200, "{message}");
@@ -451,8 +452,8 @@ fn schemas_that_cannot_be_trusted_are_refused() {
         defs.insert(name.clone(), json!({"$dynamicAnchor": name, "anyOf": [next, next]}));
     }
     defs.insert("d30".into(), json!({"$anchor": "d30", "type": "integer"}));
-    let named = json!({"type": "object", "properties": {"x": {"$ref": "#d0"}}, "$defs": defs});
-    check(named, |e| matches!(e, SchemaError::TooComplex));
+    let schema = json!({"type": "object", "properties": {"x": {"$ref": "#d0"}}, "$defs": defs});
+    check(schema, |e| matches!(e, SchemaError::TooComplex));
 }
 
 #[test]
@@ -474,7 +475,7 @@ fn a_schema_that_refers_to_itself_works() {
     }
 }
 
-/// Values as a program would write them.
+/// Values in the form that a program would write.
 fn ordinary() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -493,7 +494,7 @@ fn ordinary() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Texts in the neighbourhood of the schema, right and wrong.
+/// Texts that nearly fit the schema, both right and wrong ones.
 fn near_miss() -> impl Strategy<Value = String> {
     let value = prop_oneof![
         Just("null".to_owned()),
@@ -539,9 +540,9 @@ proptest! {
         loose["properties"]["path"] = json!({});
         let compiled = compile(loose);
         if let Ok(checked) = compiled.check(&text, Repairs::Allowed) {
-            let again = compiled.check(checked.args.text(), Repairs::Off).expect("fits as it stands");
-            prop_assert_eq!(&again.args, &checked.args);
-            prop_assert!(again.repaired.is_empty() && again.ignored.is_empty());
+            let rechecked = compiled.check(checked.args.text(), Repairs::Off).expect("fits as it stands");
+            prop_assert_eq!(&rechecked.args, &checked.args);
+            prop_assert!(rechecked.repaired.is_empty() && rechecked.ignored.is_empty());
             prop_assert_eq!(checked.args.value(), &serde_json::from_str::<Value>(checked.args.text()).expect("JSON"));
         }
     }
@@ -568,7 +569,7 @@ fn a_wrong_value_gets_a_fitting_example_and_a_missing_one_none() {
     assert_eq!(hint(r#"{"path":"a","mode":"creat","lines":[]}"#), Some(format!("example: {example}")));
     assert!(schema.check(example, Repairs::Off).is_ok());
     assert_eq!(hint(r#"{"mode":"create","lines":[]}"#), None);
-    // An example without the wrong field is not shown.
+    // An example that lacks the wrong field is not shown.
     assert_eq!(hint(r#"{"path":"a","mode":"create","lines":[7],"other":5}"#), None);
 }
 

@@ -1,8 +1,8 @@
-//! The parsed arguments as the validator sees them, mostly borrowed from their text.
+//! The parsed arguments in the form for the validator, mostly borrowed from their text.
 //!
-//! A `Value` copies every key and string into maps made for many keys. For a long list of objects that takes
-//! longer than all checks together, and most calls need no such copy. This reader is as strict as
-//! [`super::decode`], which explains the fault where this one fails.
+//! A `Value` copies every key and string into maps made for many keys. For a long list of objects the copy takes longer
+//! than all checks together, and most calls do not need it. This reader is as strict as [`super::decode`], which
+//! explains the fault when this reader refuses a text.
 
 use std::{borrow::Cow, cell::Cell, fmt};
 
@@ -29,12 +29,12 @@ pub(super) enum JsonTree<'t> {
 /// The result of [`JsonTree::read`].
 pub(super) struct ParsedTree<'t> {
     pub(super) tree: JsonTree<'t>,
-    /// Whether it contains a whole number in float notation, such as 5.0.
+    /// Whether the tree contains a whole number in float notation, such as 5.0.
     pub(super) has_whole_float: bool,
 }
 
 impl<'t> JsonTree<'t> {
-    /// Parses a text; none if strict decoding would refuse it, for any reason.
+    /// Parses a text. `None` if strict decoding would refuse it for any reason.
     pub(super) fn read(text: &'t str) -> Option<ParsedTree<'t>> {
         if text.len() > MAX_ARGUMENT_BYTES {
             return None;
@@ -48,16 +48,19 @@ impl<'t> JsonTree<'t> {
     }
 
     /// The tree of a value that is already decoded.
-    pub(super) fn of(value: &'t Value) -> Self {
+    pub(super) fn new(value: &'t Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
             Value::Number(number) => Self::Number(number.clone()),
             Value::String(text) => Self::Text(Cow::Borrowed(text)),
-            Value::Array(items) => Self::Array(items.iter().map(Self::of).collect()),
-            // In order of the keys, as `Members` requires.
+            Value::Array(items) => Self::Array(items.iter().map(Self::new).collect()),
+            // The keys of a `Value` are sorted, as `Members` requires.
             Value::Object(members) => Self::Object(Members(
-                members.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), Self::of(value))).collect(),
+                members
+                    .iter()
+                    .map(|(name, value)| (Cow::Borrowed(name.as_str()), Self::new(value)))
+                    .collect(),
             )),
         }
     }
@@ -81,17 +84,17 @@ impl<'t> JsonTree<'t> {
 pub(super) struct Members<'t>(Vec<(Cow<'t, str>, JsonTree<'t>)>);
 
 impl<'t> Members<'t> {
-    /// None if a name occurs twice.
+    /// Returns `None` if a name occurs twice.
     fn new(mut members: Vec<(Cow<'t, str>, JsonTree<'t>)>) -> Option<Self> {
         let unique = if members.len() > MAX_UNSORTED_MEMBERS {
-            members.sort_by(|(one, _), (other, _)| one.cmp(other));
+            members.sort_by(|(left, _), (right, _)| left.cmp(right));
             members.windows(2).all(|pair| pair[0].0 != pair[1].0)
         } else {
-            let rest = |index: usize| &members[index + 1..];
+            let members_after = |index: usize| &members[index + 1..];
             members
                 .iter()
                 .enumerate()
-                .all(|(index, (name, _))| rest(index).iter().all(|(other, _)| other != name))
+                .all(|(index, (name, _))| members_after(index).iter().all(|(other, _)| other != name))
         };
         unique.then_some(Self(members))
     }
@@ -121,7 +124,8 @@ struct TreeReader<'c> {
 }
 
 impl TreeReader<'_> {
-    fn deeper<E: Error>(self) -> Result<Self, E> {
+    /// The reader of a value inside this one. Fails below the deepest level that arguments may have.
+    fn descend<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
             return Err(E::custom("too deep"));
         }
@@ -176,7 +180,7 @@ impl<'de> Visitor<'de> for TreeReader<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonTree<'de>, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.descend()?;
         let mut array = Vec::new();
         while let Some(item) = items.next_element_seed(inner)? {
             array.push(item);
@@ -185,7 +189,7 @@ impl<'de> Visitor<'de> for TreeReader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<JsonTree<'de>, A::Error> {
-        let inner = self.deeper()?;
+        let inner = self.descend()?;
         let mut members = Vec::new();
         while let Some(MemberName(name)) = entries.next_key()? {
             members.push((name, entries.next_value_seed(inner)?));
@@ -194,7 +198,7 @@ impl<'de> Visitor<'de> for TreeReader<'_> {
     }
 }
 
-/// A name, borrowed from the text unless it has escapes.
+/// A member's name, borrowed from the text unless it has escapes.
 struct MemberName<'de>(Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for MemberName<'de> {
@@ -221,7 +225,7 @@ impl<'de> Visitor<'de> for NameVisitor {
     }
 }
 
-/// The validator's value type for trees.
+/// The value type of the validator for [`JsonTree`].
 pub(super) struct JsonTrees;
 
 impl Json for JsonTrees {
@@ -297,6 +301,7 @@ impl<'a> Node<'a, JsonTrees> for &'a JsonTree<'a> {
         match (self, expected) {
             (JsonTree::Text(text), Value::String(expected)) => text == expected,
             (JsonTree::Text(_), _) | (_, Value::String(_)) => false,
+            // Strings are compared without a copy. Other values are copied to a `Value`.
             _ => jsonschema::json::cmp::equal(&self.value(), expected),
         }
     }
@@ -306,6 +311,7 @@ impl<'a> Node<'a, JsonTrees> for &'a JsonTree<'a> {
     }
 
     fn identity(&self) -> Option<NodeIdentity> {
+        // A borrowed node does not move, so its address identifies it.
         Some(NodeIdentity::new(std::ptr::from_ref::<JsonTree<'a>>(self).addr()))
     }
 }
@@ -360,10 +366,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str) {
-        let read = JsonTree::read(text).map(|read| read.tree.value());
-        assert_eq!(read, decode_strict(text).ok(), "{text}");
-        if let Some(value) = read {
-            assert_eq!(JsonTree::of(&value).value(), value, "{text}");
+        let decoded = JsonTree::read(text).map(|json| json.tree.value());
+        assert_eq!(decoded, decode_strict(text).ok(), "{text}");
+        if let Some(value) = decoded {
+            assert_eq!(JsonTree::new(&value).value(), value, "{text}");
         }
     }
 
@@ -413,7 +419,7 @@ mod tests {
         }
     }
 
-    /// Each keyword asks something else of its values.
+    /// Each keyword reads its values through other methods of the tree.
     #[test]
     fn the_validator_says_of_a_tree_what_it_says_of_the_value() {
         let schemas = [
@@ -450,19 +456,19 @@ mod tests {
         let mut fitting = 0;
         for schema in &schemas {
             let trees = jsonschema::options_for::<JsonTrees>().build(schema).expect("compiles");
-            let plain = jsonschema::validator_for(schema).expect("compiles");
+            let value_validator = jsonschema::validator_for(schema).expect("compiles");
             for value in &values {
                 let text = value.to_string();
                 let read = JsonTree::read(&text).expect("JSON");
-                let expected = plain.is_valid(value);
+                let expected = value_validator.is_valid(value);
                 assert_eq!(trees.is_valid(&read.tree), expected, "{schema} of {text}");
-                let tree = JsonTree::of(value);
-                let said = |errors: jsonschema::ErrorIterator<'_>| -> Vec<String> {
+                let tree = JsonTree::new(value);
+                let error_lines = |errors: jsonschema::ErrorIterator<'_>| -> Vec<String> {
                     errors.map(|error| format!("{} {error}", error.instance_path())).collect()
                 };
                 assert_eq!(
-                    said(trees.iter_errors(&tree)),
-                    said(plain.iter_errors(value)),
+                    error_lines(trees.iter_errors(&tree)),
+                    error_lines(value_validator.iter_errors(value)),
                     "{schema} of {text}"
                 );
                 fitting += usize::from(expected);

@@ -1,13 +1,13 @@
-//! A schema's view of one value: the types that it may have, and the schema of its inside.
+//! A schema's view of one value: the types that the value may have, and the schema of its content.
 //!
-//! This is an aid for repairs, not a validator. In doubt it answers "anything", which leaves the value
-//! unchanged, and a repaired value is validated against the real schema afterwards.
+//! This view serves the repairs and does not validate. In doubt it answers "anything", which leaves the value
+//! unchanged. A repaired value is validated against the real schema afterwards.
 
 use serde_json::{Map, Value};
 
 use super::bounds::referenced;
 
-/// A set of JSON types. `FRACTION` is a number that is no integer; JSON Schema's `number` is both.
+/// A set of JSON types. `FRACTION` is a number that is not an integer. The `number` of JSON Schema includes both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
@@ -22,25 +22,25 @@ impl Types {
     pub(super) const OBJECT: Self = Self(64);
     pub(super) const ALL: Self = Self(127);
 
-    pub(super) const fn and(self, other: Self) -> Self {
+    pub(super) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    pub(super) const fn or(self, other: Self) -> Self {
+    pub(super) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether the sets share a type.
-    pub(super) fn allow(self, other: Self) -> bool {
-        self.and(other) != Self::NONE
+    pub(super) fn intersects(self, other: Self) -> bool {
+        self.intersection(other) != Self::NONE
     }
 
-    /// Whether the numbers among these types are whole numbers only.
-    pub(super) fn only_whole_numbers(self) -> bool {
-        self.allow(Self::INTEGER) && !self.allow(Self::FRACTION)
+    /// Whether these types allow numbers, but only whole ones.
+    pub(super) fn are_whole_numbers_only(self) -> bool {
+        self.intersects(Self::INTEGER) && !self.intersects(Self::FRACTION)
     }
 
-    pub(super) fn of(value: &Value) -> Self {
+    pub(super) fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
@@ -52,12 +52,12 @@ impl Types {
         }
     }
 
-    fn named(name: &Value) -> Self {
+    fn from_name(name: &Value) -> Self {
         match name.as_str() {
             Some("null") => Self::NULL,
             Some("boolean") => Self::BOOLEAN,
             Some("integer") => Self::INTEGER,
-            Some("number") => Self::INTEGER.or(Self::FRACTION),
+            Some("number") => Self::INTEGER.union(Self::FRACTION),
             Some("string") => Self::STRING,
             Some("array") => Self::ARRAY,
             Some("object") => Self::OBJECT,
@@ -86,37 +86,38 @@ impl<'s> SchemaView<'s> {
         let Some(map) = schema.as_object() else {
             return Types::ALL;
         };
-        let Some(left) = steps.checked_sub(1) else {
+        // Out of steps: answer that any type is possible.
+        let Some(remaining_steps) = steps.checked_sub(1) else {
             return Types::ALL;
         };
-        *steps = left;
+        *steps = remaining_steps;
         let mut types = match map.get("type") {
-            Some(Value::Array(names)) => union(names.iter().map(Types::named)),
-            Some(name) => Types::named(name),
+            Some(Value::Array(names)) => union(names.iter().map(Types::from_name)),
+            Some(name) => Types::from_name(name),
             None => Types::ALL,
         };
         if let Some(values) = map.get("enum").and_then(Value::as_array) {
-            types = types.and(union(values.iter().map(Types::of)));
+            types = types.intersection(union(values.iter().map(Types::from_value)));
         }
         if let Some(value) = map.get("const") {
-            types = types.and(Types::of(value));
+            types = types.intersection(Types::from_value(value));
         }
         if let Some(target) = referenced(self.root, map) {
-            types = types.and(self.types_within(target, steps));
+            types = types.intersection(self.types_within(target, steps));
         }
         for part in subschemas(map, "allOf") {
-            types = types.and(self.types_within(part, steps));
+            types = types.intersection(self.types_within(part, steps));
         }
         for keyword in ["anyOf", "oneOf"] {
             if map.contains_key(keyword) {
                 let branches = subschemas(map, keyword).iter();
-                types = types.and(union(branches.map(|branch| self.types_within(branch, steps))));
+                types = types.intersection(union(branches.map(|branch| self.types_within(branch, steps))));
             }
         }
         types
     }
 
-    /// The one object schema that describes the inside of a value; none if several could.
+    /// The object schema that describes the content of a value. `None` if several schemas could describe it.
     pub(super) fn describing(self, schema: &'s Value, value: &Value) -> Option<&'s Map<String, Value>> {
         self.describing_within(schema, value, &mut { MAX_STEPS })
     }
@@ -139,6 +140,7 @@ impl<'s> SchemaView<'s> {
             let mut fitting =
                 subschemas(map, keyword).iter().filter(|branch| self.may_describe(branch, value));
             if let Some(branch) = fitting.next() {
+                // If a second branch fits as well, the value is left unchanged.
                 return if fitting.next().is_none() {
                     self.describing_within(branch, value, steps)
                 } else {
@@ -149,10 +151,10 @@ impl<'s> SchemaView<'s> {
         None
     }
 
-    /// Whether a branch could be the meant one: it accepts the value's type, and its constants (the tags of
-    /// an enum) equal the value's.
+    /// Whether a branch could be the meant one: the branch accepts the value's type, and its constants (the tags of an
+    /// enum) equal the value's.
     fn may_describe(self, branch: &'s Value, value: &Value) -> bool {
-        if !self.types(branch).allow(Types::of(value)) {
+        if !self.types(branch).intersects(Types::from_value(value)) {
             return false;
         }
         let (Some(properties), Some(object)) =
@@ -167,9 +169,10 @@ impl<'s> SchemaView<'s> {
     }
 }
 
-/// The schema of a property: by name, else `additionalProperties`.
+/// The schema of a property: the one with its name, else `additionalProperties`.
 pub(super) fn property<'s>(map: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
     map.get("properties").and_then(|properties| properties.get(name)).or_else(|| {
+        // A pattern may apply to the name. Patterns are not evaluated here.
         if map.contains_key("patternProperties") { None } else { map.get("additionalProperties") }
     })
 }
@@ -190,12 +193,13 @@ fn subschemas<'s>(map: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
 }
 
 fn union(types: impl Iterator<Item = Types>) -> Types {
-    types.fold(Types::NONE, Types::or)
+    types.fold(Types::NONE, Types::union)
 }
 
-/// A schema with one of these keywords describes the inside of its values itself.
+/// Keywords that describe the content of a value. A schema with one of them needs no search in its references and
+/// branches.
 const DESCRIBING: [&str; 4] = ["properties", "additionalProperties", "items", "prefixItems"];
 
-/// The most subschemas that one question looks at. References can form cycles, alternatives can multiply, and
-/// the schema may come from an untrusted module.
+/// The most subschemas that one query reads. References can form cycles, alternatives can multiply, and the schema may
+/// come from an untrusted module.
 const MAX_STEPS: u16 = 256;

@@ -1,8 +1,8 @@
-//! Registration of a registry's tools, one kind after the other.
+//! Registers the tools of a registry, one kind after the other.
 
 use std::sync::Arc;
 
-use portcullis_policy::{Operation, SearchSettings, ShellPolicy, ToolOrigin};
+use portcullis_policy::{MountName, Operation, SearchSettings, ShellPolicy, ToolOrigin};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
@@ -22,38 +22,46 @@ use crate::{
 /// An embedded module with its declarations.
 pub(super) type ShippedModule = (String, Arc<GuestModule>, Declarations);
 
-/// The tools registered so far. The first tool with a name gets it.
+/// The tools registered so far. The first tool that claims a name gets it.
 pub(super) struct Registration<'a> {
     lock: &'a Lock,
     pub(super) tools: ToolTable,
     /// The steps of operations, which a caller cannot name.
     pub(super) steps: ToolTable,
     pub(super) refused: Vec<RefusedModule>,
-    /// Name and SHA-256 of each module that is used.
+    /// Name and SHA-256 of each module in use.
     pub(super) digests: Vec<(String, [u8; 32])>,
 }
 
 impl<'a> Registration<'a> {
-    /// Starts without tools. The lock holds the approvals of foreign modules.
-    pub(super) fn new(lock: &'a Lock) -> Self {
+    /// Starts without tools. `lock` holds the approvals of foreign modules. Relative paths of all tools start in the
+    /// mount `home`.
+    pub(super) fn new(lock: &'a Lock, home: &MountName) -> Self {
         Self {
             lock,
-            tools: ToolTable::default(),
-            steps: ToolTable::default(),
+            tools: ToolTable::new(home),
+            steps: ToolTable::new(home),
             refused: Vec::new(),
             digests: Vec::new(),
         }
     }
 
-    /// Tools of this process.
-    pub(super) fn natives(&mut self, natives: Vec<(Arc<dyn Tool>, ToolOrigin)>) -> Result<(), RegistryError> {
+    /// Adds native tools. The shipped ones among `hidden` are not offered to models.
+    pub(super) fn natives(
+        &mut self,
+        natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
+        hidden: &[&str],
+    ) -> Result<(), RegistryError> {
         for (tool, origin) in natives {
-            self.add(RegisteredTool::native(tool, origin)?)?;
+            let tool = RegisteredTool::native(tool, origin)?;
+            let is_hidden =
+                origin == ToolOrigin::ShippedNative && hidden.contains(&tool.decl().name.as_str());
+            self.add(if is_hidden { tool.hidden() } else { tool })?;
         }
         Ok(())
     }
 
-    /// The tools of capabilities, unless they are already registered.
+    /// Adds the tools of capabilities, unless they are already registered.
     pub(super) fn capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
         let natives = capabilities.iter().filter_map(|capability| match capability.tools() {
             CapabilityTools::Native(tools) => Some(tools),
@@ -61,26 +69,26 @@ impl<'a> Registration<'a> {
         });
         for tool in natives.flatten() {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
-            let same = self.tools.get(&shipped.decl().name);
-            if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
+            let registered = self.tools.get(&shipped.decl().name);
+            if registered.is_none_or(|tool| tool.facts().origin != ToolOrigin::ShippedNative) {
                 self.add(shipped)?;
             }
         }
         Ok(())
     }
 
-    /// Refuses capabilities whose tools are not here: an agent must not be told that it has them.
+    /// Refuses capabilities whose tools are not registered: no agent may be given a capability without its tools.
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let missing =
+        let missing_error =
             |capability: Capability, reason| Err(RegistryError::CapabilityMissing { capability, reason });
         for capability in capabilities {
             match capability.tools() {
                 CapabilityTools::Native(_) => {}
-                CapabilityTools::None => return missing(*capability, "it has no tools yet"),
+                CapabilityTools::None => return missing_error(*capability, "it has no tools yet"),
                 CapabilityTools::Registered(name) => {
                     let is_ours = |tool: &RegisteredTool| tool.facts().origin == ToolOrigin::ShippedOperation;
                     if !self.tools.get(name).is_some_and(|tool| is_ours(tool)) {
-                        return missing(
+                        return missing_error(
                             *capability,
                             "its tool needs guests and the HTTP client; build with `runtime_builder`",
                         );
@@ -91,7 +99,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// `shell_exec`.
+    /// Adds `shell_exec`.
     pub(super) fn shell(
         &mut self,
         backend: ShellBackend,
@@ -100,7 +108,7 @@ impl<'a> Registration<'a> {
         self.add(BashTool::new(backend).register(policy)?)
     }
 
-    /// The tools of modules that this program carries.
+    /// Adds the tools of the embedded modules.
     pub(super) fn shipped_modules(&mut self, shipped: Vec<ShippedModule>) -> Result<(), RegistryError> {
         for (name, module, declarations) in shipped {
             for declaration in declarations.tools {
@@ -112,7 +120,7 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// The steps in embedded modules, the one that makes requests, and the operations made of them.
+    /// Adds the steps of the embedded modules, the request steps, and the operations made of them.
     pub(super) fn operations(
         &mut self,
         steps: Vec<ShippedModule>,
@@ -126,15 +134,18 @@ impl<'a> Registration<'a> {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedOperation;
                 let step = RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?;
-                // Its result goes to the operation, which is cut to the limit and stored whole.
-                self.steps.insert(step.paging_itself())?;
+                // The operation gets the step's whole result. The operation's own result is then cut to the limit and
+                // stored whole.
+                self.steps.insert(step.without_output_limit())?;
             }
             self.digests.push((name, module.digest().0));
         }
         self.add(vault::tool(&self.steps)?)?;
+        // Without the HTTP client there are no web tools.
         let Some(http_client) = http_client else { return Ok(()) };
         self.steps.insert(web::request_step(Operation::WEB_FETCH, Arc::clone(http_client), web::PAGE)?)?;
         self.add(web::tool(&self.steps)?)?;
+        // Without a provider in the policy there is no search.
         let Some(search) = search.cloned().map(Arc::new) else { return Ok(()) };
         let form = web::search_form(search.provider);
         self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(http_client), form)?)?;
@@ -142,7 +153,7 @@ impl<'a> Registration<'a> {
         self.add(web::search_web(&self.steps, search)?)
     }
 
-    /// `output_read` over this store.
+    /// Adds `output_read` over this store.
     pub(super) fn output_read(
         &mut self,
         outputs: &Arc<OutputStore>,
@@ -150,13 +161,13 @@ impl<'a> Registration<'a> {
         follow: FollowOutput,
     ) -> Result<(), RegistryError> {
         let tool: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(outputs), still_granted, follow));
-        self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.paging_itself())
+        self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.without_output_limit())
     }
 
-    /// The tools of foreign modules whose names are free.
+    /// Adds the tools of foreign modules whose names are free.
     ///
     /// # Errors
-    /// A named module that cannot be used.
+    /// [`BootstrapError`] for a module that was named but cannot be used.
     pub(super) fn foreign_modules(
         &mut self,
         foreign: Vec<ForeignModule>,

@@ -1,5 +1,5 @@
-//! Decides which tools of foreign modules are registered: those whose names neither equal nor resemble
-//! another tool's. A module is accepted whole or not at all.
+//! Decides which foreign modules are accepted: those whose tool names neither equal nor resemble the name of another
+//! tool. A module is accepted or refused as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,7 @@ struct ModuleCandidate {
     names: Vec<ToolName>,
 }
 
-/// Sorts modules into accepted and refused. `table` holds the shipped tools and those of the embedding
-/// program.
+/// Sorts modules into accepted and refused. `table` holds the shipped tools and the tools of the embedding program.
 pub(crate) fn accept(
     modules: Vec<ForeignModule>,
     table: &ToolTable,
@@ -34,14 +33,15 @@ pub(crate) fn accept(
 ) -> Result<SortedModules, BootstrapError> {
     let mut candidates: Vec<ModuleCandidate> =
         modules.into_iter().map(|module| candidate(module, lock)).collect();
-    let named: BTreeSet<_> = candidates
+    let named_digests: BTreeSet<_> = candidates
         .iter()
-        .filter(|candidate| candidate.module.wanted == ModuleOrigin::Named)
+        .filter(|candidate| candidate.module.origin == ModuleOrigin::Named)
         .map(|candidate| candidate.module.module.digest())
         .collect();
-    // The same bytes, both named and in the folder, are one module: the named one stays.
+    // The same bytes, both named and in the folder, are one module. The named one stays.
     candidates.retain(|candidate| {
-        candidate.module.wanted == ModuleOrigin::Named || !named.contains(&candidate.module.module.digest())
+        candidate.module.origin == ModuleOrigin::Named
+            || !named_digests.contains(&candidate.module.module.digest())
     });
     let faults: Vec<Option<ModuleError>> =
         (0..candidates.len()).map(|index| fault(&candidates, index, table)).collect();
@@ -57,7 +57,7 @@ pub(crate) fn accept(
             (Ok(_), Some(fault)) => fault,
             (Err(error), _) => error.into(),
         };
-        if module.wanted == ModuleOrigin::Named {
+        if module.origin == ModuleOrigin::Named {
             return Err(match fault {
                 ModuleError::Registry(error) => BootstrapError::Registry(error),
                 source => BootstrapError::Module { name: module.name, source },
@@ -79,62 +79,66 @@ fn candidate(module: ForeignModule, lock: &Lock) -> ModuleCandidate {
     ModuleCandidate { module, tools, names }
 }
 
-/// The name clash that keeps a module from being used, if there is one.
+/// The name clash that excludes a module, if there is one.
 fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
-    let this = &candidates[index];
-    let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
-    // Otherwise the policy's entry of a step would apply to this tool, or seem to.
+    let candidate = &candidates[index];
+    let mut own_names: BTreeMap<String, &ToolName> = BTreeMap::new();
+    // The names of steps are taken as well: the policy's entry for a step would otherwise apply to this tool, or seem
+    // to.
     let steps = Operation::ALL.iter().flat_map(|operation| operation.steps);
     let steps: Vec<ToolName> = steps.filter_map(|step| ToolName::parse(*step).ok()).collect();
-    let taken = table.iter().flat_map(|tool| tool.names().map(move |name| (name, NameHolder::of(tool))));
-    let taken = taken.chain(steps.iter().map(|step| (step, NameHolder::Shipped)));
+    let held_names =
+        table.iter().flat_map(|tool| tool.names().map(move |name| (name, NameHolder::new(tool))));
+    let held_names = held_names.chain(steps.iter().map(|step| (step, NameHolder::Shipped)));
     let registered: BTreeMap<String, (&ToolName, NameHolder)> =
-        taken.map(|(name, holder)| (likeness(name), (name, holder))).collect();
-    for name in &this.names {
+        held_names.map(|(name, holder)| (likeness(name), (name, holder))).collect();
+    for name in &candidate.names {
         let likeness = likeness(name);
-        let own = || seen.get(&likeness).map(|other| (*other, NameHolder::SameModule));
-        if let Some((other, holder)) = registered.get(&likeness).cloned().or_else(own) {
-            return Some(ModuleError::Registry(clash(name, other, holder)));
+        let own_name = || own_names.get(&likeness).map(|own_name| (*own_name, NameHolder::SameModule));
+        if let Some((other_name, holder)) = registered.get(&likeness).cloned().or_else(own_name) {
+            return Some(ModuleError::Registry(name_clash_error(name, other_name, holder)));
         }
-        for (position, other) in candidates.iter().enumerate().filter(|(position, _)| *position != index) {
+        for (position, other_candidate) in
+            candidates.iter().enumerate().filter(|(position, _)| *position != index)
+        {
             let Some(other_name) =
-                other.names.iter().find(|other_name| self::likeness(other_name) == likeness)
+                other_candidate.names.iter().find(|other_name| self::likeness(other_name) == likeness)
             else {
                 continue;
             };
-            match (this.module.wanted, other.module.wanted) {
-                // A named module wins over one found in the folder.
+            match (candidate.module.origin, other_candidate.module.origin) {
+                // A named module wins over a module found in the folder.
                 (ModuleOrigin::Named, ModuleOrigin::Found) => {}
                 // Of two named modules with the same name, the second fails.
                 (ModuleOrigin::Named, ModuleOrigin::Named) if position > index => {}
                 (ModuleOrigin::Named, ModuleOrigin::Named) => {
-                    let holder = NameHolder::Module { name: other.module.name.clone() };
-                    return Some(ModuleError::Registry(clash(name, other_name, holder)));
+                    let holder = NameHolder::Module { name: other_candidate.module.name.clone() };
+                    return Some(ModuleError::Registry(name_clash_error(name, other_name, holder)));
                 }
                 (ModuleOrigin::Found, _) => {
                     return Some(ModuleError::Ambiguous {
                         tool: name.clone(),
                         other: other_name.clone(),
-                        module: other.module.name.clone(),
+                        module: other_candidate.module.name.clone(),
                     });
                 }
             }
         }
-        seen.insert(likeness, name);
+        own_names.insert(likeness, name);
     }
     None
 }
 
-fn clash(name: &ToolName, other: &ToolName, holder: NameHolder) -> RegistryError {
-    if name == other {
+fn name_clash_error(name: &ToolName, other_name: &ToolName, holder: NameHolder) -> RegistryError {
+    if name == other_name {
         RegistryError::Taken { name: name.clone(), holder }
     } else {
-        RegistryError::LookAlike { name: name.clone(), other: other.clone() }
+        RegistryError::LookAlike { name: name.clone(), other: other_name.clone() }
     }
 }
 
-/// The skeleton of a name: without separators, and with one letter for letters that are mistaken for each
-/// other (Unicode Technical Standard 39, "skeleton", as far as names have such letters).
+/// The skeleton of a name: no separators, and one letter for all letters that look alike (Unicode Technical Standard
+/// 39, "skeleton", for the letters that names can have).
 pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
         .replace(['_', '-'], "")
@@ -150,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_taken_for_each_other_are_alike() {
+    fn names_that_look_the_same_are_alike() {
         let likeness = |text: &str| likeness(&ToolName::parse(text).expect("a name"));
         for other in
             ["file-read", "fi1e_read", "flle_read", "f1le_read", "fileread", "_file__read-", "file_read"]

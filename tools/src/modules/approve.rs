@@ -1,12 +1,12 @@
-//! Approval of a tool of a foreign module: its current state, the earlier approval, the pin, and its
-//! withdrawal.
+//! Approves a tool of a foreign module: shows its current state and the earlier approval, and pins it or withdraws the
+//! pin.
 //!
-//! Pin and withdrawal are recorded before they are made. If the lock then cannot be written, a row `end` of
-//! the same id records the failure.
+//! A pin or a withdrawal is recorded in the audit log before the lock is changed. If the lock then cannot be written, a
+//! row `end` with the same id records the failure.
 
 use std::{path::Path, sync::Arc};
 
-use portcullis_policy::{Standing, ToolOrigin};
+use portcullis_policy::ToolOrigin;
 use portcullis_types::{ToolErrorKind, ToolName};
 
 use super::{ApproveError, DeclarationFacts, Lock, LockError, Pin, PinError};
@@ -17,7 +17,7 @@ use crate::{
     registry::ToolRegistry,
 };
 
-/// A tool that is to be approved.
+/// A tool that waits for an approval.
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
     tool: Arc<RegisteredTool>,
@@ -26,10 +26,10 @@ pub struct ModuleApproval<'a> {
     registry: &'a ToolRegistry,
 }
 
-/// A difference to the approved state.
+/// A difference between the approved state and the current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The change: `module`, or the name of a fact of [`DeclarationFacts::facts`].
+    /// The item that changed: `module`, `declarations`, or the name of a fact of [`DeclarationFacts::facts`].
     pub what: String,
     /// The approved value.
     pub before: String,
@@ -38,10 +38,10 @@ pub struct Change {
 }
 
 impl ToolRegistry {
-    /// The pin that approving a tool would write. It is not written yet.
+    /// The pin that an approval of a tool would write. Nothing is written yet.
     ///
     /// # Errors
-    /// [`ApproveError`] for an unknown name, or for a tool that is not of a foreign module.
+    /// [`ApproveError`] for an unknown name, or for a tool that does not come from a foreign module.
     pub fn approval_of(&self, name: &str) -> Result<ModuleApproval<'_>, ApproveError> {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
@@ -53,12 +53,12 @@ impl ToolRegistry {
         Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
-    /// Withdraws the approval of a name, whether or not a tool has that name now. From the next start on the
-    /// name counts as never approved: the policy alone decides, also on a quarantined tool. `agent` is
-    /// recorded as the author of the change.
+    /// Withdraws the approval of a name, whether or not a tool has that name now. From the next start on the name
+    /// counts as never approved: the policy alone decides, even about a tool that was quarantined. `agent` is recorded
+    /// as the author of the change.
     ///
     /// # Errors
-    /// [`PinError`]; the approval then stays.
+    /// [`PinError`] if the withdrawal failed. The approval then stays.
     pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
         let pinned = ToolName::parse(name)
             .ok()
@@ -69,27 +69,27 @@ impl ToolRegistry {
         Ok(pin)
     }
 
-    /// Records a change of the lock, then makes it.
+    /// Records a change of the lock, then makes the change.
     fn recorded(
         &self,
         record: &Record,
         change: impl FnOnce() -> Result<(), LockError>,
     ) -> Result<(), PinError> {
         self.audit().append(record)?;
-        let changed = change();
-        if changed.is_err() {
-            let failed = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
-            // Ignore a failure to append: the caller learns of the failed change in any case.
-            let _ = self.audit().append(&Record::end(&record.call, failed));
+        let result = change();
+        if result.is_err() {
+            let failed_ending = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
+            // A failure of this append is ignored: the caller learns of the failed change in any case.
+            let _ = self.audit().append(&Record::end(&record.call, failed_ending));
         }
-        Ok(changed?)
+        Ok(result?)
     }
 
-    /// The audit row of a pin: agent, tool, module, and the digest of the declarations in place of the
-    /// arguments' digest.
-    fn row(&self, what: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
+    /// The audit row of a pin: agent, tool and module. `args_sha256` holds the digest of the
+    /// declarations.
+    fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
         Arc::new(CallRecord {
-            call_id: random_id(what).into(),
+            call_id: random_id(kind).into(),
             agent: Some(agent.into()),
             tool: name.as_str().into(),
             args_sha256: Some(pin.declarations_sha256.as_str().into()),
@@ -120,22 +120,16 @@ impl ModuleApproval<'_> {
         self.before
     }
 
-    /// Whether the current state is the approved one.
-    #[must_use]
-    pub fn is_current(&self) -> bool {
-        self.tool.facts().standing == Standing::Approved
-    }
-
     /// The file that the pin is written to.
     #[must_use]
     pub fn lock(&self) -> &Path {
         self.registry.findings().lock.path()
     }
 
-    /// The differences to the approved state; empty if nothing was approved.
+    /// The differences from the approved state. Empty if nothing was approved.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        let Some(before) = self.before else { return Vec::new() };
+        let Some(earlier_pin) = self.before else { return Vec::new() };
         let pin = self.as_pin();
         let mut changes = Vec::new();
         let mut compare = |what: &str, before: &str, now: &str| {
@@ -144,19 +138,19 @@ impl ModuleApproval<'_> {
                 changes.push(Change { what, before, now });
             }
         };
-        compare("module", &before.module_sha256, &pin.module_sha256);
+        compare("module", &earlier_pin.module_sha256, &pin.module_sha256);
         for (name, now) in &pin.declares {
-            compare(name, before.declares.get(name).map_or("not recorded", String::as_str), now);
+            compare(name, earlier_pin.declares.get(name).map_or("not recorded", String::as_str), now);
         }
-        compare("declarations", &before.declarations_sha256, &pin.declarations_sha256);
+        compare("declarations", &earlier_pin.declarations_sha256, &pin.declarations_sha256);
         changes
     }
 
-    /// Pins the tool in its current state, in effect from the next start on. `agent` is recorded as the
-    /// author of the change.
+    /// Pins the tool in its current state. The pin takes effect at the next start. `agent` is recorded as the author of
+    /// the change.
     ///
     /// # Errors
-    /// [`PinError`]; no pin is written then.
+    /// [`PinError`] if no pin was written.
     pub fn pin(&self, agent: &str) -> Result<(), PinError> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);

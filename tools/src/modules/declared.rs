@@ -1,5 +1,5 @@
-//! The declaration of a module's tool, as facts that a person can read and compare. The hash decides whether
-//! anything changed; the facts show what.
+//! The declaration of a module's tool, as facts that a person can read and compare. The hash tells whether anything
+//! changed, and the facts tell what changed.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPoli
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The most characters of a fact that are shown and kept; a longer fact also gets its hash.
+/// The most characters of a fact that are shown and stored. A longer fact also gets its hash.
 const MAX_FACT_CHARS: usize = 400;
 
-/// The text of a fact that the tool does not state.
+/// The text of a fact that the declaration does not state.
 const NONE: &str = "none";
 
 /// A tool's declaration: its hash and its facts.
@@ -22,10 +22,11 @@ pub struct DeclarationFacts {
 }
 
 impl DeclarationFacts {
-    pub(crate) fn of(declaration: &ToolDeclaration) -> Self {
-        // This text is pinned. A new field that is written also where it is empty would quarantine every pinned tool.
+    pub(crate) fn new(declaration: &ToolDeclaration) -> Self {
+        // The hash of this text is pinned. A new field that is serialised even when empty would quarantine every pinned
+        // tool.
         let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
-        let stated = |text: Option<&str>| fact(text.unwrap_or(NONE));
+        let fact_or_none = |text: Option<&str>| fact(text.unwrap_or(NONE));
         let facts = BTreeMap::from([
             (
                 "approval",
@@ -34,13 +35,13 @@ impl DeclarationFacts {
                     ToolPolicy::RequiresApproval => "required".to_owned(),
                 },
             ),
-            ("description", stated(declaration.description.as_deref())),
-            ("aliases", fact(&listed(declaration.meta.aliases.iter().cloned()))),
-            ("hosts", fact(&listed(declaration.hosts.iter().cloned()))),
-            ("label", stated(declaration.label.as_deref())),
+            ("description", fact_or_none(declaration.description.as_deref())),
+            ("aliases", fact(&join_or_none(declaration.meta.aliases.iter().cloned()))),
+            ("hosts", fact(&join_or_none(declaration.hosts.iter().cloned()))),
+            ("label", fact_or_none(declaration.label.as_deref())),
             ("parameters", parameters(&declaration.parameters)),
-            ("profile", stated(declaration.profile.as_deref())),
-            ("hints", fact(&listed(hints(&declaration.meta).into_iter()))),
+            ("profile", fact_or_none(declaration.profile.as_deref())),
+            ("hints", fact(&join_or_none(hints(&declaration.meta).into_iter()))),
             (
                 "results",
                 declaration
@@ -50,7 +51,7 @@ impl DeclarationFacts {
             ),
             (
                 "roles",
-                fact(&listed(declaration.roles.iter().map(|role| match role.role {
+                fact(&join_or_none(declaration.roles.iter().map(|role| match role.role {
                     RoleKind::Path(access) => format!("{}: path to {access}", role.argument),
                     RoleKind::Entry => format!("{}: name to change", role.argument),
                     RoleKind::Url => format!("{}: address", role.argument),
@@ -69,55 +70,60 @@ impl DeclarationFacts {
         &self.sha256
     }
 
-    /// The facts by name: `tier`, `profile`, `roles`, `hosts` and so on. Bounded, and escaped for a terminal.
+    /// The facts by name, such as `tier`, `profile`, `roles` and `hosts`. They are bounded, and escaped for a terminal.
     #[must_use]
     pub fn facts(&self) -> &BTreeMap<&'static str, String> {
         &self.facts
     }
 }
 
-/// The hints of a tool's author besides aliases, named as in the attribute.
+/// The hints of a tool's author other than aliases, named as in the attribute.
 fn hints(meta: &ToolMeta) -> Vec<String> {
-    // Field by field: a new hint does not compile until it is shown here. Aliases are a fact of their own.
+    // List each field, so that a new hint does not compile until it is shown here. Aliases are a fact of their own.
     let ToolMeta { aliases: _, idempotent, hidden, output_cap_bytes } = meta;
     let flags = [("hidden", *hidden), ("idempotent", *idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
     flags.chain(output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }
 
-/// The names and types of the parameters, and a hash over every detail.
+/// The names and types of the parameters, and a hash of the whole schema.
 fn parameters(schema: &JsonSchema) -> String {
     let properties = schema.as_value().get("properties").and_then(Value::as_object);
     let required = schema.as_value().get("required").and_then(Value::as_array);
     let names = properties.into_iter().flatten().map(|(name, property)| {
         let kind = property.get("type").and_then(Value::as_str).unwrap_or("any");
-        let optional = required.is_none_or(|names| !names.iter().any(|one| one == name.as_str()));
+        let optional =
+            required.is_none_or(|names| !names.iter().any(|required_name| required_name == name.as_str()));
         format!("{name}{}: {kind}", if optional { "?" } else { "" })
     });
-    format!("{}; sha256 {}", fact(&listed(names)), digest_of(schema))
+    format!("{}; sha256 {}", fact(&join_or_none(names)), digest_of(schema))
 }
 
 fn digest_of(schema: &JsonSchema) -> String {
     hex::encode(Sha256::digest(schema.as_value().to_string()))
 }
 
-fn listed(items: impl Iterator<Item = String>) -> String {
+fn join_or_none(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
 }
 
-/// An untrusted text as a fact: escaped, and cut with a hash of the whole, so that a change behind the cut
-/// still shows. A backslash before `u{` in the author's text is doubled, so that author text never looks like
-/// an escaped line end. Any other backslash stays as it is, since existing locks hold these facts.
+/// An untrusted text as a fact: escaped, and cut. A cut text gets a hash of the whole, so that a change behind the cut
+/// still shows. A backslash before `u{` in the author's text is doubled, so that the text never looks like an escaped
+/// line end. Any other backslash stays, because existing locks hold these facts.
 fn fact(text: &str) -> String {
-    let shown: String = text.chars().take(MAX_FACT_CHARS).collect();
-    let cut = shown.len() < text.len();
-    let shown = shown.replace(ESCAPE, DOUBLED_ESCAPE);
-    let shown = escape_for_display(&shown);
-    if cut { format!("{shown}…; sha256 {}", hex::encode(Sha256::digest(text))) } else { shown.to_string() }
+    let excerpt: String = text.chars().take(MAX_FACT_CHARS).collect();
+    let is_cut = excerpt.len() < text.len();
+    let excerpt = excerpt.replace(ESCAPE, DOUBLED_ESCAPE);
+    let excerpt = escape_for_display(&excerpt);
+    if is_cut {
+        format!("{excerpt}…; sha256 {}", hex::encode(Sha256::digest(text)))
+    } else {
+        excerpt.to_string()
+    }
 }
 
-/// The start of an escaped character, and its form in an author's own text.
+/// The start of an escaped character, and the form that it gets in an author's own text.
 const ESCAPE: &str = r"\u{";
 const DOUBLED_ESCAPE: &str = r"\\u{";
 
@@ -134,7 +140,7 @@ mod tests {
             "roles": [{"argument": "path", "role": {"path": "read"}}], "hosts": ["https://example.org"],
         });
         edit(&mut declaration);
-        DeclarationFacts::of(&serde_json::from_value(declaration).expect("a declaration"))
+        DeclarationFacts::new(&serde_json::from_value(declaration).expect("a declaration"))
     }
 
     #[test]
@@ -146,10 +152,10 @@ mod tests {
     #[test]
     fn each_change_changes_the_hash_and_the_fact_that_it_is_about() {
         let before = declared(|_| {});
-        let long = "x".repeat(500);
+        let long_text = "x".repeat(500);
         for (key, value, fact) in [
             ("description", json!("Does it. <IMPORTANT>"), "description"),
-            ("description", json!(long), "description"),
+            ("description", json!(long_text), "description"),
             ("tier", json!("privileged"), "tier"),
             ("tier", Value::Null, "tier"),
             ("timeout_ms", json!(6000), "timeout"),
@@ -177,11 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_change_behind_the_cut_counts_and_nothing_deceives() {
-        let long = |end: &str| declared(|it| it["description"] = json!(format!("{}{end}", "x".repeat(900))));
-        assert_ne!(long("a").facts()["description"], long("b").facts()["description"]);
-        assert!(long("a").facts()["description"].len() < 600);
-        let deceptive = declared(|it| it["description"] = json!("a\u{1b}[2J\u{202e}b\n"));
+    fn a_change_behind_the_cut_counts_and_text_is_escaped() {
+        let long_description = |end: &str| {
+            declared(|declaration| declaration["description"] = json!(format!("{}{end}", "x".repeat(900))))
+        };
+        assert_ne!(
+            long_description("a").facts()["description"],
+            long_description("b").facts()["description"]
+        );
+        assert!(long_description("a").facts()["description"].len() < 600);
+        let deceptive = declared(|declaration| declaration["description"] = json!("a\u{1b}[2J\u{202e}b\n"));
         assert_eq!(deceptive.facts()["description"], "a\\u{1b}[2J\\u{202e}b\\u{a}");
     }
 }

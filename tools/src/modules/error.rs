@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{RegistryError, audit::AuditError, sandbox::WasmError};
 
-/// Why a foreign module is refused. The others are used.
+/// Why a foreign module is refused. The other modules are used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModuleError {
@@ -25,16 +25,16 @@ pub enum ModuleError {
     /// It is a folder, a FIFO, a socket or a device.
     #[error("it is not a regular file")]
     NotAFile,
-    /// Another user could change it.
+    /// Another user could change the file.
     #[error("it is not used")]
     Untrusted(#[source] TrustError),
     /// It is too large.
     #[error("it has more than {limit} bytes")]
     TooLarge {
-        /// How large it may be.
+        /// The size limit, in bytes.
         limit: usize,
     },
-    /// Its file name is not UTF-8, so a message could not name it.
+    /// Its file name is not UTF-8, so no message could name it exactly.
     #[error("its file name is not UTF-8")]
     Name,
     /// It cannot be compiled, linked or described.
@@ -43,13 +43,13 @@ pub enum ModuleError {
     /// One of its tools cannot be registered.
     #[error("its tools cannot be registered")]
     Registry(#[from] RegistryError),
-    /// Another module has a tool with the same or a similar name. A module that lay in the folder is then
-    /// refused, so that of two such modules neither is used: guessing which one was meant is not safe.
+    /// Another module has a tool with the same or a similar name. A module found in the folder is then refused. Of two
+    /// such modules neither is used, because a guess which one was meant would not be safe.
     #[error("its tool `{tool}` is named like `{other}` of module `{module}`")]
     Ambiguous {
         /// This module's tool.
         tool: ToolName,
-        /// The other's tool.
+        /// The tool of the other module.
         other: ToolName,
         /// The other module's name.
         module: String,
@@ -69,7 +69,7 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
-    /// Another user could put a module there, which would get what the policy gives to tools of its names.
+    /// Another user could put a module there. That module would get the rights that the policy gives to its tool names.
     #[error("the folder of modules `{}` is not used", path.display())]
     Untrusted {
         /// The folder's path.
@@ -78,14 +78,14 @@ pub enum FolderError {
         #[source]
         source: TrustError,
     },
-    /// It has more entries or modules than are looked at.
+    /// The folder has more entries or modules than the limit.
     #[error("the folder of modules `{}` has more than {limit} {what}", path.display())]
     TooMany {
         /// The folder's path.
         path: PathBuf,
-        /// The things that are too many: entries or modules.
+        /// The items over the limit: `entries` or `modules`.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
     /// The folder is relative, but the policy is not a file, so there is no folder to resolve it in.
@@ -109,7 +109,7 @@ pub enum LockError {
         #[source]
         source: io::Error,
     },
-    /// It does not have the format that this program writes: nothing in it counts, and a new approval does not
+    /// The file does not have the format that this program writes. Nothing in it counts, and a new approval does not
     /// overwrite it.
     #[error(
         "`{}` is damaged: {reason}; mend it, or remove it and approve each tool anew",
@@ -142,7 +142,7 @@ pub enum ApproveError {
         /// The name as it was given.
         name: String,
     },
-    /// It is not of a foreign module: shipped tools are approved with the program.
+    /// The tool does not come from a foreign module. Shipped tools are approved with the program.
     #[error("`{name}` is not a tool of a foreign module; what ships is approved with the program")]
     NotForeign {
         /// The tool's name.

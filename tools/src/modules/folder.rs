@@ -1,5 +1,5 @@
-//! Reads module files: those of a folder through its handle, one by one, and single ones by path. The bytes
-//! are read into memory, so that later changes to the file have no effect.
+//! Reads module files: the files of a folder through the folder's handle, and single files by path. The bytes are read
+//! into memory, so later changes to a file have no effect.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,10 +17,10 @@ use rustix::{
 use super::{FolderError, ModuleError};
 use crate::sandbox::MAX_MODULE_BYTES;
 
-/// The most modules in a folder. Each is loaded and described at every start.
+/// The most modules in a folder. Every start loads and describes each of them.
 const MAX_MODULES: usize = 256;
 
-/// The most entries, of any kind, that are looked at in a folder of modules.
+/// The most entries, of any kind, that are read from a folder of modules.
 const MAX_ENTRIES: usize = 4096;
 
 /// The extension of a module's file name.
@@ -34,7 +34,7 @@ pub(crate) struct ModulesFolder {
 }
 
 impl ModulesFolder {
-    /// Opens a folder and lists its modules: names that end with `.wasm` and do not begin with a dot, sorted.
+    /// Opens a folder and lists its modules, sorted: names that end with `.wasm` and do not start with a dot.
     pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
         let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
         let too_many = |what, limit| FolderError::TooMany { path: path.to_owned(), what, limit };
@@ -44,12 +44,13 @@ impl ModulesFolder {
             Err(TrustError::Kind { .. }) => return Err(unusable(Errno::NOTDIR.into())),
             Err(source) => return Err(FolderError::Untrusted { path: path.to_owned(), source }),
         }
+        // No race between check and open: the check covers every folder on the path, so no other user can exchange it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
         let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;
         let mut names = Vec::new();
         for (index, entry) in listing.enumerate() {
-            // Plus two for `.` and `..`.
+            // Two more than the limit, for `.` and `..`.
             if index == MAX_ENTRIES + 2 {
                 return Err(too_many("entries", MAX_ENTRIES));
             }
@@ -75,41 +76,41 @@ impl ModulesFolder {
         self.names.iter().map(|name| name.as_deref().map_err(String::as_str))
     }
 
-    /// Reads one of them.
+    /// Reads one of the folder's modules.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, ModuleError> {
-        // Non-blocking, so that a FIFO in its place is an error and not a hang.
+        // Non-blocking, so that the open returns at once if a FIFO has this name.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(self.handle.as_fd(), name, flags, Mode::empty()) {
             Ok(file) => {
                 let file = File::from(file);
-                if file.metadata().is_ok_and(|found| found.is_file()) {
+                if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
                     trusted::judge_file(file.as_fd(), Path::new(name)).map_err(ModuleError::Untrusted)?;
                 }
                 read(file)
             }
             Err(Errno::LOOP) => Err(ModuleError::Link),
-            // The errno of opening a socket.
+            // The errno when a socket is opened.
             Err(Errno::NXIO) => Err(ModuleError::NotAFile),
             Err(errno) => Err(ModuleError::Read { source: errno.into() }),
         }
     }
 }
 
-/// Reads a module by the path that a person gave: links are followed.
+/// Reads a module by a path that a person gave. Links are followed.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
-    // Non-blocking, so that a FIFO at the path is an error and not a hang.
+    // Non-blocking, so that the open returns at once if the path is a FIFO.
     let non_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
     read(file.map_err(|source| ModuleError::Read { source })?)
 }
 
 fn read(file: File) -> Result<Vec<u8>, ModuleError> {
-    let failed = |source| ModuleError::Read { source };
-    if !file.metadata().map_err(failed)?.is_file() {
+    let unreadable = |source| ModuleError::Read { source };
+    if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(ModuleError::NotAFile);
     }
     let mut bytes = Vec::new();
-    file.take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > MAX_MODULE_BYTES {
         return Err(ModuleError::TooLarge { limit: MAX_MODULE_BYTES });
     }

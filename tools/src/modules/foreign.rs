@@ -1,4 +1,4 @@
-//! A foreign module, loaded and described, or the reason why it is refused.
+//! A foreign module that is loaded and described, or the reason why it is refused.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::sandbox::GuestModule;
 /// A foreign module whose tools are not yet registered.
 #[derive(Debug)]
 pub(crate) struct ForeignModule {
-    /// The file of the module, or the embedder's name for it.
+    /// The module's file, or the embedder's name for the module.
     pub(crate) name: String,
     pub(crate) module: Arc<GuestModule>,
     pub(crate) declarations: Declarations,
-    pub(crate) wanted: ModuleOrigin,
+    pub(crate) origin: ModuleOrigin,
 }
 
-/// How an unusable module affects the start.
+/// Where a module comes from, which decides how its failure affects the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModuleOrigin {
-    /// The module was named: the start fails without it.
+    /// The module was named. The start fails without it.
     Named,
-    /// The module lay in the folder: the start goes on without it, and reports it.
+    /// The module was found in the folder. The start goes on without it, and reports it.
     Found,
 }
 
@@ -35,13 +35,13 @@ pub struct RefusedModule {
 }
 
 impl RefusedModule {
-    /// The file of the module.
+    /// The module's file, or the embedder's name for the module.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Why it is refused.
+    /// Why the module is refused.
     #[must_use]
     pub fn error(&self) -> &ModuleError {
         &self.error

@@ -1,10 +1,10 @@
-//! The lock: the modules and declarations that the operator approved. It lies in the state folder, which no
-//! tool can reach.
+//! The lock: the modules and declarations that the operator approved. The file lies in the state folder, which no tool
+//! can reach.
 //!
-//! The lock has no MAC. It is for people as much as for this program: it says in words what was approved, and
-//! may be reviewed, compared and edited by hand. The key of a MAC would lie in the same folder with the same
-//! permissions, so an attacker with access to the lock could also forge the MAC; the folder's permissions
-//! protect it. A file that does not have exactly the format written here is refused as a whole.
+//! The lock has no MAC. It serves people as much as this program: it says in words what was approved, and a person can
+//! review and compare it. The key of a MAC would lie in the same folder with the same permissions, so an attacker
+//! who can write the lock could also forge the MAC. The permissions of the folder protect the lock. A file that does
+//! not have exactly this module's format is refused as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_policy::Standing;
+use portcullis_policy::PinStatus;
 use portcullis_types::{ToolName, is_deceptive};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
@@ -36,13 +36,13 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// The file of the module. Only for people: a module may be moved.
+    /// The module's file. For people only, because a module can be moved.
     pub module: String,
     /// The SHA-256 of the module, in hexadecimal.
     pub module_sha256: String,
     /// The SHA-256 of the tool's declaration, in hexadecimal.
     pub declarations_sha256: String,
-    /// The declared facts, in words. Only for people: the hash decides.
+    /// The declared facts, in words. For people only: the hash decides.
     #[serde(default)]
     pub declares: BTreeMap<String, String>,
 }
@@ -63,7 +63,7 @@ struct LockText {
 }
 
 impl Lock {
-    /// Reads the lock of a state folder; a missing file means no approvals.
+    /// Reads the lock of a state folder. A missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
         let pins = match read_text(&path) {
@@ -77,7 +77,7 @@ impl Lock {
         Ok(Self { path, pins })
     }
 
-    /// Where it lies.
+    /// The path of the lock file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -93,25 +93,25 @@ impl Lock {
     }
 
     /// Compares a tool's current module and declaration with its pin.
-    pub(crate) fn standing(
+    pub(crate) fn pin_status(
         &self,
         name: &ToolName,
         module: ModuleDigest,
         declared: &DeclarationFacts,
-    ) -> Standing {
+    ) -> PinStatus {
         match self.pin(name) {
-            None => Standing::Unpinned,
+            None => PinStatus::Unpinned,
             Some(pin)
                 if pin.module_sha256 == module.to_string()
                     && pin.declarations_sha256 == declared.sha256() =>
             {
-                Standing::Approved
+                PinStatus::Approved
             }
-            Some(_) => Standing::Quarantined,
+            Some(_) => PinStatus::Quarantined,
         }
     }
 
-    /// Pins a tool.
+    /// Pins a tool. The pin takes effect at the next start.
     pub(crate) fn pin_now(state: &Path, name: &ToolName, pin: Pin) -> Result<(), LockError> {
         Self::change_now(state, |pins| {
             pins.insert(name.clone(), pin);
@@ -125,37 +125,39 @@ impl Lock {
         })
     }
 
-    /// Rereads the file under an exclusive lock on the folder, so that approvals by another process are kept.
+    /// Rereads the file under an exclusive lock on the folder, so that the approvals of another process are kept.
     fn change_now(state: &Path, change: impl FnOnce(&mut BTreeMap<ToolName, Pin>)) -> Result<(), LockError> {
-        let failed = |source| LockError::Write { path: state.join(LOCK_FILE), source };
-        let folder = File::open(state).map_err(failed)?;
-        flock(&folder, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+        let write_error = |source| LockError::Write { path: state.join(LOCK_FILE), source };
+        let folder = File::open(state).map_err(write_error)?;
+        // The lock is released when `folder` is closed.
+        flock(&folder, FlockOperation::LockExclusive).map_err(|errno| write_error(errno.into()))?;
         let mut lock = Self::read(state)?;
         change(&mut lock.pins);
-        write(&lock.path, &render(&lock.pins)).and_then(|()| folder.sync_all()).map_err(failed)
+        // Without the sync of the folder, a crash could undo the rename.
+        write(&lock.path, &render(&lock.pins)).and_then(|()| folder.sync_all()).map_err(write_error)
     }
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    // Refuses a link, and does not block on a FIFO.
+    // The flags refuse a link, and do not block on a FIFO.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let invalid_data = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     if !file.metadata()?.is_file() {
-        return Err(wrong("it is not a regular file"));
+        return Err(invalid_data("it is not a regular file"));
     }
     let mut text = String::new();
     file.take(MAX_LOCK_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_LOCK_BYTES {
-        return Err(wrong("it has more than 4 MiB"));
+        return Err(invalid_data("it has more than 4 MiB"));
     }
     Ok(text)
 }
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
     let text: LockText = toml::from_str(text).map_err(|error| {
-        // Use the bare message and escape it: the error's own rendering quotes the line, and a forged lock
-        // may hold anything.
+        // Use the bare message, and escape it. The error's own rendering quotes the line, and a forged lock can hold
+        // any text.
         portcullis_types::escape_for_display(error.message()).to_string()
     })?;
     if text.version != VERSION {
@@ -197,8 +199,8 @@ fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
 }
 
 fn bare_or_quoted(key: &str) -> String {
-    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
-    if bare { key.to_owned() } else { quoted(key) }
+    let is_bare_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
+    if is_bare_key { key.to_owned() } else { quoted(key) }
 }
 
 /// A TOML basic string.
@@ -222,17 +224,17 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::from)?;
     let temporary = path.with_extension(hex::encode(random));
-    let written =
+    let result =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, path)
         });
-    if written.is_err() {
-        // A left-over temporary file does no harm.
+    if result.is_err() {
+        // A leftover temporary file does no harm, so a failure here is ignored.
         let _ = fs::remove_file(&temporary);
     }
-    written
+    result
 }
 
 #[cfg(test)]
@@ -266,8 +268,8 @@ mod tests {
         assert_eq!(lock.pin(&name("two")), Some(&pin("0b")));
         Lock::unpin_now(state.path(), &name("two")).expect("written");
         Lock::unpin_now(state.path(), &name("three")).expect("there is none, and none is left");
-        let left: Vec<_> = Lock::read(state.path()).expect("reads").tools().cloned().collect();
-        assert_eq!(left, [name("one")]);
+        let remaining: Vec<_> = Lock::read(state.path()).expect("reads").tools().cloned().collect();
+        assert_eq!(remaining, [name("one")]);
         let mode = fs::metadata(lock.path()).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1, "nothing is left over");
@@ -278,7 +280,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
         let path = state.path().join(LOCK_FILE);
-        let good = fs::read_to_string(&path).expect("readable");
+        let valid_lock = fs::read_to_string(&path).expect("readable");
         for (from, to) in [
             ("version = 1", "version = 2"),
             ("version = 1\n", ""),
@@ -293,19 +295,19 @@ mod tests {
             ("[tools.one]", "[tools.one]\napproval = \"allow\""),
             ("version = 1", "\u{0}"),
         ] {
-            assert!(good.contains(from), "{from}");
-            fs::write(&path, good.replacen(from, to, 1)).expect("written");
+            assert!(valid_lock.contains(from), "{from}");
+            fs::write(&path, valid_lock.replacen(from, to, 1)).expect("written");
             let error = Lock::read(state.path()).expect_err(to);
             assert!(matches!(error, LockError::Malformed { .. }), "{error:?}");
-            let before = fs::read(&path).expect("readable");
+            let lock_before = fs::read(&path).expect("readable");
             Lock::pin_now(state.path(), &name("two"), pin("0b")).expect_err("nothing is written over it");
-            assert_eq!(fs::read(&path).expect("readable"), before);
+            assert_eq!(fs::read(&path).expect("readable"), lock_before);
         }
         fs::write(&path, vec![b'#'; (4 << 20) + 1]).expect("written");
         assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
         fs::write(&path, [0xff, 0xfe]).expect("written");
         assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
-        fs::write(state.path().join("elsewhere"), &good).expect("written");
+        fs::write(state.path().join("elsewhere"), &valid_lock).expect("written");
         fs::remove_file(&path).expect("removed");
         symlink(state.path().join("elsewhere"), &path).expect("links");
         assert!(Lock::read(state.path()).is_err(), "a link");

@@ -1,17 +1,17 @@
-//! The names of shipped tools, for authors who choose a name before there is a registry.
+//! The names of shipped tools, for authors who choose a name before a registry exists.
 
 use portcullis_policy::shipped_names;
 use portcullis_types::ToolName;
 
 use super::accept::likeness;
 
-/// The shipped tool, or the step of one, whose name equals or resembles this one. A module's tool must not
+/// The shipped tool, or the step of a shipped tool, whose name equals or resembles `name`. A module's tool must not
 /// have such a name.
 #[must_use]
 pub fn shipped_name_like(name: &ToolName) -> Option<&'static str> {
-    let wanted = likeness(name);
+    let own_likeness = likeness(name);
     shipped_names()
-        .find(|shipped| ToolName::parse(*shipped).is_ok_and(|shipped| likeness(&shipped) == wanted))
+        .find(|shipped| ToolName::parse(*shipped).is_ok_and(|shipped| likeness(&shipped) == own_likeness))
 }
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_a_shipped_one_is_found() {
-        let like = |name: &str| shipped_name_like(&ToolName::parse(name).expect("a name"));
+        let shipped_like = |name: &str| shipped_name_like(&ToolName::parse(name).expect("a name"));
         for (name, shipped) in [
             ("file_read", Some("file_read")),
             ("f1le-read", Some("file_read")),
@@ -29,7 +29,7 @@ mod tests {
             ("word_count", None),
             ("file_reader", None),
         ] {
-            assert_eq!(like(name), shipped, "{name}");
+            assert_eq!(shipped_like(name), shipped, "{name}");
         }
     }
 }

@@ -13,8 +13,8 @@ use super::input::{declare, decode, results};
 
 /// An arithmetic tool: two numbers in, `{"result": …}` out.
 ///
-/// Whole numbers are computed exactly as long as operands and result fit 64 bits; everything else in
-/// double precision. A result that is a whole number is written as one.
+/// Whole numbers are computed exactly as long as the operands and the result fit in 64 bits. Everything else is
+/// computed in double precision. A whole result is written as a whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arithmetic {
     /// `a + b`.
@@ -23,12 +23,12 @@ pub enum Arithmetic {
     Subtract,
     /// `a * b`.
     Multiply,
-    /// `a / b`; fails for a `b` of zero.
+    /// `a / b`, which fails if `b` is zero.
     Divide,
 }
 
 impl Arithmetic {
-    /// All four.
+    /// All four tools.
     pub const ALL: [Self; 4] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide];
 
     /// The tool's name.
@@ -56,26 +56,31 @@ impl Arithmetic {
         if self == Self::Divide && b.as_f64() == Some(0.0) {
             return Err(ToolError::failed("division by zero"));
         }
-        let whole = a.as_i128().zip(b.as_i128()).and_then(|(a, b)| self.exactly(a, b));
-        let result = match whole.and_then(Number::from_i128) {
+        let integer_result = a.as_i128().zip(b.as_i128()).and_then(|(a, b)| self.compute_exactly(a, b));
+        let result = match integer_result.and_then(Number::from_i128) {
             Some(exact) => exact,
-            None => a.as_f64().zip(b.as_f64()).and_then(|(a, b)| number(self.in_double(a, b))).ok_or_else(
-                || ToolError::failed(format!("the result of {a} {} {b} is too large", self.symbol())),
-            )?,
+            None => a
+                .as_f64()
+                .zip(b.as_f64())
+                .and_then(|(a, b)| number(self.compute_in_double(a, b)))
+                .ok_or_else(|| {
+                    ToolError::failed(format!("the result of {a} {} {b} is too large", self.symbol()))
+                })?,
         };
         Ok(json!({ "result": result }))
     }
 
-    fn exactly(self, a: i128, b: i128) -> Option<i128> {
+    fn compute_exactly(self, a: i128, b: i128) -> Option<i128> {
         match self {
             Self::Add => a.checked_add(b),
             Self::Subtract => a.checked_sub(b),
             Self::Multiply => a.checked_mul(b),
+            // A quotient counts as exact only without a remainder.
             Self::Divide => (a.checked_rem(b)? == 0).then(|| a.checked_div(b)).flatten(),
         }
     }
 
-    fn in_double(self, a: f64, b: f64) -> f64 {
+    fn compute_in_double(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Add => a + b,
             Self::Subtract => a - b,
@@ -101,7 +106,7 @@ struct Operands {
     b: Number,
 }
 
-/// A finite double as a JSON number, without a fraction where it has none.
+/// A finite double as a JSON number, without a fraction if the double is a whole number below 2^53.
 fn number(double: f64) -> Option<Number> {
     if double.fract() == 0.0 && double.abs() < 9_007_199_254_740_992.0 {
         return format!("{double:.0}").parse::<i64>().ok().map(Number::from);

@@ -1,4 +1,4 @@
-//! Capabilities: tools that an agent gets by the name of a capability (specification 000).
+//! Capabilities: named sets of tools that an agent can get.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ words! {
     pub enum CapabilityStatus {
         /// It has its tools.
         Available = "Available",
-        /// It is specified, and has none yet: a registry with it is not built.
+        /// It is specified, but has no tools yet. A registry with it cannot be built.
         ComingSoon = "ComingSoon",
     }
 }
@@ -44,12 +44,20 @@ pub(crate) enum CapabilityTools {
     Native(Vec<Arc<dyn Tool>>),
     /// A tool that the builder must have registered.
     Registered(&'static str),
-    /// There are none yet.
+    /// No tools exist yet.
     None,
 }
 
 impl Capability {
-    /// Whether it can be given.
+    /// Whether one of the capability's native tools has this name.
+    pub(crate) fn has_native(self, name: &str) -> bool {
+        match self.tools() {
+            CapabilityTools::Native(tools) => tools.iter().any(|tool| tool.schema().name == name),
+            CapabilityTools::Registered(_) | CapabilityTools::None => false,
+        }
+    }
+
+    /// Whether the capability can be given.
     #[must_use]
     pub fn status(self) -> CapabilityStatus {
         match self.tools() {
@@ -75,13 +83,15 @@ mod tests {
     use super::*;
     use crate::{BootstrapError, RegistryBuilder, RegistryError, ToolRegistry, native::EchoTool};
 
-    /// Builds, and gives the names of the tools.
-    fn names(add: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -> Result<Vec<String>, BootstrapError> {
+    /// Builds a registry, and returns the names of its tools.
+    fn names(
+        configure: impl FnOnce(RegistryBuilder) -> RegistryBuilder,
+    ) -> Result<Vec<String>, BootstrapError> {
         let state = tempfile::tempdir().expect("a folder");
         let operator = PolicySource { name: "test", text: DEFAULT_POLICY };
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
         let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
-        let registry = add(ToolRegistry::builder().policy(policy).state(state.path())).build()?;
+        let registry = configure(ToolRegistry::builder().policy(policy).state(state.path())).build()?;
         Ok(registry.tools().iter().map(|tool| tool.decl().name.clone()).collect())
     }
 
@@ -92,9 +102,9 @@ mod tests {
             names(|builder| builder.capability(time)).expect("builds"),
             ["get_current_time", "output_read"]
         );
-        let beside =
+        let added_names =
             names(|builder| builder.capability(time).tool(EchoTool).capability(time)).expect("builds");
-        assert_eq!(beside, ["echo", "get_current_time", "output_read"]);
+        assert_eq!(added_names, ["echo", "get_current_time", "output_read"]);
         let all = names(RegistryBuilder::default_tools).expect("builds");
         assert_eq!(names(|builder| builder.capability(time).default_tools()).expect("builds"), all);
     }
@@ -113,16 +123,17 @@ mod tests {
             }
             // This builder has neither guests nor an HTTP client.
             let error = names(|builder| builder.capability(capability)).expect_err("no stub takes its place");
-            let BootstrapError::Registry(RegistryError::CapabilityMissing { capability: named, .. }) = &error
+            let BootstrapError::Registry(RegistryError::CapabilityMissing { capability: missing, .. }) =
+                &error
             else {
                 panic!("{error:?}");
             };
-            assert_eq!(*named, capability);
+            assert_eq!(*missing, capability);
         }
     }
 
     #[test]
-    fn a_tool_of_another_with_the_name_of_one_is_no_part_of_it() {
+    fn a_tool_with_a_capabilitys_tool_name_is_refused() {
         let error = names(|builder| builder.tool(GetCurrentTime).capability(Capability::CurrentTime));
         assert!(matches!(error, Err(BootstrapError::Registry(RegistryError::Taken { .. }))), "{error:?}");
     }

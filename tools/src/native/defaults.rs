@@ -6,8 +6,12 @@ use portcullis_types::Tool;
 
 use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 
-/// The tools that need nothing else: time, echo, arithmetic, and `failing_tool`, which the core table lists
-/// for testing how failures are shown. `output_read` needs a store and is added when the registry is built.
+/// The default tools that serve as examples and in tests. `portcullis` does not offer them to models, unless the policy
+/// enables them by name.
+pub const EXAMPLES: &[&str] = &["add", "subtract", "multiply", "divide", "echo", "failing_tool"];
+
+/// The tools that need no other part: time, echo, arithmetic, and `failing_tool`, which tests how failures are shown.
+/// `output_read` needs a store, and is added when the registry is built.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     let mut tools = tools_for_models();
@@ -15,7 +19,7 @@ pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// The same without `failing_tool`: the tools that are useful to a model.
+/// The tools of [`default_tools`] that are useful to a model: all except `failing_tool`.
 #[must_use]
 pub fn tools_for_models() -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(GetCurrentTime), Arc::new(EchoTool)];
@@ -36,6 +40,7 @@ mod tests {
         let names: Vec<_> = tools.iter().map(|tool| tool.schema().name).collect();
         let expected = ["get_current_time", "echo", "failing_tool", "add", "subtract", "multiply", "divide"];
         assert_eq!(names, expected);
+        assert!(EXAMPLES.iter().all(|example| expected.contains(example)));
         for tool in tools {
             let decl = tool.schema();
             assert_eq!(tool.safety_tier(), SafetyTier::ReadOnly);

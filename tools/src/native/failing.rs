@@ -1,4 +1,4 @@
-//! `failing_tool`: always fails, for testing how failures are shown and recorded.
+//! `failing_tool`: always fails. It tests how failures are shown and recorded.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl FailingTool {
         Self(ToolError::failed(message))
     }
 
-    /// Fails with an internal error: the operator gets the message, the model the generic sentence.
+    /// Fails with an internal error. The operator gets the message, and the model gets the generic sentence.
     #[must_use]
     pub fn with_internal_error(message: impl Into<String>) -> Self {
         Self(ToolError::internal(message))

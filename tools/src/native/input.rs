@@ -1,10 +1,10 @@
-//! Shared by the native tools: the schema of a flat object, and its decoding.
+//! Helpers of the native tools: the schema of a flat object, and the decoding of arguments.
 
 use portcullis_types::{FunctionDecl, JsonSchema, ToolError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A declaration whose arguments are these properties and no others.
+/// A declaration whose arguments have these properties and no others.
 pub(super) fn declare(name: &str, description: &str, properties: &Value, required: &[&str]) -> FunctionDecl {
     FunctionDecl {
         name: name.to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn results(properties: &Value) -> JsonSchema {
     }))
 }
 
-/// Decodes arguments. The registry has validated them; a direct caller may not have.
+/// Decodes arguments. A registry has already validated them, but a direct caller may not have.
 pub(super) fn decode<T: DeserializeOwned>(args: &str) -> Result<T, ToolError> {
     let text = if args.trim().is_empty() { "{}" } else { args };
     serde_json::from_str(text).map_err(|error| ToolError::invalid_arguments(error.to_string()))

@@ -1,4 +1,4 @@
-//! `output_read`: pages through the whole of an output that was truncated for the model.
+//! `output_read`: pages through the complete output of a call whose result was truncated.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use super::input::{declare, decode};
 use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefused};
 
-/// Asks the policy in force whether it would still give a stored output's grant.
+/// Returns whether the policy in force would still give a stored output's grant.
 pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
-/// Notes for the run of a call what a stored output was made from; the error refuses the call.
+/// Adds the labels of a stored output to the run of the reading call. An error refuses the call.
 pub type FollowOutput =
     Arc<dyn Fn(&ToolContext, &Value) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync>;
 
-/// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still gives
-/// the grant that the output was made with. The text of its result is exactly the page.
+/// Reads stored outputs. A caller reads only outputs of the same agent and run, and only while the policy still gives
+/// the grant that the output was made with. The text of the result is exactly the page.
 #[derive(Clone)]
 pub struct OutputRead {
     store: Arc<OutputStore>,
@@ -30,7 +30,8 @@ pub struct OutputRead {
 }
 
 impl OutputRead {
-    /// A reader of a store. `still_granted` and then `follow` are called once per call, before any of the output is read.
+    /// A reader of a store. `still_granted` and then `follow` are called once per call, before any of the output is
+    /// read.
     #[must_use]
     pub fn new(store: Arc<OutputStore>, still_granted: StillGranted, follow: FollowOutput) -> Self {
         Self { store, still_granted, follow }
@@ -108,7 +109,7 @@ impl Tool for OutputRead {
         )
     }
 
-    /// Without a context there is no caller, and no output is stored under the empty owner.
+    /// A detached context names no caller. No output is stored under the empty owner, so nothing is found.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         self.page(&ToolContext::detached("output_read"), args).await.map(|output| output.joined_text())
     }
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(DEFAULT_PAGE_BYTES, portcullis_policy::Limits::default().max_output_bytes.0);
         let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
         let document = std::fs::read_to_string(document).expect("readable");
-        let page = crate::pipeline::with_commas(usize::try_from(DEFAULT_PAGE_BYTES).expect("small"));
+        let page = crate::pipeline::format_with_commas(usize::try_from(DEFAULT_PAGE_BYTES).expect("small"));
         assert!(document.contains(&format!("`limit` = {page} (bytes, to {} MiB)", MAX_PAGE_BYTES >> 20)));
     }
 
@@ -155,11 +156,11 @@ mod tests {
         store.put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m").expect("stores");
 
         let shared_only: StillGranted = Arc::new(|grant| grant["mount"] == "shared");
-        let followed = Arc::new(AtomicUsize::new(0));
-        let reads = Arc::clone(&followed);
+        let follow_count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&follow_count);
         let follow: FollowOutput = Arc::new(move |ctx, grant| {
             assert_eq!((&*ctx.run_id, &grant["mount"]), ("r", &json!("shared")));
-            reads.fetch_add(1, Ordering::SeqCst);
+            counter.fetch_add(1, Ordering::SeqCst);
             Box::pin(async { Ok(()) })
         });
         let tool = OutputRead::new(Arc::clone(&store), shared_only, Arc::clone(&follow));
@@ -174,7 +175,7 @@ mod tests {
         }
         assert_eq!(tool.execute(args.text()).await.expect_err("nobody").kind(), ToolErrorKind::NotFound);
 
-        assert_eq!(followed.load(Ordering::SeqCst), 1, "followed as often as it was read");
+        assert_eq!(follow_count.load(Ordering::SeqCst), 1, "followed as often as it was read");
         let refuse: FollowOutput = Arc::new(|_, _| Box::pin(async { Err(ToolError::internal("unknown")) }));
         let unknown = OutputRead::new(Arc::clone(&store), Arc::new(|_| true), refuse);
         let error = unknown.call(&caller("a", "r"), &args).await.expect_err("of unknown source");

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::{declare, decode};
+use crate::nearest::nearest;
 
-/// Returns the current time: as `datetime` (a text) or `timestamp` (whole seconds since 1970), with the
-/// `format` and the `timezone` it is in.
+/// Returns the current time, as `datetime` (a text) or `timestamp` (whole seconds since 1970), together with its
+/// `format` and `timezone`.
 ///
-/// Time zones are the IANA names of the database that the program carries, so that an answer depends on
-/// no file of the host.
+/// Time zones are IANA names from the database built into the program, so an answer depends on no file of the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GetCurrentTime;
 
@@ -63,27 +63,25 @@ fn current_time(args: &str, now: Timestamp) -> Result<Value, ToolError> {
 fn zone(name: &str) -> Result<TimeZone, ToolError> {
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|error| {
-        // A long name is compared with none: the comparison would cost too much.
-        let shown: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
-        let nearest = (name.len() <= MAX_NAME_CHARS)
-            .then(|| database.available().map(|known| (closeness(name, known.as_str()), known)))
-            .into_iter()
-            .flatten()
-            .filter(|(close, _)| *close >= 0.5)
-            .max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let hint = nearest.map(|(_, near)| format!("; did you mean '{near}'?")).unwrap_or_default();
-        ToolError::invalid_arguments(format!("field 'timezone': no time zone is named \"{shown}\"{hint}"))
-            .with_operator_detail(error.to_string())
+        // A longer name gets no suggestion, because the comparison would cost too much.
+        let short_name: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
+        let zones = (name.len() <= MAX_NAME_CHARS).then(|| database.available()).into_iter().flatten();
+        let nearest_zone = nearest(zones, |zone_name| closeness(name, zone_name.as_str()));
+        let hint = nearest_zone.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+        ToolError::invalid_arguments(format!(
+            "field 'timezone': no time zone is named \"{short_name}\"{hint}"
+        ))
+        .with_operator_detail(error.to_string())
     })
 }
 
-/// How close a name is to a known one; the city alone counts as well.
-fn closeness(name: &str, known: &str) -> f64 {
+/// How similar a name is to a known name. A similar city alone also counts, but slightly less.
+fn closeness(name: &str, zone_name: &str) -> f64 {
     let name = name.to_lowercase().replace(' ', "_");
-    let known = known.to_lowercase();
-    let city = known.rsplit('/').next().unwrap_or(&known);
-    let whole = strsim::normalized_damerau_levenshtein(&name, &known);
-    whole.max(strsim::normalized_damerau_levenshtein(&name, city) * 0.95)
+    let zone_name = zone_name.to_lowercase();
+    let city = zone_name.rsplit('/').next().unwrap_or(&zone_name);
+    let full_name_closeness = strsim::normalized_damerau_levenshtein(&name, &zone_name);
+    full_name_closeness.max(strsim::normalized_damerau_levenshtein(&name, city) * 0.95)
 }
 
 const MAX_NAME_CHARS: usize = 64;
@@ -154,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_told_in_the_format_and_zone_that_was_asked_for() {
+    fn the_time_has_the_requested_format_and_zone() {
         check("", &json!({"datetime": "2024-07-03T09:46:40+00:00", "format": "iso8601", "timezone": "UTC"}));
         check(
             r#"{"timezone":"america/new_york"}"#,

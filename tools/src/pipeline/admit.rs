@@ -1,5 +1,5 @@
-//! Step 3: tier, approval and rate. This step decides whether an approver must be asked. The next step asks,
-//! since it knows the call's grant.
+//! Step 3: tier, approval and rate. This step decides whether an approver must be asked. The next step, which has the
+//! call's grant, asks the question.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +9,15 @@ use portcullis_types::ToolError;
 use super::{Host, PendingRecord, check::Checked};
 use crate::{approval::ApprovalRule, audit::Verdict, call::Caller};
 
-/// A call that may continue, perhaps after an approval.
+/// A call that may continue, possibly only after an approval.
 #[derive(Debug)]
-pub(crate) struct Gated {
+pub(crate) struct Admitted {
     pub(super) checked: Checked,
-    /// Allow or ask; a denied call does not get here.
-    pub(super) approval: Approval,
-    /// The rule that asks: a key of the policy file, or the caller's own policy; empty if none asks.
+    /// `Allow` or `Ask`. `Ask` requires an approval even if a rule `unasked` of the policy matches: the caller's own
+    /// policy asks, or a hook changed the arguments that the approver saw.
+    pub(super) fixed_approval: Approval,
+    /// The rule that requires the approval: a key of the policy file, or the caller's own policy. Empty if no rule
+    /// does.
     pub(super) approval_source: String,
 }
 
@@ -24,15 +26,15 @@ pub(crate) fn admit(
     checked: Checked,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
-) -> Result<Gated, ToolError> {
+    pending_record: &mut PendingRecord,
+) -> Result<Admitted, ToolError> {
     let policy = &*host.policy;
     let facts = checked.tool.facts();
-    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending))?;
-    pending.call.tier = Some(assignment.tier);
-    pending.call.profile = Some(assignment.profile.as_str().into());
-    let mut approval = assignment.approval;
-    let mut approval_source = match approval {
+    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending_record))?;
+    pending_record.call.tier = Some(assignment.tier);
+    pending_record.call.profile = Some(assignment.profile.as_str().into());
+    let mut fixed_approval = Approval::Allow;
+    let mut approval_source = match assignment.approval {
         Approval::Allow => String::new(),
         Approval::Ask | Approval::Deny => policy.approval_rule(facts, &assignment),
     };
@@ -43,34 +45,36 @@ pub(crate) fn admit(
             subject: facts.name.to_string(),
             hint,
         };
-        // The policy is embedder code: if it panics, the call is denied.
+        // The policy is code of the embedder. If it panics, the call is denied.
         match catch_unwind(AssertUnwindSafe(|| callers_policy.decide(facts, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
-            Ok(ApprovalRule::Ask) if approval < Approval::Ask => {
-                approval = Approval::Ask;
-                approval_source = CALLERS_POLICY.to_owned();
+            Ok(ApprovalRule::Ask) => {
+                if assignment.approval < Approval::Ask {
+                    approval_source = CALLERS_POLICY.to_owned();
+                }
+                fixed_approval = Approval::Ask;
             }
-            Ok(ApprovalRule::Ask) => {}
             Ok(ApprovalRule::Deny { reason }) => {
-                return Err(refuse(deny(DenialCode::ApprovalDenied, reason), pending));
+                return Err(refuse(deny(DenialCode::ApprovalDenied, reason), pending_record));
             }
             Err(_panic) => {
-                return Err(refuse(deny(DenialCode::ApprovalUnavailable, String::new()), pending));
+                return Err(refuse(deny(DenialCode::ApprovalUnavailable, String::new()), pending_record));
             }
         }
     }
+    // Only an operation itself is counted, not its steps.
     if caller.operation_step.is_none() {
         host.rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
-    Ok(Gated { checked, approval, approval_source })
+    Ok(Admitted { checked, fixed_approval, approval_source })
 }
 
 /// The rule in the audit row when the caller's approval policy asks or denies.
 const CALLERS_POLICY: &str = "the caller's approval policy";
 
-/// Turns a denial into an error for the model, and notes rule and decision in the row.
-pub(super) fn refuse(denial: Denial, pending: &mut PendingRecord) -> ToolError {
-    pending.call.decision = Some(Verdict::Deny);
-    pending.call.rule = Some(denial.rule.as_str().into());
+/// Turns a denial into an error for the model, and notes the rule and the decision in the audit row.
+pub(super) fn refuse(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
+    pending_record.call.decision = Some(Verdict::Deny);
+    pending_record.call.rule = Some(denial.rule.as_str().into());
     denial.into()
 }

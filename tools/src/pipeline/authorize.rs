@@ -1,32 +1,32 @@
-//! Step 4: the call's grant. The policy decides on names, and the mounts' directory handles on where those
-//! names lead. Then, with the grant known, the approver is asked if needed.
-
-use std::sync::Arc;
+//! Step 4: the call's grant. The policy decides on the names, and the directory handles of the mounts show where the
+//! names lead. With the grant known, the approver is asked if needed.
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts,
-    WorkspaceSecurityPolicy,
+    Approval, Denial, DenialCode, Grant, NoTrace, RequestedSubject, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{Access, ArgumentRole, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
+use portcullis_types::{Access, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
 use serde_json::Value;
 
 use super::{
     Host, PendingRecord,
-    admit::{Gated, admit, refuse},
+    admit::{Admitted, admit, refuse},
     caller_deadline::within_deadline,
     check::{Checked, check_again},
     flow::judged_run,
-    path_target::{LastName, PathContext, judge_target},
+    judge::{Grants, JudgedTool, judge_call, rule_of},
+    path_target::PathContext,
+    pending_record::ApprovalOutcome,
 };
 use crate::{
     approval::{self, ApprovalRequest, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
     registered::RegisteredTool,
-    sandbox::links::{ExposedFiles, LinkSuspicion},
+    slots::ExclusiveRight,
 };
 
-/// The most times that an approver may change the arguments of one call.
+/// The number of further rounds of one call's approval. A round is needed when the approver changed the arguments, or
+/// when the grants changed before the approver answered.
 const MAX_CHANGES: usize = 8;
 
 /// A call that may run with exactly its grant. Only [`authorize`] constructs it.
@@ -34,63 +34,68 @@ const MAX_CHANGES: usize = 8;
 pub(crate) struct Authorized {
     pub(super) checked: Checked,
     pub(super) grant: Grant,
-    /// The grants of its steps, if it is an operation.
+    /// The grants of the steps, if the call is an operation.
     pub(super) steps: Vec<StepGrant>,
-    /// The mounts that no other call may write while this one runs, by name.
-    pub(super) exclusive: Vec<String>,
+    /// The rights that no other call may have while this call runs.
+    pub(super) exclusive: Vec<ExclusiveRight>,
 }
 
-/// Authorizes the call, or refuses it. Arguments that the approver changed go back to the check (step 2).
+/// Authorizes the call, or refuses it. Arguments that the approver changed go back to step 2, the check.
 pub(crate) async fn authorize(
-    gated: Gated,
+    admitted: Admitted,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Authorized, ToolError> {
-    let mut gated = gated;
+    let mut admitted = admitted;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = judge_grants(&gated.checked, host, caller, pending).await?;
-        let exclusive = exclusive_mounts(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
+        let Grants { own: grant, steps } =
+            judge_grants(&admitted.checked, host, caller, pending_record).await?;
+        let exclusive = exclusive_rights(&admitted.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
-        if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
-            // Keep `approved_with_changes` if the approver changed the arguments to these.
-            pending.call.approval.get_or_insert_with(|| "not_required".into());
-            return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
+        if admitted.fixed_approval.max(grant.approval).max(strictest) != Approval::Ask {
+            pending_record.record_no_approval_needed();
+            return Ok(Authorized { checked: admitted.checked, grant, steps, exclusive });
         }
         if let Some(step) = &caller.operation_step {
-            // The approver of the operation saw this grant and approved it. If the operation was not asked about, its run has
-            // read more since, and the step would need a question of its own.
+            // The approver of the operation saw this grant and approved it. A step can need an approval that its
+            // operation did not need: then the run has read more since the operation was judged, so deny the step.
             if !step.is_approved {
-                return Err(refuse_flow(unasked(&gated.checked, &grant), pending));
+                return Err(refuse_flow(denial_without_approval(&admitted.checked, &grant), pending_record));
             }
-            pending.call.approval = Some("approved".into());
-            return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
+            pending_record.record_approval(ApprovalOutcome::Approved);
+            return Ok(Authorized { checked: admitted.checked, grant, steps, exclusive });
         }
-        let asked = Grants { own: grant.clone(), steps: steps.clone() };
-        match ask_approval(&gated, &grant, steps.clone(), &host.policy, caller, pending).await? {
-            // An answer may take minutes: recompute the grants, and ask again if they changed.
-            None if judge_grants(&gated.checked, host, caller, pending).await? == asked => {
-                return Ok(Authorized { checked: gated.checked, grant, steps, exclusive });
+        let approved_grants = Grants { own: grant.clone(), steps: steps.clone() };
+        match ask_approval(&admitted, &grant, steps.clone(), host, caller, pending_record).await? {
+            // An answer can take minutes. Compute the grants again, and ask again if they changed.
+            None if judge_grants(&admitted.checked, host, caller, pending_record).await?
+                == approved_grants =>
+            {
+                return Ok(Authorized { checked: admitted.checked, grant, steps, exclusive });
             }
             None => {}
             Some(arguments) => {
-                let Checked { mut call, tool, .. } = gated.checked;
+                let Checked { mut call, tool, .. } = admitted.checked;
                 call.arguments = arguments;
-                let checked = check_again(call, tool, host, caller, pending).await?;
-                // A hook has changed the arguments of the approver's answer, which the approver has not seen: ask again.
-                let unseen = checked.notes.hooked;
-                gated = admit(checked, host, caller, pending)?;
-                if unseen {
-                    gated.approval = gated.approval.max(Approval::Ask);
+                let checked = check_again(call, tool, host, caller, pending_record).await?;
+                // A hook changed the arguments of the approver's answer, and the approver has not seen the result: ask
+                // again.
+                let is_unseen = checked.notes.hooked;
+                admitted = admit(checked, host, caller, pending_record)?;
+                if is_unseen {
+                    admitted.fixed_approval = Approval::Ask;
                 }
             }
         }
     }
-    Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
+    Err(ToolError::denied(format!(
+        "no approval held: the arguments or the grants changed more than {MAX_CHANGES} times; call it again"
+    )))
 }
 
-/// Denies a step that needs an approval which its operation did not need.
-fn unasked(checked: &Checked, grant: &Grant) -> Denial {
+/// Denies a step that needs an approval although its operation needed none.
+fn denial_without_approval(checked: &Checked, grant: &Grant) -> Denial {
     let rule = grant
         .flow
         .as_ref()
@@ -103,64 +108,61 @@ fn unasked(checked: &Checked, grant: &Grant) -> Denial {
     }
 }
 
-/// The mounts that a call must be the only writer of, by name. A guest, or an operation's steps, may read a
-/// file and write it back. A native tool gets no mount. Commands take no write slot: a command may run long,
-/// and its session isolates it.
-fn exclusive_mounts(grants: Vec<&Grant>) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+/// The rights that a call must have alone: to write its mounts, and to send requests with effects. A guest, or the
+/// steps of an operation, may read a file or a resource of a server and write it back. A native tool gets no mount. A
+/// command does not claim a mount, because it may run long and its session isolates it.
+fn exclusive_rights(
+    tool: &RegisteredTool,
+    own: &Grant,
+    steps: &[StepGrant],
+    caller: &Caller,
+) -> Vec<ExclusiveRight> {
+    let mut rights: Vec<ExclusiveRight> = Vec::new();
+    let grants = tool.backend().writes_alone(own, steps, caller);
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
-        if mount.access == Access::Write && !names.iter().any(|name| name == mount.name.as_str()) {
-            names.push(mount.name.as_str().to_owned());
+        let right = ExclusiveRight::Mount(mount.name.as_str().to_owned());
+        if mount.access == Access::Write && !rights.contains(&right) {
+            rights.push(right);
         }
     }
-    names
+    rights.extend(tool.backend().requests_alone(own).map(ExclusiveRight::Module));
+    rights
 }
 
-/// The grants of a call.
-#[derive(PartialEq)]
-struct Grants {
-    own: Grant,
-    /// The grant of each step of an operation. The operation's arguments are judged as the steps' before
-    /// anything runs, and each step is judged again in its own call.
-    steps: Vec<StepGrant>,
-}
-
-/// The grants of a call, judged by the names and by the places that these lead to.
+/// The grants of a call, judged by the names in its arguments and by the targets of these names.
 async fn judge_grants(
     checked: &Checked,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
     let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
     let paths = PathContext { mounts, exposed };
     let subjects = subjects(tool, args)?;
-    pending.call.subjects = subjects.iter().map(row_subject).collect();
-    let mut steps = Vec::new();
-    // An operation touches nothing itself. Its arguments belong to its steps.
-    let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
-    let mut run = judged_run(host, caller, pending);
-    let grant = judge(tool, own, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
-    let of_steps = tool.backend().arguments_of_steps(args)?;
-    for step in tool.steps() {
-        let subjects = self::subjects(step, of_steps.as_ref().unwrap_or(args))?;
-        let grant =
-            judge(step, &subjects, &run, policy, paths).map_err(|denial| refuse_flow(*denial, pending))?;
-        // A later step is judged as if this one had read all that it may, since the approver is asked once,
-        // beforehand.
-        for label in labels_of(&grant) {
-            Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| checked.call.id.clone());
-        }
-        steps.push(StepGrant { step: step.facts().name.to_string(), grant });
-    }
-    let matched =
-        std::iter::once(&grant).chain(steps.iter().map(|step| &step.grant)).find_map(|it| it.flow.as_ref());
-    pending.call.flow_rule = matched.map(|matched| matched.rule.as_str().into());
-    pending.call.decision = Some(audit::Verdict::Allow);
-    pending.call.rule = Some(rule_of(&grant).into());
-    pending.call.mounts = grant
+    pending_record.call.subjects = subjects.iter().map(row_subject).collect();
+    // An operation touches nothing itself, so its arguments are judged for its steps.
+    let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
+    let own = JudgedTool { facts: tool.facts(), subjects: own_subjects };
+    let step_arguments = tool.backend().arguments_of_steps(args)?;
+    let step_arguments = step_arguments.as_ref().unwrap_or(args);
+    let steps = tool
+        .steps()
+        .iter()
+        .map(|step| Ok(JudgedTool { facts: step.facts(), subjects: self::subjects(step, step_arguments)? }));
+    let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
+    let mut run = judged_run(host, caller, pending_record);
+    let Grants { own: grant, steps } =
+        judge_call(&own, &steps, &mut run, &checked.call.id, policy, paths, &mut NoTrace)
+            .map_err(|denial| refuse_flow(*denial, pending_record))?;
+    let flow_match = std::iter::once(&grant)
+        .chain(steps.iter().map(|step| &step.grant))
+        .find_map(|grant| grant.flow.as_ref());
+    pending_record.call.flow_rule = flow_match.map(|flow_match| flow_match.rule.as_str().into());
+    pending_record.call.decision = Some(audit::Verdict::Allow);
+    pending_record.call.rule = Some(rule_of(&grant).into());
+    pending_record.call.mounts = grant
         .mounts
         .iter()
         .map(|mount| audit::RecordedMount { name: mount.name.as_str().into(), access: mount.access })
@@ -168,72 +170,22 @@ async fn judge_grants(
     Ok(Grants { own: grant, steps })
 }
 
-/// Refuses the call. The row gets the flow rule if a flow rule denied it.
-pub(super) fn refuse_flow(denial: Denial, pending: &mut PendingRecord) -> ToolError {
+/// Refuses the call. If a flow rule denied it, the row gets the rule.
+pub(super) fn refuse_flow(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
-        pending.call.flow_rule = Some(denial.rule.as_str().into());
+        pending_record.call.flow_rule = Some(denial.rule.as_str().into());
     }
-    refuse(denial, pending)
+    refuse(denial, pending_record)
 }
 
-/// The labels of a call that has read all mounts of its grant and sent all its secrets.
-fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
-    let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
-    mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
-}
-
-/// The policy rule that grants.
-fn rule_of(grant: &Grant) -> String {
-    match grant.shell {
-        Some(_) => "shell".to_owned(),
-        None => format!("profiles.{}", grant.profile),
-    }
-}
-
-/// Judges the subjects that a tool or a step wants to touch.
-fn judge(
-    tool: &RegisteredTool,
-    subjects: &[RequestedSubject],
-    run: &RunFacts<'_>,
-    policy: &WorkspaceSecurityPolicy,
-    paths: PathContext<'_>,
-) -> Result<Grant, Box<Denial>> {
-    let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects, run }).map_err(Box::new)?;
-    // A command opens files without these checks, so a private file exposed in any mount refuses every
-    // command.
-    if grant.shell.is_some()
-        && let Some(suspect) = paths.exposed.suspects_any()
-    {
-        return Err(Box::new(command_denial(suspect, paths.exposed)));
-    }
-    for subject in subjects {
-        match subject {
-            RequestedSubject::Path { argument, path, access } => {
-                let of_argument = |role: &&ArgumentRole| role.argument == *argument;
-                let mut roles = tool.facts().roles.iter().filter(of_argument);
-                // An argument that also has another role is followed.
-                let last = if roles.all(|role| role.role == RoleKind::Entry) {
-                    LastName::Itself
-                } else {
-                    LastName::Followed
-                };
-                judge_target(path, *access, last, policy, paths)?;
-            }
-            // The policy has judged these by their text, above.
-            RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
-        }
-    }
-    Ok(grant)
-}
-
-/// The subjects that the arguments name, by the roles that the tool declares.
+/// The subjects that the arguments name, according to the roles that the tool declares.
 fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
     for role in &tool.facts().roles {
         let argument = &role.argument;
         let text = match args.value().get(argument) {
             Some(Value::String(text)) => text.as_str(),
-            // The tool will use the default of an absent argument, so it is judged like any other path.
+            // The tool will use the default of an absent argument, so the default is judged like any other path.
             None | Some(Value::Null) => match tool.default_of(argument) {
                 Some(text) => text,
                 None => continue,
@@ -266,86 +218,66 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
     Subject { argument: argument.as_str().into(), kind, value: value.into() }
 }
 
-/// The denial of a command while a private file is exposed in a mount.
-fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
-    let rule = "shell".to_owned();
-    match suspect {
-        LinkSuspicion::Private => {
-            let hint = "a command could use it under another name; an operator removes the other name, which \
-                        `find MOUNT -samefile FILE` shows, or makes the file anew";
-            let more = exposed.named().len() + exposed.unnamed() - 1;
-            Denial {
-                code: DenialCode::HardLink,
-                rule,
-                subject: exposed.named().first().cloned().unwrap_or_default(),
-                hint: if more == 0 { hint.to_owned() } else { format!("{hint}; so have {more} more") },
-            }
-        }
-        LinkSuspicion::Unknown(why) => Denial {
-            code: DenialCode::LinksUnknown,
-            rule,
-            subject: "a file in a mount".to_owned(),
-            hint: why.hint(),
-        },
-    }
-}
-
-/// Asks for the approval. `Some` are arguments that the approver put in place of the call's own.
+/// Asks the approver. `Some` holds the arguments that the approver put in place of the call's own.
 async fn ask_approval(
-    gated: &Gated,
+    admitted: &Admitted,
     grant: &Grant,
     steps: Vec<StepGrant>,
-    policy: &WorkspaceSecurityPolicy,
+    host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Option<String>, ToolError> {
-    let checked = &gated.checked;
+    let policy = &*host.policy;
+    let checked = &admitted.checked;
     let tool = checked.tool.facts().name.as_str();
     let request = ApprovalRequest {
         call_id: checked.call.id.clone(),
         agent_id: caller.agent_id.clone(),
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
-        tier: pending.call.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
+        tier: pending_record.call.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
         unconfined: checked.tool.backend().is_unconfined(),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
         policy_digest: policy.digest().as_str().to_owned(),
         binding: approval::binding(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,
         steps,
+        standing: None,
     };
+    let standing = host.standing.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    pending.begin_wait();
-    let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), &request)).await;
-    pending.end_wait();
+    pending_record.begin_wait();
+    let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
+    pending_record.end_wait();
     let answer = answer?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {
-            pending.call.approval = Some("approved".into());
+            pending_record.record_approval(ApprovalOutcome::Approved);
             Ok(None)
         }
         Ok(Some(arguments)) => {
-            pending.call.approval = Some("approved_with_changes".into());
+            pending_record.record_approval(ApprovalOutcome::ApprovedWithChanges);
             Ok(Some(arguments))
         }
         Err(NotApproved { code, reason }) => {
-            pending.call.approval = Some(code.as_str().into());
-            let rule = asking_rule(gated, policy);
+            pending_record.record_approval(ApprovalOutcome::NotApproved(code));
+            let rule = asking_rule(admitted, policy);
             let hint = reason.unwrap_or_default();
-            Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, pending))
+            Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, pending_record))
         }
     }
 }
 
-/// The rule behind a question: the call's own, or that of the first step that asks.
-fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
-    let steps = gated.checked.tool.steps();
-    if steps.is_empty() || gated.approval == Approval::Ask {
-        return gated.approval_source.clone();
+/// The rule that requires the approval: the call's own rule, or the rule of the first step that needs one.
+fn asking_rule(admitted: &Admitted, policy: &WorkspaceSecurityPolicy) -> String {
+    let steps = admitted.checked.tool.steps();
+    let asks_itself = admitted.fixed_approval == Approval::Ask || !admitted.approval_source.is_empty();
+    if steps.is_empty() || asks_itself {
+        return admitted.approval_source.clone();
     }
     let steps = steps.iter().map(|step| (step.facts(), policy.describe(step.facts())));
-    let mut asking = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);
-    asking.next().map_or_else(String::new, |(facts, assigned)| policy.approval_rule(facts, &assigned))
+    let mut asking_steps = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);
+    asking_steps.next().map_or_else(String::new, |(facts, assigned)| policy.approval_rule(facts, &assigned))
 }

@@ -1,6 +1,5 @@
-//! The limit of a result: cuts its content to what a caller sees, marks what was left out, and writes the
-//! whole as one text that can be paged. Every field of every kind of content counts, since a tool may put any
-//! amount into each.
+//! The limit of a result. Cuts the content to what a caller sees, marks the cut, and writes the whole as one text for
+//! paging. Every field of every kind of content counts, because a tool can put any amount into each field.
 
 use portcullis_types::escape_for_display;
 use portcullis_types::{Content, ToolOutput, json_bytes};
@@ -8,11 +7,11 @@ use serde_json::Value;
 
 use super::shape::MAX_DETAILS_BYTES;
 
-/// The most blocks of content in a result: 256. Empty blocks count no bytes, but a million of them would be
+/// The most blocks of content in a result: 256. Empty blocks add no bytes of content, but a million of them would be
 /// megabytes on the wire.
 pub(crate) const MAX_BLOCKS: usize = 256;
 
-/// The most bytes of an address, a name or a media type in the note on an omitted block.
+/// The most bytes of a URI, a name or a media type in the note about an omitted block.
 const MAX_NAMED_BYTES: usize = 128;
 
 /// Whether content exceeds the limit.
@@ -20,53 +19,53 @@ pub(super) fn is_over(content: &[Content], bytes: usize, limit: usize) -> bool {
     bytes > limit || content.len() > MAX_BLOCKS
 }
 
-/// Cuts content to `limit` bytes in total and marks the cut (specification 004, "Output Truncation"). Text is
-/// cut. A part of a picture is useless, so a block of another kind that is too long is left out whole, and a
-/// note with its kind, type and size stands in its place.
+/// Cuts content to `limit` bytes in total, and marks the cut. Text is cut in place. A block of another kind that is too
+/// long is omitted, because a part of a picture is useless. A note with its kind, type and size takes its place.
 pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
-    let mut left = limit;
-    let mut kept = Vec::new();
+    let mut remaining = limit;
+    let mut retained_blocks = Vec::new();
     for block in std::mem::take(content) {
-        if kept.len() == MAX_BLOCKS {
+        if retained_blocks.len() == MAX_BLOCKS {
             break;
         }
         let bytes = block.bytes();
-        if bytes <= left {
-            left -= bytes;
-            kept.push(block);
+        if bytes <= remaining {
+            remaining -= bytes;
+            retained_blocks.push(block);
             continue;
         }
         match block {
             Content::Text { mut text } => {
-                text.truncate(text.floor_char_boundary(left));
+                text.truncate(text.floor_char_boundary(remaining));
                 text.push('\n');
                 text.push_str(&truncation_mark(original_bytes));
-                kept.push(Content::text(text));
-                *content = kept;
+                retained_blocks.push(Content::text(text));
+                *content = retained_blocks;
                 return;
             }
+            // The other fields of the resource fit, so only its text is cut.
             Content::Resource { uri, mime_type, text: Some(mut text), blob: None }
-                if bytes - text.len() <= left =>
+                if bytes - text.len() <= remaining =>
             {
-                text.truncate(text.floor_char_boundary(left - (bytes - text.len())));
-                kept.push(Content::Resource { uri, mime_type, text: Some(text), blob: None });
+                text.truncate(text.floor_char_boundary(remaining - (bytes - text.len())));
+                retained_blocks.push(Content::Resource { uri, mime_type, text: Some(text), blob: None });
                 break;
             }
-            other => {
-                let note = note(&other);
-                if note.len() > left {
+            other_block => {
+                let note = note(&other_block);
+                if note.len() > remaining {
                     break;
                 }
-                left -= note.len();
-                kept.push(Content::text(note));
+                remaining -= note.len();
+                retained_blocks.push(Content::text(note));
             }
         }
     }
-    kept.push(Content::text(truncation_mark(original_bytes)));
-    *content = kept;
+    retained_blocks.push(Content::text(truncation_mark(original_bytes)));
+    *content = retained_blocks;
 }
 
-/// Bounds a partial result. The rest of it is not stored: the final result is still to come.
+/// Bounds a partial result. The rest is not stored, because the final result is still to come.
 pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
     let bytes = partial.content_bytes();
     if is_over(&partial.content, bytes, limit) {
@@ -82,11 +81,11 @@ pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
 
 /// The mark where content was cut.
 pub(super) fn truncation_mark(original_bytes: usize) -> String {
-    format!("[output truncated — original size: {} bytes]", with_commas(original_bytes))
+    format!("[output truncated — original size: {} bytes]", format_with_commas(original_bytes))
 }
 
-/// All of a result as one text: text blocks unchanged; others after a line that describes them, binary data
-/// as base64, as it came.
+/// All of a result as one text. Text blocks are unchanged. Any other block follows a line that describes it, with
+/// binary data as the base64 text of the tool.
 pub(super) fn full_text(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
     let blocks: Vec<String> = output.content.iter().map(written_out).collect();
     let mut text = blocks.join("\n");
@@ -116,7 +115,7 @@ fn append_line(text: &mut String, line: &str) {
 }
 
 /// A number with a comma before each group of three digits.
-pub(crate) fn with_commas(number: usize) -> String {
+pub(crate) fn format_with_commas(number: usize) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -131,26 +130,27 @@ pub(crate) fn with_commas(number: usize) -> String {
 
 /// The note in place of an omitted block.
 fn note(block: &Content) -> String {
-    let size = with_commas(block.bytes());
+    let size = format_with_commas(block.bytes());
     format!("[{}: {size} bytes, over the limit, left out]", described(block))
 }
 
 fn written_out(block: &Content) -> String {
-    // Fields that the line above shows in full are not repeated.
-    let long = |field: &String| field.len() > MAX_NAMED_BYTES;
+    // Fields that the describing line shows in full are not repeated.
+    let is_long = |field: &String| field.len() > MAX_NAMED_BYTES;
     let mut fields: Vec<&String> = Vec::new();
     match block {
         Content::Text { text } => return text.clone(),
         Content::Image { data, mime_type } | Content::Audio { data, mime_type } => {
-            fields.extend(Some(mime_type).filter(|field| long(field)));
+            fields.extend(Some(mime_type).filter(|field| is_long(field)));
             fields.push(data);
         }
         Content::Resource { uri, mime_type, text, blob } => {
-            fields.extend([Some(uri), mime_type.as_ref()].into_iter().flatten().filter(|field| long(field)));
+            fields
+                .extend([Some(uri), mime_type.as_ref()].into_iter().flatten().filter(|field| is_long(field)));
             fields.extend([text, blob].into_iter().flatten());
         }
         Content::ResourceLink { uri, name, description, mime_type } => {
-            fields.extend([name, uri].into_iter().filter(|field| long(field)));
+            fields.extend([name, uri].into_iter().filter(|field| is_long(field)));
             fields.extend([mime_type, description].into_iter().flatten());
         }
         _ => {}
@@ -165,25 +165,34 @@ fn written_out(block: &Content) -> String {
 
 /// The kind of a block, and its describing fields.
 fn described(block: &Content) -> String {
-    let typed = |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), named);
+    let typed =
+        |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), escape_short);
     match block {
         Content::Text { .. } => "text".to_owned(),
-        Content::Image { mime_type, .. } => format!("image, {}, base64", named(mime_type)),
-        Content::Audio { mime_type, .. } => format!("audio, {}, base64", named(mime_type)),
+        Content::Image { mime_type, .. } => format!("image, {}, base64", escape_short(mime_type)),
+        Content::Audio { mime_type, .. } => format!("audio, {}, base64", escape_short(mime_type)),
         Content::Resource { uri, mime_type, blob: Some(_), .. } => {
-            format!("resource {}, {}, base64", named(uri), typed(mime_type))
+            format!("resource {}, {}, base64", escape_short(uri), typed(mime_type))
         }
-        Content::Resource { uri, mime_type, .. } => format!("resource {}, {}", named(uri), typed(mime_type)),
-        Content::ResourceLink { uri, name, .. } => format!("link {}, {}", named(name), named(uri)),
+        Content::Resource { uri, mime_type, .. } => {
+            format!("resource {}, {}", escape_short(uri), typed(mime_type))
+        }
+        Content::ResourceLink { uri, name, .. } => {
+            format!("link {}, {}", escape_short(name), escape_short(uri))
+        }
         _ => "content of another kind".to_owned(),
     }
 }
 
-/// The beginning of a tool's text, escaped for use in a line of the host's.
-fn named(text: &str) -> String {
-    let shown = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
-    let end = shown.floor_char_boundary(MAX_NAMED_BYTES);
-    if end < shown.len() || text.len() > MAX_NAMED_BYTES { format!("{}…", &shown[..end]) } else { shown }
+/// The start of a tool's text, escaped for use in a line of the host.
+fn escape_short(text: &str) -> String {
+    let escaped = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
+    let cut_at = escaped.floor_char_boundary(MAX_NAMED_BYTES);
+    if cut_at < escaped.len() || text.len() > MAX_NAMED_BYTES {
+        format!("{}…", &escaped[..cut_at])
+    } else {
+        escaped
+    }
 }
 
 #[cfg(test)]
@@ -215,23 +224,26 @@ mod tests {
 
     #[test]
     fn other_kinds_are_left_out_whole_and_named() {
-        let long = "A".repeat(1000);
+        let long_text = "A".repeat(1000);
         for (block, note) in [
             (
-                json!({"type": "image", "data": long, "mimeType": "image/png"}),
+                json!({"type": "image", "data": long_text, "mimeType": "image/png"}),
                 "image, image/png, base64: 1,009",
             ),
             (
-                json!({"type": "audio", "data": long, "mimeType": "audio/wav"}),
+                json!({"type": "audio", "data": long_text, "mimeType": "audio/wav"}),
                 "audio, audio/wav, base64: 1,009",
             ),
-            (json!({"type": "resource", "uri": "x:1", "blob": long}), "resource x:1, no type, base64: 1,003"),
             (
-                json!({"type": "resource", "uri": "x:1", "text": long, "blob": ""}),
+                json!({"type": "resource", "uri": "x:1", "blob": long_text}),
                 "resource x:1, no type, base64: 1,003",
             ),
             (
-                json!({"type": "resource_link", "uri": "x:1", "name": "n", "description": long}),
+                json!({"type": "resource", "uri": "x:1", "text": long_text, "blob": ""}),
+                "resource x:1, no type, base64: 1,003",
+            ),
+            (
+                json!({"type": "resource_link", "uri": "x:1", "name": "n", "description": long_text}),
                 "link n, x:1: 1,004",
             ),
         ] {
@@ -248,13 +260,13 @@ mod tests {
 
     #[test]
     fn no_field_and_no_number_of_blocks_exceeds_the_limit() {
-        let long = "\u{1b}é".repeat(1000);
+        let long_text = "\u{1b}é".repeat(1000);
         let block = [
-            json!({"type": "image", "data": "", "mimeType": long}),
-            json!({"type": "resource", "uri": long, "text": "t"}),
-            json!({"type": "resource", "uri": "x:1", "mimeType": long, "text": long}),
-            json!({"type": "resource", "uri": "x:1", "text": long}),
-            json!({"type": "resource_link", "uri": long, "name": long, "mimeType": long}),
+            json!({"type": "image", "data": "", "mimeType": long_text}),
+            json!({"type": "resource", "uri": long_text, "text": "t"}),
+            json!({"type": "resource", "uri": "x:1", "mimeType": long_text, "text": long_text}),
+            json!({"type": "resource", "uri": "x:1", "text": long_text}),
+            json!({"type": "resource_link", "uri": long_text, "name": long_text, "mimeType": long_text}),
             json!({"type": "text", "text": ""}),
         ];
         for limit in [0, 1, 10, 300, 1000, 5000] {
@@ -263,10 +275,13 @@ mod tests {
                 let bytes = content.iter().map(Content::bytes).sum();
                 cut(&mut content, limit, bytes);
                 assert!(content.len() <= MAX_BLOCKS + 1, "{limit} {block}");
-                let shown: usize = content.iter().map(Content::bytes).sum();
-                assert!(shown <= limit + truncation_mark(bytes).len() + 1, "{limit} {block}: {shown}");
-                let last = content.last().and_then(Content::as_text).expect("a text");
-                assert!(last.ends_with(&truncation_mark(bytes)), "{limit} {block}: {last}");
+                let total_bytes: usize = content.iter().map(Content::bytes).sum();
+                assert!(
+                    total_bytes <= limit + truncation_mark(bytes).len() + 1,
+                    "{limit} {block}: {total_bytes}"
+                );
+                let last_text = content.last().and_then(Content::as_text).expect("a text");
+                assert!(last_text.ends_with(&truncation_mark(bytes)), "{limit} {block}: {last_text}");
             }
         }
     }
@@ -300,7 +315,7 @@ mod tests {
         for (number, text) in
             [(0, "0"), (999, "999"), (1000, "1,000"), (142_857, "142,857"), (1_234_567, "1,234,567")]
         {
-            assert_eq!(with_commas(number), text);
+            assert_eq!(format_with_commas(number), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The caller's turn: no step waits for others past its end, and no work starts after it.
+//! The end of the caller's turn. No step waits past this time, and no work starts after it.
 
 use std::{
     future::{self, Future},
@@ -7,54 +7,51 @@ use std::{
 
 use portcullis_types::ToolError;
 
-use crate::call::Caller;
+use crate::call::{Caller, cancelled_before_run_error};
 
 /// Waits for a future until the caller's turn ends or the caller gives up.
 ///
 /// # Cancellation
-/// Dropping it drops the inner future.
+/// Dropping the returned future drops the inner future.
 pub(super) async fn within_deadline<T>(
     caller: &Caller,
-    wait: impl Future<Output = T>,
+    future: impl Future<Output = T>,
 ) -> Result<T, ToolError> {
-    // `biased`: when result and end of the turn are ready together, the end wins.
+    // `biased`: if the result and the end of the turn are ready together, the end wins.
     tokio::select! {
         biased;
-        error = over(caller) => Err(error),
-        done = wait => Ok(done),
+        error = wait_until_over(caller) => Err(error),
+        output = future => Ok(output),
     }
 }
 
 /// Waits until the caller gives up, or the caller's turn is over.
-pub(super) async fn over(caller: &Caller) -> ToolError {
-    let turn = async {
+pub(super) async fn wait_until_over(caller: &Caller) -> ToolError {
+    let turn_end = async {
         match caller.turn_deadline {
-            Some(turn) => tokio::time::sleep_until(turn.into()).await,
+            Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
             None => future::pending().await,
         }
     };
     tokio::select! {
+        // `biased`: a cancellation is reported as such, even when the turn ends at the same time.
         biased;
-        () = caller.cancel.cancelled() => given_up(),
-        () = turn => turn_over(),
+        () = caller.cancel.cancelled() => cancelled_before_run_error(),
+        () = turn_end => turn_over_error(),
     }
 }
 
 /// Fails if the caller has given up or its turn is over.
 pub(super) fn ensure_not_over(caller: &Caller) -> Result<(), ToolError> {
     if caller.cancel.is_cancelled() {
-        return Err(given_up());
+        return Err(cancelled_before_run_error());
     }
     match caller.turn_deadline {
-        Some(turn) if turn <= Instant::now() => Err(turn_over()),
+        Some(deadline) if deadline <= Instant::now() => Err(turn_over_error()),
         _ => Ok(()),
     }
 }
 
-fn given_up() -> ToolError {
-    ToolError::cancelled("the call was cancelled before it ran")
-}
-
-fn turn_over() -> ToolError {
+fn turn_over_error() -> ToolError {
     ToolError::timeout("the caller's turn ended before the call could run")
 }

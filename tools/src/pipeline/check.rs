@@ -1,5 +1,5 @@
-//! Step 2: parses and checks the arguments' text; see [`crate::arguments`]. The program's hooks may repair
-//! arguments that do not fit, and may refuse or change those that do.
+//! Step 2: parses and checks the text of the arguments (see [`crate::arguments`]). The program's hooks can repair
+//! arguments that do not fit, and can refuse or change arguments that fit.
 
 use std::sync::Arc;
 
@@ -39,38 +39,38 @@ pub(crate) async fn check(
     resolved: Resolved,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let (call, tool) = resolved.into_parts();
-    check_again(call, tool, host, caller, pending).await
+    check_again(call, tool, host, caller, pending_record).await
 }
 
-/// Checks arguments of a known tool: the call's own, or those that an approver put in their place.
+/// Checks arguments of a known tool: the call's own arguments, or the arguments that an approver put in their place.
 pub(super) async fn check_again(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let hooks = &host.hooks;
-    let mut checked = match check_against_schema(&call.arguments, &tool, pending) {
+    let mut checked = match check_against_schema(&call.arguments, &tool, pending_record) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
-        // No repair by hooks for a privileged tool: a guess is no basis for something dangerous.
+        // Hooks do not repair the arguments of a privileged tool: a guess is no basis for a dangerous call.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
-        Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending).await?,
+        Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending_record).await?,
     };
     for hook in hooks.iter() {
-        if let Some(arguments) = hooks::run_before_hook(hook, &checked, caller, pending).await? {
-            let model_args_sha256 = pending.call.args_sha256.clone();
+        if let Some(arguments) = hooks::run_before_hook(hook, &checked, caller, pending_record).await? {
+            let model_args_sha256 = pending_record.call.args_sha256.clone();
             let Checked { call, tool, .. } = checked;
-            checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
+            checked = match check_with_arguments(call, Arc::clone(&tool), arguments, pending_record) {
                 Ok(checked) => checked,
-                // The mistake is the hook's. The model has nothing to correct, and the row keeps the hash of
-                // the model's arguments.
+                // The mistake is the hook's. The model has nothing to correct, and the row keeps the hash of the
+                // model's arguments.
                 Err(error) => {
-                    pending.call.args_sha256 = model_args_sha256;
-                    return Err(hooks::misfit(&tool, &error, pending));
+                    pending_record.call.args_sha256 = model_args_sha256;
+                    return Err(hooks::refuse_misfit(&tool, &error, pending_record));
                 }
             };
         }
@@ -85,7 +85,7 @@ async fn repaired_by_hooks(
     error: ToolError,
     hooks: &Hooks,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let misfit = MisfitCall {
         call_id: call.id.clone(),
@@ -95,22 +95,23 @@ async fn repaired_by_hooks(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    let model_args_sha256 = pending.call.args_sha256.clone();
-    // If they do not fit either, the model gets the error of its own arguments, and the row their hash.
-    with_arguments(call, tool, arguments, pending).map_err(|_other| {
-        pending.call.args_sha256 = model_args_sha256;
+    let model_args_sha256 = pending_record.call.args_sha256.clone();
+    // If the hook's arguments do not fit either, the model gets the error of its own arguments, and the row gets their
+    // hash.
+    check_with_arguments(call, tool, arguments, pending_record).map_err(|_other| {
+        pending_record.call.args_sha256 = model_args_sha256;
         error
     })
 }
 
 /// The call with a hook's arguments.
-fn with_arguments(
+fn check_with_arguments(
     mut call: ToolCall,
     tool: Arc<RegisteredTool>,
     arguments: String,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
-    let (args, mut notes) = check_against_schema(&arguments, &tool, pending)?;
+    let (args, mut notes) = check_against_schema(&arguments, &tool, pending_record)?;
     notes.hooked = true;
     call.arguments = arguments;
     Ok(Checked { call, tool, args, notes })
@@ -120,14 +121,15 @@ fn with_arguments(
 fn check_against_schema(
     arguments: &str,
     tool: &RegisteredTool,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<(ToolArgs, CallNotes), ToolError> {
-    pending.call.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
+    pending_record.call.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
     let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {
         tool.schema().ensure_whole_numbers(&args)?;
     }
+    let args = tool.with_absolute_paths(args);
     Ok((args, CallNotes { repaired, ignored, ..CallNotes::default() }))
 }
 

@@ -1,5 +1,5 @@
-//! Judges a call by the flow rules again when time has passed since its authorization: before it runs, after
-//! its wait for a slot; before a command, once it has its session; and before each request of a guest.
+//! Judges a call by the flow rules again, because time has passed since its authorization: after the wait for a slot,
+//! when a command has its session, and before each request of a guest.
 
 use std::sync::Arc;
 
@@ -8,11 +8,16 @@ use portcullis_policy::{Approval, Denial, DenialCode, FlowLabel, Grant, RunFacts
 use super::{Host, PendingRecord, check::Checked};
 use crate::call::Caller;
 
-/// The run by which a call is judged. Its labels are noted in the row.
-pub(super) fn judged_run<'c>(host: &Host, caller: &'c Caller, pending: &mut PendingRecord) -> RunFacts<'c> {
+/// The run that a call is judged by. The run's labels are noted in the row.
+pub(super) fn judged_run<'c>(
+    host: &Host,
+    caller: &'c Caller,
+    pending_record: &mut PendingRecord,
+) -> RunFacts<'c> {
     let mut run = host.labels.facts(caller);
-    pending.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
-    // A fetch makes several requests, and was judged and asked about as a whole.
+    pending_record.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
+    // An operation was judged and approved as a whole, so the labels of its own earlier requests do not count against
+    // it.
     if let Some(operation) = caller.operation_step.as_ref().and_then(|step| step.reads_as.as_deref()) {
         let is_own = |label: &FlowLabel, reader: &str| {
             reader == operation && matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
@@ -24,31 +29,30 @@ pub(super) fn judged_run<'c>(host: &Host, caller: &'c Caller, pending: &mut Pend
     run
 }
 
-/// Refuses a call that meets a stricter flow rule than it was granted under, because its run has read more
-/// since.
+/// Refuses a call that now meets a stricter flow rule than at its authorization, because its run has read more since.
 ///
 /// # Errors
-/// The denial. A new call is judged by the labels that the run has by then.
+/// The denial. A repeated call is judged by the labels that the run has then.
 pub(super) fn judge_flow_again(
     checked: &Checked,
     grant: &Grant,
     host: &Host,
     run: &RunFacts<'_>,
 ) -> Result<(), Denial> {
-    let Some(matched) = host.policy.strictest_flow_match(grant, run) else { return Ok(()) };
-    let granted = grant.flow.as_ref().map_or(Approval::Allow, |matched| matched.approval);
-    if matched.approval <= granted {
+    let Some(flow_match) = host.policy.strictest_flow_match(grant, run) else { return Ok(()) };
+    let granted_approval = grant.flow.as_ref().map_or(Approval::Allow, |flow_match| flow_match.approval);
+    if flow_match.approval <= granted_approval {
         return Ok(());
     }
     Err(Denial {
         code: DenialCode::FlowDenied,
-        rule: matched.rule.clone(),
+        rule: flow_match.rule.clone(),
         subject: checked.tool.facts().name.to_string(),
         hint: format!(
             "call `{}` of this run has read `{}` since this one was granted; call it again. {}",
-            matched.call_id,
-            matched.label,
-            matched.place()
+            flow_match.call_id,
+            flow_match.label,
+            flow_match.describe_for_hint()
         ),
     })
 }

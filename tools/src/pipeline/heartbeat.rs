@@ -1,4 +1,4 @@
-//! Heartbeats of silent calls. They tell a watcher that a long call is alive.
+//! Heartbeats, which show a watcher that a long, silent call still runs.
 
 use std::{
     future::Future,
@@ -15,12 +15,12 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::call::Caller;
 
-/// The interval of heartbeats, and the time that a call must be silent before the first.
+/// The interval of heartbeats, and the silence before the first one: 5 s.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call with a watcher.
 pub(super) struct WatchedCall {
-    /// The caller that the call reports to. Its listener also records the time of each report.
+    /// The caller that the call reports to. Its listener also notes that the call has reported.
     pub(super) caller: Caller,
     listener: EventFn,
     has_spoken: Arc<AtomicBool>,
@@ -28,35 +28,36 @@ pub(super) struct WatchedCall {
 
 impl WatchedCall {
     /// `None` if the caller has no event listener.
-    pub(super) fn of(call_id: &str, caller: &Caller) -> Option<Self> {
+    pub(super) fn start(call_id: &str, caller: &Caller) -> Option<Self> {
         let listener = caller.on_event.clone()?;
         let has_spoken = Arc::new(AtomicBool::new(false));
-        let (passed_to, noted, own) = (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
+        let (forward_to, spoken_flag, own_call_id) =
+            (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
         let mut caller = caller.clone();
         caller.on_event = Some(Arc::new(move |event| {
-            // Reports of nested calls go to the same listener but do not count as the call's own.
-            if event.call_id() == own {
-                noted.store(true, Ordering::Relaxed);
+            // Reports of nested calls go to the same listener, but do not count as reports of this call.
+            if event.call_id() == own_call_id {
+                spoken_flag.store(true, Ordering::Relaxed);
             }
-            passed_to(event);
+            forward_to(event);
         }));
         Some(Self { caller, listener, has_spoken })
     }
 
-    /// Drives the call's work and sends heartbeats while it is silent.
-    pub(super) async fn drive<T>(&self, call_id: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
-        let begun = Instant::now();
-        let mut ticks = tokio::time::interval_at(begun + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
-        // After a stall of the executor, send one heartbeat, not all missed ones.
+    /// Polls the call's future, and sends heartbeats while the call is silent.
+    pub(super) async fn drive<T>(&self, call_id: &str, mut future: Pin<&mut impl Future<Output = T>>) -> T {
+        let started = Instant::now();
+        let mut ticks = tokio::time::interval_at(started + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+        // After a stall of the executor, send one heartbeat instead of all missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // `biased`: a call that has ended gets no further heartbeat.
+            // `biased`: a call that has ended gets no more heartbeats.
             tokio::select! {
                 biased;
-                done = &mut work => return done,
+                output = &mut future => return output,
                 now = ticks.tick() => {
                     if !self.has_spoken.swap(false, Ordering::Relaxed) {
-                        let elapsed = now.saturating_duration_since(begun);
+                        let elapsed = now.saturating_duration_since(started);
                         (self.listener)(&ToolEvent::Heartbeat { call_id: call_id.to_owned(), elapsed });
                     }
                 }

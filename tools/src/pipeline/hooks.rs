@@ -1,5 +1,5 @@
-//! The program's own hooks, within their steps: `before` and `repair` in the check of arguments, `after`
-//! between run and shape. A hook that fails or times out denies the call or withholds its outcome.
+//! Runs the hooks of the program: `before` and `repair` in the check of arguments, `after` between run and shape. A
+//! hook that fails or times out denies the call or withholds its outcome.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use portcullis_types::{ToolError, ToolOutput};
 use super::{
     Host, PendingRecord,
     admit::refuse,
-    caller_deadline::{over, within_deadline},
+    caller_deadline::{wait_until_over, within_deadline},
     check::Checked,
     run::RawOutcome,
 };
@@ -20,41 +20,48 @@ use crate::{
     spawn,
 };
 
-/// Time for the hooks after the caller has left, or after its turn's deadline.
+/// The time of the hooks after the caller has left, or after the end of its turn: 1 s.
 const FINAL_HOOK_TIME: Duration = Duration::from_secs(1);
 
-/// One hook's answer before a call: `Some` are arguments in place of the call's own.
+/// One hook's answer before a call. `Some` holds arguments in place of the call's own.
 pub(super) async fn run_before_hook(
     hook: &Arc<dyn CallHook>,
     checked: &Checked,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Option<String>, ToolError> {
-    let (hook, call) = (Arc::clone(hook), hooked(checked, caller));
-    let answer = answer(caller, async move { hook.before(&call).await }).await?;
+    let (hook, call) = (Arc::clone(hook), hooked_call(checked, caller));
+    let answer = await_answer(caller, async move { hook.before(&call).await }).await?;
     match answer {
         Some(BeforeCall::Allow) => Ok(None),
         Some(BeforeCall::Modify { arguments }) => Ok(Some(arguments)),
-        Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, pending)),
+        Some(BeforeCall::Deny { reason }) => Err(refuse_by_hook(&checked.tool, reason, pending_record)),
         None => {
             let reason = "a hook failed, so the call is refused".to_owned();
-            Err(refused(&checked.tool, reason, pending))
+            Err(refuse_by_hook(&checked.tool, reason, pending_record))
         }
     }
 }
 
-/// The refusal of a call whose arguments a hook changed to some that do not fit.
-pub(super) fn misfit(tool: &RegisteredTool, error: &ToolError, pending: &mut PendingRecord) -> ToolError {
+/// Refuses a call because a hook gave it arguments that do not fit.
+pub(super) fn refuse_misfit(
+    tool: &RegisteredTool,
+    error: &ToolError,
+    pending_record: &mut PendingRecord,
+) -> ToolError {
     tracing::error!(tool = %tool.facts().name, %error, "a hook changed arguments to some that do not fit");
-    refused(tool, "a hook gave it arguments that do not fit".to_owned(), pending)
+    refuse_by_hook(tool, "a hook gave it arguments that do not fit".to_owned(), pending_record)
 }
 
-fn refused(tool: &RegisteredTool, reason: String, pending: &mut PendingRecord) -> ToolError {
+fn refuse_by_hook(tool: &RegisteredTool, reason: String, pending_record: &mut PendingRecord) -> ToolError {
     let subject = tool.facts().name.to_string();
-    refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, pending)
+    refuse(
+        Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason },
+        pending_record,
+    )
 }
 
-/// A hook's arguments in place of those that do not fit; none if no hook has any.
+/// A hook's arguments in place of arguments that do not fit. `None` if no hook has any.
 pub(super) async fn repair(
     hooks: &Hooks,
     misfit: &MisfitCall,
@@ -62,16 +69,16 @@ pub(super) async fn repair(
 ) -> Result<Option<String>, ToolError> {
     for hook in hooks.iter() {
         let (hook, misfit) = (Arc::clone(hook), misfit.clone());
-        let mended = answer(caller, async move { hook.repair(&misfit).await }).await?;
-        if let Some(Some(arguments)) = mended {
+        let repaired = await_answer(caller, async move { hook.repair(&misfit).await }).await?;
+        if let Some(Some(arguments)) = repaired {
             return Ok(Some(arguments));
         }
     }
     Ok(None)
 }
 
-/// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. They run even after the
-/// caller's turn, for [`FINAL_HOOK_TIME`]: the effects of the call must be reported.
+/// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. After the caller's turn they
+/// still have [`FINAL_HOOK_TIME`], because the effects of the call must be reported.
 pub(crate) async fn run_after_hooks(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -82,24 +89,24 @@ pub(crate) async fn run_after_hooks(
     if hooks.is_empty() {
         return Ok(raw);
     }
-    let (before, bytes_before) = (raw.result.clone(), content_bytes(&raw));
+    let (result_before, bytes_before) = (raw.result.clone(), content_bytes(&raw));
     let too_late = async {
         tokio::select! {
             () = tokio::time::sleep(HOOK_TIME) => {}
-            () = async { over(caller).await; tokio::time::sleep(FINAL_HOOK_TIME).await } => {}
+            () = async { wait_until_over(caller).await; tokio::time::sleep(FINAL_HOOK_TIME).await } => {}
         }
     };
     let mut too_late = std::pin::pin!(too_late);
     for hook in hooks.iter().rev() {
-        let (hook, call, result) = (Arc::clone(hook), hooked(&raw.checked, caller), raw.result.clone());
+        let (hook, call, result) = (Arc::clone(hook), hooked_call(&raw.checked, caller), raw.result.clone());
         let answering = spawn::spawn_task(async move { hook.after(&call, result).await });
-        // `biased`: an answer that is ready counts, even at the time limit.
+        // `biased`: a ready answer counts, even when the time limit has passed.
         let answer = tokio::select! {
             biased;
             answer = answering => answer,
             () = &mut too_late => {
                 log_hook_failure();
-                raw.result = Err(withheld(raw.result));
+                raw.result = Err(withheld_error(raw.result));
                 return Ok(raw);
             }
         };
@@ -111,21 +118,21 @@ pub(crate) async fn run_after_hooks(
             (Some(result), _) => result,
             (None, result) => {
                 log_hook_failure();
-                Err(withheld(result))
+                Err(withheld_error(result))
             }
         };
     }
     raw.has_grown = content_bytes(&raw) > bytes_before;
-    raw.has_changed = raw.result != before;
+    raw.has_changed = raw.result != result_before;
     Ok(raw)
 }
 
-fn content_bytes(raw: &RawOutcome) -> usize {
-    raw.result.as_ref().map_or(0, ToolOutput::content_bytes)
+fn content_bytes(outcome: &RawOutcome) -> usize {
+    outcome.result.as_ref().map_or(0, ToolOutput::content_bytes)
 }
 
-/// The error in place of an outcome that a hook failed to see.
-fn withheld(result: Result<ToolOutput, ToolError>) -> ToolError {
+/// The error in place of an outcome that the hooks did not finish with.
+fn withheld_error(result: Result<ToolOutput, ToolError>) -> ToolError {
     let error = match result {
         Ok(_) => ToolError::failed("the call ran, and its result is withheld: a hook of the program failed"),
         Err(error) => {
@@ -138,7 +145,7 @@ fn withheld(result: Result<ToolOutput, ToolError>) -> ToolError {
 /// The rule in the audit row when a hook refuses.
 const RULE: &str = "the program's hooks";
 
-fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
+fn hooked_call(checked: &Checked, caller: &Caller) -> HookedCall {
     HookedCall {
         call_id: checked.call.id.clone(),
         agent_id: caller.agent_id.clone(),
@@ -149,15 +156,17 @@ fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
     }
 }
 
-/// A hook's answer, while the caller waits; none if the hook panics or times out.
-async fn answer<T: Send + 'static>(
+/// A hook's answer, as long as the caller waits. `None` if the hook panics or times out.
+async fn await_answer<T: Send + 'static>(
     caller: &Caller,
     answering: impl Future<Output = T> + Send + 'static,
 ) -> Result<Option<T>, ToolError> {
-    within_deadline(caller, timed(answering)).await
+    within_deadline(caller, with_hook_timeout(answering)).await
 }
 
-async fn timed<T: Send + 'static>(answering: impl Future<Output = T> + Send + 'static) -> Option<T> {
+async fn with_hook_timeout<T: Send + 'static>(
+    answering: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
     let answer = tokio::time::timeout(HOOK_TIME, spawn::spawn_task(answering)).await.ok().flatten();
     if answer.is_none() {
         log_hook_failure();

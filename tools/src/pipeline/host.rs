@@ -1,10 +1,14 @@
-//! [`Host`]: all that a call needs besides itself and its caller.
+//! [`Host`]: the shared parts that every call needs.
 
 use std::sync::Arc;
 
 use portcullis_policy::WorkspaceSecurityPolicy;
+use portcullis_undo::UndoStore;
+
+use portcullis_types::Extensions;
 
 use crate::{
+    approval::StandingApprovals,
     audit::AuditLog,
     hook::Hooks,
     output_store::OutputStore,
@@ -17,8 +21,8 @@ use crate::{
     web::HttpClientHandle,
 };
 
-/// The shared parts of the pipeline, assembled once when the registry is built. The registry of an
-/// operation's steps has the same parts, except tools, hooks and steps.
+/// The shared parts of the pipeline, assembled once when the registry is built. The registry of the operations' steps
+/// has the same parts, except tools, hooks and steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) tools: Arc<ServedTools>,
@@ -26,25 +30,31 @@ pub(crate) struct Host {
     pub(crate) mounts: Arc<MountTable>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) outputs: Arc<OutputStore>,
+    /// Keeps the changes in mounts with `undo`.
+    pub(crate) undo: UndoStore,
     pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
     pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
-    /// Starts the HTTP client. Without it, no tool makes requests.
+    /// Starts the HTTP client. Without it no tool makes requests.
     pub(crate) http_client: Option<Arc<HttpClientHandle>>,
     pub(crate) hooks: Hooks,
+    /// The states that native tools take.
+    pub(crate) states: Extensions,
+    /// The rules that approvers add to the operator's policy. Without it no approval is standing.
+    pub(crate) standing: Option<Arc<StandingApprovals>>,
     /// The steps of operations, in a separate registry that only operations reach.
     pub(crate) operation_steps: Option<Arc<ToolRegistry>>,
 }
 
 impl Host {
-    /// The reason why no guest can run. `None` if guests can run.
+    /// Why no guest can run. `None` if guests can run.
     pub(crate) fn unavailable_guests_reason(&self) -> Option<&'static str> {
         self.runner.is_none().then_some("no WebAssembly runner is set up")
     }
 
-    /// The host of an operation's steps. It has no hooks, since they were asked about the operation itself.
-    pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
+    /// The host of the operations' steps. It has no hooks, because they have seen the operation itself.
+    pub(crate) fn step_host(&self, tools: ToolTable) -> Self {
         Self {
             tools: Arc::new(ServedTools::new(tools)),
             hooks: Hooks::default(),

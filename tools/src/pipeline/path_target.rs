@@ -1,9 +1,9 @@
-//! The target of a path. The path is followed through its mount's directory handle, links included, and
-//! judged there.
+//! The target of a path. The path is followed through its mount's directory handle, links included, and its target is
+//! judged.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use portcullis_policy::{Denial, DenialCode, WorkspaceSecurityPolicy};
+use portcullis_policy::{Denial, DenialCode, HiddenNames, WorkspaceSecurityPolicy};
 use portcullis_types::{Access, GuestPath};
 use rustix::{
     fs::{FileType, OFlags},
@@ -16,25 +16,26 @@ use crate::{
     sandbox::repository,
 };
 
-/// The places that paths may lead to: the mounts, and the private files that hard links expose in them.
+/// The context in which paths are judged: the mounts, and the private files that hard links expose in them.
 #[derive(Clone, Copy)]
 pub(super) struct PathContext<'a> {
     pub(super) mounts: &'a MountTable,
     pub(super) exposed: &'a ExposedFiles,
 }
 
-/// Follows a path through its mount's directory handle, links included. It refuses what the name alone did
-/// not show: a way out of the mount, a special file, a protected path under another name.
+/// Follows a path through its mount's directory handle, links included. Refuses what the name alone does not show: a
+/// link out of the mount, a special file, a protected or hidden path under another name, or a private file under a
+/// second name.
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
-    last: LastName,
+    last_name: LastName,
     policy: &WorkspaceSecurityPolicy,
     paths: PathContext<'_>,
 ) -> Result<(), Box<Denial>> {
     let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
-    let reached = match resolve_nearest(root, path.below_mount(), last) {
+    let reached = match resolve_nearest(root, path.below_mount(), last_name) {
         Ok(Some(reached)) => reached,
         Ok(None) => return Ok(()),
         Err(LeavesMount) => {
@@ -49,41 +50,65 @@ pub(super) fn judge_target(
         return Err(path_denial(path, DenialCode::SpecialFile, hint));
     }
     let is_vault = mount.name().is_vault();
-    // Removing or renaming a name leaves the file itself unchanged.
-    let is_opened = exists && matches!(last, LastName::Followed);
+    // A removed or renamed name leaves the file itself unchanged.
+    let is_opened = exists && matches!(last_name, LastName::Followed);
     if is_opened && !is_vault {
         match suspicion_of(target, paths.exposed) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
-            Some(LinkSuspicion::Unknown(why)) => {
-                return Err(path_denial(path, DenialCode::LinksUnknown, &why.hint()));
+            Some(LinkSuspicion::Unknown(uncertainty)) => {
+                return Err(path_denial(path, DenialCode::LinksUnknown, &uncertainty.hint()));
             }
             None => {}
         }
     }
+    if HiddenNames::apply_to_mount(mount.name().as_str()) && !policy.hidden().is_empty() {
+        refuse_hidden(path, root, &reached, policy)?;
+    }
     match access {
-        Access::Write => not_protected(path, root, &reached, policy),
+        Access::Write => refuse_protected(path, root, &reached, policy),
         Access::Read => Ok(()),
     }
 }
 
-/// Refuses to write a path that leads to a protected one.
-fn not_protected(
+/// Whether a path leads through no link: its target, or the nearest existing folder above it, has the path's own names.
+pub(super) fn is_reached_as_written(path: &GuestPath, last_name: LastName, paths: PathContext<'_>) -> bool {
+    let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return false };
+    let root = mount.directory().as_fd();
+    let Ok(Some(reached)) = resolve_nearest(root, path.below_mount(), last_name) else { return false };
+    let written = path.components().skip(1).filter(|name| *name != ".");
+    path_below(root, reached.target.as_fd(), &reached.missing)
+        .is_some_and(|components| components.iter().map(String::as_str).eq(written))
+}
+
+/// Refuses a path that leads to a hidden name through a link.
+fn refuse_hidden(
     path: &GuestPath,
     root: BorrowedFd<'_>,
-    reached: &Reached<'_>,
+    reached: &NearestTarget<'_>,
     policy: &WorkspaceSecurityPolicy,
 ) -> Result<(), Box<Denial>> {
-    let Some(below) = below(root, reached.target.as_fd(), &reached.missing) else {
-        return Err(path_denial(
-            path,
-            DenialCode::PathEscapesMount,
-            "it cannot be told where the path leads",
-        ));
-    };
-    let found = policy.protected().covers(&below).map(str::to_owned);
-    match found.or_else(|| repository::protects(policy.protected(), root, &below)) {
+    let components = components_of_target(path, root, reached)?;
+    match policy.hidden().covers(&components) {
+        Some(pattern) => {
+            let hint = format!("it leads to `{pattern}`, which the operator hides at any depth");
+            Err(path_denial(path, DenialCode::HiddenPath, &hint))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a write if the path leads to a protected path.
+fn refuse_protected(
+    path: &GuestPath,
+    root: BorrowedFd<'_>,
+    reached: &NearestTarget<'_>,
+    policy: &WorkspaceSecurityPolicy,
+) -> Result<(), Box<Denial>> {
+    let components = components_of_target(path, root, reached)?;
+    let pattern = policy.protected().covers(&components).map(str::to_owned);
+    match pattern.or_else(|| repository::protects(policy.protected(), root, &components)) {
         Some(pattern) => {
             let hint = format!("it leads to `{pattern}`, which is protected at any depth");
             Err(path_denial(path, DenialCode::ProtectedPath, &hint))
@@ -92,37 +117,48 @@ fn not_protected(
     }
 }
 
+/// The components of the target's path below its mount.
+fn components_of_target(
+    path: &GuestPath,
+    root: BorrowedFd<'_>,
+    reached: &NearestTarget<'_>,
+) -> Result<Vec<String>, Box<Denial>> {
+    path_below(root, reached.target.as_fd(), &reached.missing).ok_or_else(|| {
+        path_denial(path, DenialCode::PathEscapesMount, "it cannot be told where the path leads")
+    })
+}
+
 fn path_denial(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
     Box::new(Denial { code, rule: "mounts".to_owned(), subject: path.to_string(), hint: hint.to_owned() })
 }
 
-/// The nearest existing place on a path.
-struct Reached<'a> {
+/// The target of a path, or the nearest existing folder above it.
+struct NearestTarget<'a> {
     target: OwnedFd,
-    /// The components below it that do not exist, the last one first.
+    /// The components below the target that do not exist, the last component first.
     missing: Vec<&'a str>,
 }
 
 /// A link on the path leads out of its mount.
 struct LeavesMount;
 
-/// Opens the nearest existing place on a path below `root`. `None` if the tool will get an error there
-/// anyway.
+/// Opens the target of a path below `root`, or the nearest existing folder above it. `None` if the tool will get an
+/// error there in any case.
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
-    last: LastName,
-) -> Result<Option<Reached<'a>>, LeavesMount> {
+    last_name: LastName,
+) -> Result<Option<NearestTarget<'a>>, LeavesMount> {
     let mut existing = path;
     let mut missing = Vec::new();
     loop {
-        // A parent is always followed: the last name is reached through it.
-        let flags = match last {
+        // A parent is always followed, because the last name is reached through it.
+        let flags = match last_name {
             LastName::Itself if missing.is_empty() => OFlags::NOFOLLOW,
             LastName::Itself | LastName::Followed => OFlags::empty(),
         };
         match resolve_beneath(root, existing, flags) {
-            Ok(target) => return Ok(Some(Reached { target, missing })),
+            Ok(target) => return Ok(Some(NearestTarget { target, missing })),
             Err(Errno::XDEV) => return Err(LeavesMount),
             // A missing path is judged by its nearest existing parent.
             Err(Errno::NOENT) => match existing.rsplit_once('/') {
@@ -136,14 +172,14 @@ fn resolve_nearest<'a>(
                 }
                 None => return Ok(None),
             },
-            // A loop, a file in place of a folder, or a folder without access: the tool meets the same error
-            // and reports it.
+            // A loop, a file in place of a folder, or a folder without access. The tool gets the same error and reports
+            // it.
             Err(_) => return Ok(None),
         }
     }
 }
 
-/// The treatment of a link at the end of a path.
+/// How a link at the end of a path is treated.
 #[derive(Clone, Copy)]
 pub(super) enum LastName {
     /// The link is followed.
@@ -152,7 +188,7 @@ pub(super) enum LastName {
     Itself,
 }
 
-/// The reason to suspect that the file is a private one under another name.
+/// Why the file may be a private file under another name.
 fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -168,9 +204,9 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The path of a target below its mount, with the missing components appended. `None` if the kernel cannot
-/// tell it, or the mount was moved meanwhile.
-fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
+/// The path of a target below its mount, with the missing components appended. `None` if the kernel does not know the
+/// path, or if the mount was moved in the meantime.
+fn path_below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
     let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
     let existing = target.strip_prefix(&root).ok()?;
     let existing = existing.iter().map(|part| part.to_string_lossy().into_owned());

@@ -1,21 +1,21 @@
-//! Step 7: writes the final row, then releases the result.
+//! Step 7: writes the final audit row, then releases the result.
 
 use std::{mem::take, sync::Arc};
 
 use portcullis_types::{ToolEvent, ToolResult};
 use serde_json::Map;
 
-use super::{PendingRecord, call_log::unrecorded, shape::Shaped};
+use super::{PendingRecord, pending_record::unrecorded, shape::Shaped};
 use crate::{
     audit::{CallEnding, Outcome},
     call::Caller,
 };
 
-/// Writes the call's end and releases its result; if the end cannot be written, the result is withheld.
-pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord) -> ToolResult {
-    let call_id = pending.call.call_id.to_string();
-    let tool = pending.call.tool.to_string();
-    let duration = pending.elapsed();
+/// Writes the call's end and releases its result. If the end cannot be written, the result is withheld.
+pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: PendingRecord) -> ToolResult {
+    let call_id = pending_record.call.call_id.to_string();
+    let tool = pending_record.call.tool.to_string();
+    let duration = pending_record.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
     let ending = CallEnding {
         outcome: match &outcome {
@@ -32,9 +32,9 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord
         connections: usage.as_mut().map(|usage| take(&mut usage.connections)).unwrap_or_default(),
         mounts_used: usage.map(|usage| usage.mounts_used).unwrap_or_default(),
     };
-    let (outcome, details, truncated, original_bytes) = match pending.end(ending) {
+    let (outcome, details, truncated, original_bytes) = match pending_record.end(ending) {
         Ok(()) => (outcome, details, truncated, original_bytes),
-        // Withhold details and sizes too: a stored output's id would tell what no row records.
+        // Withhold details and sizes as well: the id of a stored output would reveal what no row records.
         Err(error) => (Err(unrecorded(&error)), Map::new().into(), false, 0),
     };
     caller.emit(&ToolEvent::Finished {

@@ -1,4 +1,4 @@
-//! Step 1: find the tool by its name.
+//! Step 1: finds the tool by its name.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) fn resolve(
     mut call: ToolCall,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<Resolved, ToolError> {
     caller.emit(&ToolEvent::Requested {
         call_id: call.id.clone(),
@@ -45,43 +45,44 @@ pub(crate) fn resolve(
     let tools = host.tools.snapshot();
     let Some(tool) = tools.get(call.tool.as_str()) else {
         return Err(match tools.lost(call.tool.as_str()) {
-            Some(name) => unavailable(name),
-            None => unknown(&tools, &call.tool),
+            Some(name) => unavailable_tool_error(name),
+            None => unknown_tool_error(&tools, &call.tool),
         });
     };
     if !tool.steps().is_empty() {
-        // The rows of the steps carry the same id.
-        pending.call.operation_id.get_or_insert_with(|| random_id("op").into());
+        // The rows of the steps carry the same operation id.
+        pending_record.call.operation_id.get_or_insert_with(|| random_id("op").into());
     }
     if call.tool != tool.decl().name {
-        // Called by an alias: from here on the canonical name is judged, shown and recorded.
+        // The call used an alias. From here on the canonical name is judged, shown and recorded.
         call.tool.clone_from(&tool.decl().name);
-        pending.call.tool = call.tool.as_str().into();
+        pending_record.call.tool = call.tool.as_str().into();
     }
-    pending.call.confinement = Some(tool.confinement());
-    pending.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
+    pending_record.call.confinement = Some(tool.confinement());
+    pending_record.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 
 /// The error for a tool whose module is missing or unusable.
-fn unavailable(name: &ToolName) -> ToolError {
+fn unavailable_tool_error(name: &ToolName) -> ToolError {
     ToolError::unavailable(format!("the module of tool `{name}` is missing or cannot be used"))
         .with_code("module_unavailable")
         .with_operator_detail("`portcullis tools` says which modules are refused, and why")
 }
 
-fn unknown(tools: &ToolTable, name: &str) -> ToolError {
-    let shown: String = name.chars().take(64).collect();
-    let error = ToolError::not_found(format!("no tool is named `{}`", shown.escape_default()))
+fn unknown_tool_error(tools: &ToolTable, name: &str) -> ToolError {
+    let short_name: String = name.chars().take(64).collect();
+    let error = ToolError::not_found(format!("no tool is named `{}`", short_name.escape_default()))
         .with_code("unknown_tool");
-    let mut near: Vec<(f64, &str)> = tools
+    let mut similar_tools: Vec<(f64, &str)> = tools
         .iter()
-        .filter(|known| !known.meta().hidden)
-        .map(|known| known.decl().name.as_str())
-        .map(|known| (strsim::jaro_winkler(&shown, known), known))
+        .filter(|tool| !tool.meta().hidden)
+        .map(|tool| tool.decl().name.as_str())
+        .map(|tool_name| (strsim::jaro_winkler(&short_name, tool_name), tool_name))
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .collect();
-    near.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
-    let names: Vec<String> = near.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
+    similar_tools.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(right.1)));
+    let names: Vec<String> =
+        similar_tools.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
     if names.is_empty() { error } else { error.with_hint(format!("did you mean {}?", names.join(", "))) }
 }

@@ -1,5 +1,5 @@
-//! Step 5: the call itself. It takes a slot, writes the `begin` row if the call has effects, starts the
-//! deadline, and runs the tool. A failed attempt is repeated where that is harmless.
+//! Step 5: runs the call. It takes a slot, writes the `begin` row if the call has effects, starts the deadline, and
+//! runs the tool. A failed attempt is repeated if that does no harm.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,20 @@ use super::{
     Host, PendingRecord,
     authorize::{Authorized, refuse_flow},
     backend::{AttemptOutcome, CallAttempt, ResourceUsage},
-    call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
     flow::judge_flow_again,
     heartbeat::WatchedCall,
+    pending_record::unrecorded,
 };
-use crate::{audit::Confinement, call::Caller, slots::AbandonOnDrop};
+use crate::{
+    audit::Confinement,
+    call::{Caller, cancelled_error},
+    slots::AbandonOnDrop,
+};
 
 /// The pauses before the second and the third attempt.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// The outcome of the tool, before it is shaped.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ pub(crate) async fn run(
     authorized: Authorized,
     host: &Host,
     caller: &Caller,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
     let Authorized { mut checked, grant, steps, exclusive } = authorized;
     let slot = match &caller.slot {
@@ -50,46 +54,50 @@ pub(crate) async fn run(
         }
         None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
     };
+    // The turn may have ended just after the slot was taken.
     ensure_not_over(caller)?;
     if caller.operation_step.is_none() {
         let run_facts = host.labels.facts(caller);
-        // An operation reaches what its steps do, and has nothing of its own.
+        // An operation has no grant of its own to judge, only the grants of its steps.
         for grant in [&grant].into_iter().chain(steps.iter().map(|step| &step.grant)) {
             judge_flow_again(&checked, grant, host, &run_facts)
-                .map_err(|denial| refuse_flow(denial, pending))?;
+                .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
     }
     let withheld = host.policy.withheld_kinds(&grant, &host.labels.facts(caller));
-    // All secrets that the call may send, in case it dies with its process. The row of the end has those that
-    // were sent.
+    // The row `begin` lists all secrets that the call may send, in case the call dies with its process. The row `end`
+    // lists the secrets that were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
-        pending.call.secrets = grant.secrets_at_begin().map(|secret| secret.name.as_str().into()).collect();
+        pending_record.call.secrets =
+            grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
     }
-    if pending.call.tier != Some(SafetyTier::ReadOnly) {
-        pending.begin().map_err(|error| unrecorded(&error))?;
+    if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
+        pending_record.begin().map_err(|error| unrecorded(&error))?;
     }
     let time_limit = match caller.turn_deadline {
-        Some(turn) => grant.limits.timeout.min(turn.saturating_duration_since(Instant::now())),
+        Some(turn_deadline) => {
+            grant.limits.timeout.min(turn_deadline.saturating_duration_since(Instant::now()))
+        }
         None => grant.limits.timeout,
     };
     let deadline = Instant::now() + time_limit;
     let step = caller.operation_step.as_ref();
     let reader = step.and_then(|step| step.reads_as.as_ref()).unwrap_or(&checked.call.id);
-    let labels = host.labels.follow(caller, reader, &grant, (&host.policy, deadline));
+    let labels = host.labels.track_call(caller, reader, &grant, &host.policy, deadline);
     if checked.tool.backend().confinement() == Confinement::Shell {
-        // The kernel does not tell which mounts a program touches, and the output is passed on as it comes.
+        // The kernel does not report which mounts a program touches, and the output is passed on as it arrives.
         labels.mark_all_mounts_used();
-        // A command with a network may have received anything, also through a job of an earlier command.
+        // A command with a network can receive anything, also through a job of an earlier command.
         if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
             labels.mark_web_read();
         }
     }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. For a nested call
-    // the parent does that.
-    let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
-    let _leave = leaves.then(|| AbandonOnDrop(slot.clone()));
-    let watched = WatchedCall::of(&checked.call.id, caller);
+    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. For a nested call the
+    // parent call frees it.
+    let is_abandonable = checked.tool.backend().may_block() && caller.slot.is_none();
+    let _abandon_on_drop = is_abandonable.then(|| AbandonOnDrop(slot.clone()));
+    let watched_call = WatchedCall::start(&checked.call.id, caller);
     let attempt = CallAttempt {
         checked: &checked,
         grant: &grant,
@@ -98,42 +106,43 @@ pub(crate) async fn run(
         deadline,
         labels: &labels,
         withheld: withheld.as_ref(),
-        is_approved: pending.is_approved(),
-        caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
+        is_approved: pending_record.is_approved(),
+        caller: watched_call.as_ref().map_or(caller, |watched_call| &watched_call.caller),
         host,
     };
     let (AttemptOutcome { result, trailer, usage, .. }, tries) = {
-        let mut outcome = std::pin::pin!(attempt_until_done(attempt, pending));
-        match &watched {
-            Some(watched) => watched.drive(&checked.call.id, outcome.as_mut()).await?,
+        let mut outcome = std::pin::pin!(attempt_until_done(attempt, pending_record));
+        match &watched_call {
+            Some(watched_call) => watched_call.drive(&checked.call.id, outcome.as_mut()).await?,
             None => outcome.as_mut().await?,
         }
     };
     checked.notes.tries = tries;
-    // `labels` is dropped here, before the result is released, since the run's next call is judged by it.
+    // `labels` is dropped here, before the result is released, because the run's next call is judged by these labels.
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
-/// Makes up to three attempts at a call, if what it needs is unavailable and another attempt is harmless. All
-/// attempts share one slot, one deadline and one row.
+/// Makes up to three attempts at a call, if something that it needs is unavailable and another attempt does no harm.
+/// All attempts share one slot, one deadline and one row.
 async fn attempt_until_done(
     attempt: CallAttempt<'_>,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> Result<(AttemptOutcome, usize), ToolError> {
-    for (before, pause) in PAUSES.into_iter().enumerate() {
-        let mut outcome = attempt.checked.tool.backend().attempt(attempt, pending).await?;
+    for (retries, pause) in RETRY_PAUSES.into_iter().enumerate() {
+        let mut outcome = attempt.checked.tool.backend().attempt(attempt, pending_record).await?;
         let resume = Instant::now() + pause;
         if !outcome.may_retry || resume >= attempt.deadline {
-            return Ok((outcome, before + 1));
+            return Ok((outcome, retries + 1));
         }
         tokio::select! {
+            // `biased`: a cancelled call is not attempted again.
             biased;
             () = attempt.caller.cancel.cancelled() => {
-                outcome.result = Err(ToolError::cancelled("the call was cancelled"));
-                return Ok((outcome, before + 1));
+                outcome.result = Err(cancelled_error());
+                return Ok((outcome, retries + 1));
             }
             () = tokio::time::sleep_until(resume.into()) => {}
         }
     }
-    Ok((attempt.checked.tool.backend().attempt(attempt, pending).await?, PAUSES.len() + 1))
+    Ok((attempt.checked.tool.backend().attempt(attempt, pending_record).await?, RETRY_PAUSES.len() + 1))
 }

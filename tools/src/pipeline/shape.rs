@@ -1,4 +1,5 @@
-//! Step 6: makes the result fit to be shown: bounded in every part, without host paths or secrets.
+//! Step 6: prepares the result for the caller. It bounds every part of the result, and stores the whole text of a
+//! result that is cut.
 
 use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
 use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutput, json_bytes};
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Host, PendingRecord,
     backend::ResourceUsage,
-    bound::{append, cut, full_text, is_over, truncation_mark, with_commas},
+    bound::{append, cut, format_with_commas, full_text, is_over, truncation_mark},
     check::CallNotes,
     run::RawOutcome,
 };
@@ -17,25 +18,27 @@ use crate::{
     registered::RegisteredTool,
 };
 
-/// The most text of an error that a model gets, and of its hint; results have their own limit.
+/// The longest error message that a model gets, and the longest hint: 4 KiB each, without the note on a cut. Results
+/// have a limit of their own.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// The longest code of an error.
 const MAX_CODE_BYTES: usize = 64;
 
-/// The longest details of a tool, as JSON: 64 KiB. They are for people and logs; longer ones are withheld
+/// The longest details of a tool, as JSON: 64 KiB. Details are for people and logs. Longer details are withheld as a
 /// whole.
 pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
 
-/// The most notes on arguments, and the length of each: a model may have made up thousands of fields.
+/// The most notes on arguments, without the one that counts the rest, and the longest note in bytes. A model can invent
+/// thousands of fields.
 const MAX_NOTES: usize = 64;
 const MAX_NOTE_BYTES: usize = 256;
 
-/// The largest result before it is shaped: the limit of a guest's frame. A command's output has its own
-/// limit, the policy's `shell.output`.
+/// The largest result before it is shaped: the limit of a guest's frame. The output of a command has the policy's limit
+/// `shell.output` instead.
 const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 
-/// A result as the caller sees it.
+/// A result in the form that the caller gets.
 #[derive(Debug)]
 pub(crate) struct Shaped {
     pub(super) outcome: Result<ToolOutput, ToolError>,
@@ -50,94 +53,100 @@ pub(crate) fn shape(
     raw: Result<RawOutcome, ToolError>,
     host: &Host,
     caller: &Caller,
-    pending: &PendingRecord,
+    pending_record: &PendingRecord,
 ) -> Shaped {
     let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = match raw {
         Ok(raw) => raw,
-        Err(error) => return failed(error, CallNotes::default(), None, pending),
+        Err(error) => return shape_failure(error, CallNotes::default(), None, pending_record),
     };
     let (tool, notes) = (&checked.tool, checked.notes);
     let mut output = match result {
         Ok(output) => output,
-        Err(error) => return failed(error, notes, usage, pending),
+        Err(error) => return shape_failure(error, notes, usage, pending_record),
     };
     let tool_details = std::mem::take(&mut output.details);
-    let size = Size::of(&output, &tool_details, tool);
-    if size.all() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
-        return failed(too_large(size.all()), notes, usage, pending);
+    let size = Size::measure(&output, &tool_details, tool);
+    if size.total() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
+        return shape_failure(too_large(size.total()), notes, usage, pending_record);
     }
-    // The order matters from here on: the trailer is made from the whole result, the whole text is stored, then parts are
-    // left out of the result, and last the mark and the trailer are put behind what remains.
-    let part = Part::of(&tool_details, tool);
-    let mut rest = page_note(&tool_details, tool);
+    // The order matters from here on. The trailer comes from the whole result. Then the whole text is stored, then
+    // parts are left out, and at last the mark and the trailer are added after the remaining text.
+    let partial_content = PartialContent::from_details(&tool_details, tool);
+    let mut rest_note = page_note(&tool_details, tool);
     let mut details = details(tool_details, notes);
-    let excess = Excess::of(&output, &size, tool, &grant, has_grown);
-    let trailer = part.as_ref().map(Part::trailer).or(trailer);
-    if excess.any() {
-        // Before anything is left out.
-        let full_text = full_text(&output, excess.data_apart, trailer.as_deref());
-        if let Some(id) = store_output(&full_text, &grant, host, caller, pending) {
-            rest = rest_of_stored(part.as_ref(), rest, &id);
+    let excess = Excess::measure(&output, &size, tool, &grant, has_grown);
+    let trailer = partial_content.as_ref().map(PartialContent::trailer).or(trailer);
+    if excess.exceeds() {
+        // Build the text before anything is left out.
+        let full_text = full_text(&output, excess.data_not_in_text, trailer.as_deref());
+        if let Some(id) = store_output(&full_text, &grant, host, caller, pending_record) {
+            rest_note = rest_of_stored(partial_content.as_ref(), rest_note, &id);
             details.insert("output_id".to_owned(), id.into());
         }
     }
-    // The trailer after the text as shown, which may be cut.
-    let shown_trailer = match &part {
-        Some(part) if excess.content => {
-            // After a hook's change, the shown bytes need not be the file's.
-            let shown = if has_changed { None } else { shown_bytes(&output, excess.limit) };
-            part.trailer_of_cut(size.content, shown)
+    // The trailer follows the shown text, which may be cut.
+    let shown_trailer = match &partial_content {
+        Some(partial_content) if excess.content => {
+            // After a hook's change, the shown bytes can differ from the file's bytes.
+            let shown_length = if has_changed { None } else { shown_bytes(&output, excess.limit) };
+            partial_content.trailer_of_cut(size.content, shown_length)
         }
         _ => trailer,
     };
-    let missing = part.as_ref().map_or(0, Part::missing);
-    let original = size.content.saturating_add(missing);
-    excess.leave_out(&mut output, &mut details, &size, original);
-    if part.is_some() && !excess.content {
-        append(&mut output.content, &truncation_mark(original));
+    let missing_bytes = partial_content.as_ref().map_or(0, PartialContent::missing_bytes);
+    let original_bytes = size.content.saturating_add(missing_bytes);
+    excess.leave_out(&mut output, &mut details, &size, original_bytes);
+    if partial_content.is_some() && !excess.content {
+        append(&mut output.content, &truncation_mark(original_bytes));
     }
     if let Some(trailer) = &shown_trailer {
         append(&mut output.content, trailer);
     }
-    details.extend(rest.map(|rest| ("rest".to_owned(), rest.into())));
+    details.extend(rest_note.map(|rest_note| ("rest".to_owned(), rest_note.into())));
     Shaped {
         outcome: Ok(output),
         details: details.into(),
-        truncated: excess.any() || part.is_some(),
-        original_bytes: size.all().saturating_add(missing) as u64,
+        truncated: excess.exceeds() || partial_content.is_some(),
+        original_bytes: size.total().saturating_add(missing_bytes) as u64,
         usage,
     }
 }
 
-/// Which parts of a result are over the call's limit.
+/// The parts of a result that exceed the call's limit.
 struct Excess {
     /// The limit, in bytes.
     limit: usize,
     content: bool,
     data: bool,
-    /// Whether the data is over the limit and the text does not contain it.
-    data_apart: bool,
+    /// Whether the data exceeds the limit and the text does not contain it.
+    data_not_in_text: bool,
 }
 
 impl Excess {
-    fn of(output: &ToolOutput, size: &Size, tool: &RegisteredTool, grant: &Grant, has_grown: bool) -> Self {
+    fn measure(
+        output: &ToolOutput,
+        size: &Size,
+        tool: &RegisteredTool,
+        grant: &Grant,
+        has_grown: bool,
+    ) -> Self {
         let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
-        let data = size.data > limit;
+        let exceeds_limit = size.data > limit;
         Self {
             limit,
-            // A tool that pages its result keeps to the limit, unless a hook has made the result longer.
+            // A tool that pages its result keeps to the limit itself, unless a hook made the result longer.
             content: is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown),
-            data,
-            // If the text is the data's JSON, the stored text has the data already.
-            data_apart: data && !is_text_of_data(output),
+            data: exceeds_limit,
+            // If the text is the JSON of the data, the stored text already contains the data.
+            data_not_in_text: exceeds_limit && !is_text_of_data(output),
         }
     }
 
-    fn any(&self) -> bool {
+    fn exceeds(&self) -> bool {
         self.content || self.data
     }
 
-    /// Leaves out of a result what is over the limit. `original` is the size of its content in bytes.
+    /// Leaves out the parts of a result that exceed the limit. `original` is the size of the content in bytes.
     fn leave_out(
         &self,
         output: &mut ToolOutput,
@@ -152,9 +161,10 @@ impl Excess {
             output.structured = None;
             withhold(details, "structured", size.data);
         }
-        // After the cut, which would take this line away.
-        if self.data_apart {
-            let line = format!("[structured result withheld — its size: {} bytes]", with_commas(size.data));
+        // Add the line after the cut, which would otherwise remove it.
+        if self.data_not_in_text {
+            let line =
+                format!("[structured result withheld — its size: {} bytes]", format_with_commas(size.data));
             append(&mut output.content, &line);
         }
     }
@@ -164,13 +174,13 @@ impl Excess {
 struct Size {
     content: usize,
     data: usize,
-    /// The details of a tool of a foreign module, which are its own text like the rest. The host wrote those
-    /// of a shipped tool, which count 0.
+    /// The details of a tool of a foreign module or of the embedding program, which are the tool's own text. The
+    /// details of a shipped tool come from the host, and count 0.
     details: usize,
 }
 
 impl Size {
-    fn of(output: &ToolOutput, details: &Value, tool: &RegisteredTool) -> Self {
+    fn measure(output: &ToolOutput, details: &Value, tool: &RegisteredTool) -> Self {
         let is_foreign = matches!(tool.facts().origin, ToolOrigin::ForeignModule | ToolOrigin::Native);
         Self {
             content: output.content_bytes(),
@@ -179,20 +189,20 @@ impl Size {
         }
     }
 
-    fn all(&self) -> usize {
+    fn total(&self) -> usize {
         self.content.saturating_add(self.data).saturating_add(self.details)
     }
 }
 
-/// A result of a shipped tool that is only a part, such as of a file longer than one call returns. Other
-/// tools' details are not trusted for this: they would make the host state a wrong length.
-struct Part {
+/// A result of a shipped tool that is only a part, such as a part of a file that is longer than one result. The details
+/// of other tools are not trusted here, because they could make the host state a wrong length.
+struct PartialContent {
     next: u64,
     total: u64,
 }
 
-impl Part {
-    fn of(details: &Value, tool: &RegisteredTool) -> Option<Self> {
+impl PartialContent {
+    fn from_details(details: &Value, tool: &RegisteredTool) -> Option<Self> {
         if tool.facts().origin != ToolOrigin::ShippedModule {
             return None;
         }
@@ -202,7 +212,7 @@ impl Part {
     }
 
     /// The number of bytes that are not in the result.
-    fn missing(&self) -> usize {
+    fn missing_bytes(&self) -> usize {
         usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
     }
 
@@ -211,36 +221,43 @@ impl Part {
         let total = usize::try_from(self.total).unwrap_or(usize::MAX);
         format!(
             "[this is not the end: the file has {} bytes; read on with `byte_offset` {}]",
-            with_commas(total),
+            format_with_commas(total),
             self.next
         )
     }
 
-    /// Tells the model how to read on after a part of `bytes` that was cut after `shown` of them. None if the
-    /// file offsets of the shown bytes are unknown: [`Part::rest`] then leads to all of it.
-    fn trailer_of_cut(&self, bytes: usize, shown: Option<usize>) -> Option<String> {
-        let begin = self.next.checked_sub(bytes as u64)?;
-        let on = begin + shown? as u64;
-        let commas = |number| with_commas(usize::try_from(number).unwrap_or(usize::MAX));
+    /// Tells the model how to read on after a part of `bytes` that was cut to its first `shown_length` bytes. `None` if
+    /// the file offsets of the shown bytes are unknown. [`PartialContent::rest_of_part`] then leads to all of it.
+    fn trailer_of_cut(&self, bytes: usize, shown_length: Option<usize>) -> Option<String> {
+        let start = self.next.checked_sub(bytes as u64)?;
+        let next_offset = start + shown_length? as u64;
+        let commas = |number| format_with_commas(usize::try_from(number).unwrap_or(usize::MAX));
         Some(format!(
-            "[this is not the end: of the file's {} bytes these are {} to {}; read on with `byte_offset` {on}]",
+            "[this is not the end: of the file's {} bytes these are {} to {}; read on with `byte_offset` {next_offset}]",
             commas(self.total),
-            commas(begin),
-            commas(on),
+            commas(start),
+            commas(next_offset),
         ))
     }
 
     /// Tells the model how to read the stored part of a result that was cut.
-    fn rest(&self, id: &str) -> String {
+    fn rest_of_part(&self, id: &str) -> String {
         let next = usize::try_from(self.next).unwrap_or(usize::MAX);
-        format!("[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]", with_commas(next))
+        format!(
+            "[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]",
+            format_with_commas(next)
+        )
     }
 }
 
-/// Tells the model how to read the rest of a part or page that is stored under `id`; none for other results.
-fn rest_of_stored(part: Option<&Part>, page: Option<String>, id: &str) -> Option<String> {
-    match (part, page) {
-        (Some(part), _) => Some(part.rest(id)),
+/// Tells the model how to read the rest of a part or page that is stored under `id`. `None` for other results.
+fn rest_of_stored(
+    partial_content: Option<&PartialContent>,
+    page: Option<String>,
+    id: &str,
+) -> Option<String> {
+    match (partial_content, page) {
+        (Some(partial_content), _) => Some(partial_content.rest_of_part(id)),
         (None, Some(page)) => {
             Some(format!("[the whole page: `output_read` with `call_id` \"{id}\"]\n{page}"))
         }
@@ -248,22 +265,22 @@ fn rest_of_stored(part: Option<&Part>, page: Option<String>, id: &str) -> Option
     }
 }
 
-/// The number of bytes shown of a cut result that is a single text.
+/// The number of bytes of a cut result that are shown, if the result is a single text.
 fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
     match output.content.as_slice() {
-        [only] => only.as_text().map(|text| text.floor_char_boundary(limit)),
+        [block] => block.as_text().map(|text| text.floor_char_boundary(limit)),
         _ => None,
     }
 }
 
-/// Tells the model which page of a stored output this is; none for other tools' results.
+/// Tells the model which page of a stored output this is. `None` for the results of other tools.
 fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
     if !tool.pages_itself() {
         return None;
     }
     let number = |key: &str| details.get(key).and_then(Value::as_u64);
     let (offset, total) = (number("offset")?, number("total_bytes")?);
-    let commas = |number| with_commas(usize::try_from(number).unwrap_or(usize::MAX));
+    let commas = |number| format_with_commas(usize::try_from(number).unwrap_or(usize::MAX));
     Some(match number("next_offset") {
         Some(next) => format!(
             "[bytes {} to {} of {}: `output_read` with `offset` {next} reads on]",
@@ -276,7 +293,7 @@ fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
 }
 
 fn too_large(bytes: usize) -> ToolError {
-    let (bytes, limit) = (with_commas(bytes), with_commas(MAX_RESULT_BYTES));
+    let (bytes, limit) = (format_with_commas(bytes), format_with_commas(MAX_RESULT_BYTES));
     ToolError::resource_limit(format!("the tool's result has {bytes} bytes, and at most {limit} are taken"))
         .with_code("result_too_large")
 }
@@ -284,35 +301,35 @@ fn too_large(bytes: usize) -> ToolError {
 /// Whether the single text of a result is the JSON of its data.
 fn is_text_of_data(output: &ToolOutput) -> bool {
     match (output.content.as_slice(), &output.structured) {
-        ([only], Some(data)) => only.as_text().is_some_and(|text| {
+        ([block], Some(data)) => block.as_text().is_some_and(|text| {
             text.len() == json_bytes(data) && serde_json::to_string(data).is_ok_and(|json| json == text)
         }),
         _ => false,
     }
 }
 
-/// Notes in the details what was withheld, and its size.
-fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
+/// Notes in the details what was withheld, and how large it is.
+fn withhold(details: &mut Map<String, Value>, part_name: &str, bytes: usize) {
     let withheld = details.entry("withheld").or_insert_with(|| json!({}));
     if let Value::Object(withheld) = withheld {
-        withheld.insert(what.to_owned(), bytes.into());
+        withheld.insert(part_name.to_owned(), bytes.into());
     }
 }
 
-/// Stores the whole text for `output_read`, with the labels of its run: they hold for the text when the run is over, and
-/// after the process. If the store fails, the rest of the text is lost, not the call.
+/// Stores the whole text for `output_read`, with the labels of its run. The labels hold for the text even after the run
+/// and the process have ended. If the store fails, the rest of the text is lost, but the call still succeeds.
 fn store_output(
     text: &str,
     grant: &Grant,
     host: &Host,
     caller: &Caller,
-    pending: &PendingRecord,
+    pending_record: &PendingRecord,
 ) -> Option<String> {
-    // Use a fresh id: a provider may reuse call ids, and a stored output must not take another's place.
+    // Use a fresh id: a provider can reuse call ids, and one stored output must not replace another.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
-    let grant = json!({ "tool": &*pending.call.tool, "grant": grant, "labels": labels });
+    let grant = json!({ "tool": &*pending_record.call.tool, "grant": grant, "labels": labels });
     match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
@@ -322,17 +339,17 @@ fn store_output(
     }
 }
 
-/// The details for the caller: the tool's own, and the notes on its arguments.
-fn details(own: Value, notes: CallNotes) -> Map<String, Value> {
-    let own_bytes = if own.is_null() { 0 } else { json_bytes(&own) };
+/// The details for the caller: the tool's own details, and the notes on its arguments.
+fn details(tool_details: Value, notes: CallNotes) -> Map<String, Value> {
+    let own_bytes = if tool_details.is_null() { 0 } else { json_bytes(&tool_details) };
     let is_withheld = own_bytes > MAX_DETAILS_BYTES;
-    let mut details = match own {
+    let mut details = match tool_details {
         _ if is_withheld => Map::new(),
         Value::Object(map) => map,
         Value::Null => Map::new(),
-        other => Map::from_iter([("tool".to_owned(), other)]),
+        other_value => Map::from_iter([("tool".to_owned(), other_value)]),
     };
-    // Reserved keys of the host: a tool's own values under these names would pass for the host's.
+    // Keys that are reserved for the host. A tool's own values under these keys would look like the host's.
     for key in ["repaired", "ignored", "output_id", "hooked", "tries", "rest", "withheld"] {
         details.remove(key);
     }
@@ -347,34 +364,34 @@ fn details(own: Value, notes: CallNotes) -> Map<String, Value> {
     }
     for (key, notes) in [("repaired", notes.repaired), ("ignored", notes.ignored)] {
         if !notes.is_empty() {
-            details.insert(key.to_owned(), listed(notes).into());
+            details.insert(key.to_owned(), shorten_notes(notes).into());
         }
     }
     details
 }
 
 /// The first notes, each cut to [`MAX_NOTE_BYTES`].
-fn listed(notes: Vec<String>) -> Vec<String> {
-    let more = notes.len().saturating_sub(MAX_NOTES);
-    let mut listed: Vec<String> =
-        notes.into_iter().take(MAX_NOTES).map(|note| shortened(&note, MAX_NOTE_BYTES)).collect();
-    if more > 0 {
-        listed.push(format!("… and {more} more"));
+fn shorten_notes(notes: Vec<String>) -> Vec<String> {
+    let omitted = notes.len().saturating_sub(MAX_NOTES);
+    let mut short_notes: Vec<String> =
+        notes.into_iter().take(MAX_NOTES).map(|note| shorten(&note, MAX_NOTE_BYTES)).collect();
+    if omitted > 0 {
+        short_notes.push(format!("… and {omitted} more"));
     }
-    listed
+    short_notes
 }
 
-fn failed(
+fn shape_failure(
     error: ToolError,
     notes: CallNotes,
     usage: Option<ResourceUsage>,
-    pending: &PendingRecord,
+    pending_record: &PendingRecord,
 ) -> Shaped {
-    let error = bounded(error);
+    let error = bound_error(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
-            tool = %pending.call.tool,
-            call_id = %pending.call.call_id,
+            tool = %pending_record.call.tool,
+            call_id = %pending_record.call.call_id,
             detail = error.operator_detail().unwrap_or_default(),
             "a tool call failed on our side"
         );
@@ -388,33 +405,33 @@ fn failed(
     }
 }
 
-/// Bounds the texts of an error, which may be a guest's or a program's own words; so may the operator's
-/// detail.
-fn bounded(error: ToolError) -> ToolError {
+/// Bounds the texts of an error. Each of them, the operator's detail included, can contain the words of a guest or a
+/// program.
+fn bound_error(error: ToolError) -> ToolError {
     let parts = [Some(error.message()), error.hint(), error.operator_detail()];
     let is_short = parts.into_iter().flatten().all(|text| text.len() <= MAX_ERROR_BYTES);
     if is_short && error.code().len() <= MAX_CODE_BYTES {
         return error;
     }
     let code = error.code()[..error.code().floor_char_boundary(MAX_CODE_BYTES)].to_owned();
-    let cut = |text: &str| shortened(text, MAX_ERROR_BYTES);
-    let mut shorter = ToolError::new(error.kind(), cut(error.message())).with_code(code);
+    let shorten_text = |text: &str| shorten(text, MAX_ERROR_BYTES);
+    let mut bounded = ToolError::new(error.kind(), shorten_text(error.message())).with_code(code);
     if let Some(hint) = error.hint() {
-        shorter = shorter.with_hint(cut(hint));
+        bounded = bounded.with_hint(shorten_text(hint));
     }
     if let Some(detail) = error.operator_detail() {
-        shorter = shorter.with_operator_detail(cut(detail));
+        bounded = bounded.with_operator_detail(shorten_text(detail));
     }
-    shorter
+    bounded
 }
 
-/// The beginning of a text, with its full length.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// The start of a text, with the length of the whole.
+pub(super) fn shorten(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(most);
-    format!("{}… [{} bytes in all]", &text[..end], with_commas(text.len()))
+    let cut_at = text.floor_char_boundary(max_bytes);
+    format!("{}… [{} bytes in all]", &text[..cut_at], format_with_commas(text.len()))
 }
 
 #[cfg(test)]
@@ -423,38 +440,38 @@ mod tests {
 
     #[test]
     fn a_tool_cannot_speak_as_the_host_in_its_details() {
-        let own = json!({"output_id": "call_of_another", "repaired": ["x"], "rest": "r", "withheld": 1, "lines": 3});
+        let tool_details = json!({"output_id": "call_of_another", "repaired": ["x"], "rest": "r", "withheld": 1, "lines": 3});
         let notes = CallNotes { repaired: vec!["limit".into()], ..CallNotes::default() };
-        assert_eq!(Value::from(details(own, notes)), json!({"lines": 3, "repaired": ["limit"]}));
+        assert_eq!(Value::from(details(tool_details, notes)), json!({"lines": 3, "repaired": ["limit"]}));
     }
 
     #[test]
     fn long_details_are_withheld_and_long_notes_shortened() {
-        for own in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
-            let bytes = json_bytes(&own);
+        for tool_details in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
+            let bytes = json_bytes(&tool_details);
             assert_eq!(
-                Value::from(details(own, CallNotes::default())),
+                Value::from(details(tool_details, CallNotes::default())),
                 json!({"withheld": {"details": bytes}})
             );
         }
         let notes = CallNotes { ignored: vec!["x".repeat(1000); 5000], ..CallNotes::default() };
-        let shown = Value::from(details(Value::Null, notes));
-        assert!(json_bytes(&shown) < 20_000);
-        assert_eq!(shown["ignored"][64], "… and 4936 more");
+        let details_json = Value::from(details(Value::Null, notes));
+        assert!(json_bytes(&details_json) < 20_000);
+        assert_eq!(details_json["ignored"][64], "… and 4936 more");
     }
 
     #[test]
     fn long_error_texts_are_bounded_and_keep_their_kind() {
-        let error = bounded(ToolError::not_found("x".repeat(10_000)).with_hint("h"));
+        let error = bound_error(ToolError::not_found("x".repeat(10_000)).with_hint("h"));
         assert_eq!(error.kind(), ToolErrorKind::NotFound);
         assert!(error.message().len() < MAX_ERROR_BYTES + 40);
         assert_eq!(error.hint(), Some("h"));
-        let error = bounded(ToolError::denied("no").with_hint("x".repeat(10_000)));
+        let error = bound_error(ToolError::denied("no").with_hint("x".repeat(10_000)));
         assert!(error.hint().is_some_and(|hint| hint.len() < MAX_ERROR_BYTES + 40));
         assert_eq!(error.message(), "no");
-        let error = bounded(ToolError::failed("no").with_code("ä".repeat(10_000)));
+        let error = bound_error(ToolError::failed("no").with_code("ä".repeat(10_000)));
         assert_eq!((error.code().len(), error.message()), (MAX_CODE_BYTES, "no"));
-        let error = bounded(ToolError::internal("x".repeat(10_000)));
+        let error = bound_error(ToolError::internal("x".repeat(10_000)));
         assert_eq!(error.message(), ToolError::INTERNAL_MESSAGE);
         assert!(error.operator_detail().is_some_and(|detail| detail.len() < MAX_ERROR_BYTES + 40));
     }

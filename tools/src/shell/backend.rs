@@ -11,34 +11,34 @@ use super::{
     sidecar::Sidecar,
 };
 
-/// The program that runs commands in a sidecar on this machine.
+/// The program that runs the commands of a sidecar on this machine.
 const BASH: &str = "/bin/bash";
 
-/// The three backends of the shell tool (specification 004, "BashTool Backends"). Chosen when a registry is
-/// built and fixed from then on: a failure never switches to another backend.
+/// The three backends of the shell tool. The backend is chosen when the registry is built and never changes: a failure
+/// does not switch to another backend.
 #[derive(Debug, Clone)]
 pub enum ShellBackend {
     /// In the sessions of a sidecar, which confines them.
     Session(Arc<Sidecar>),
-    /// In the sessions of a sidecar without confinement: for local development, and only if the operator asks
-    /// for it by name. Each call says so.
+    /// In the sessions of a sidecar without confinement. This is for local development, and only if the operator asks
+    /// for it by name. Each result says so.
     Host(Arc<Sidecar>),
     /// Nowhere.
     Disabled {
-        /// Why, for listings.
+        /// The reason, for listings.
         reason: String,
     },
 }
 
-/// Where to get a sidecar.
+/// The source of the sidecar.
 #[derive(Debug, Clone, Default)]
 pub enum ShellSource {
     /// Nowhere: there is no shell.
     #[default]
     Nowhere,
-    /// A process of our own, started with the first command.
+    /// A sidecar of this program, started with the first command.
     Own(Arc<dyn StartSidecar>),
-    /// A process of our own that confines nothing.
+    /// A sidecar of this program without confinement.
     Host(Arc<dyn StartSidecar>),
     /// A sidecar that is already running.
     Socket {
@@ -50,7 +50,7 @@ pub enum ShellSource {
 }
 
 impl ShellBackend {
-    /// The backend for this source of the shell.
+    /// The backend for this source.
     pub(crate) fn new(source: &ShellSource, config: SidecarConfig) -> Self {
         if let Some(absence) = config.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };

@@ -1,10 +1,10 @@
-//! The connection to a sidecar: to the socket of a running one, or to a process of our own.
+//! The connection to a sidecar: through the socket of a running sidecar, or to a process that this program starts.
 
 use std::{
     fmt,
     io::{self, Read as _},
     net::Shutdown,
-    os::unix::{fs::OpenOptionsExt as _, net::UnixStream as StdUnixStream},
+    os::unix::net::UnixStream as StdUnixStream,
     path::{Path, PathBuf},
     process::Child,
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,6 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use portcullis_policy::WorkspaceSecurityPolicy;
-use rustix::fs::OFlags;
 use tokio::net::UnixStream;
 use tonic::{
     Request, Status,
@@ -23,49 +22,50 @@ use tonic::{
 };
 
 use super::failure::SidecarError;
+use crate::private_file::open_private_file;
 use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient};
 
-/// A client that sends token and version with each call.
+/// A client that sends the token and the protocol version with each call.
 pub(super) type SidecarClient = ShellClient<InterceptedService<Channel, Credentials>>;
 
-/// The settings of a sidecar that this process starts.
+/// The settings of a sidecar that this program starts.
 #[derive(Debug, Clone)]
 pub struct SidecarConfig {
-    /// The policy that it enforces.
+    /// The policy that the sidecar enforces.
     pub policy: Arc<WorkspaceSecurityPolicy>,
-    /// The host folder above the mounts.
+    /// The host folder of the mounts.
     pub workspace: PathBuf,
-    /// Our state folder, which no session may see.
+    /// The state folder of this program, which no session may see.
     pub state: PathBuf,
     /// Other host paths that no mount may touch.
     pub private: Vec<PathBuf>,
-    /// The file with further trusted certificates, for sessions with a network.
+    /// The file with additional trusted certificates, for sessions with a network.
     pub ca: Option<PathBuf>,
-    /// Whether it runs without any confinement: the host's own shell, which the operator asked for by name.
+    /// Whether the sidecar runs without any confinement: the host's own shell, which the operator asked for by name.
     pub unconfined: bool,
 }
 
-/// Starts sidecars that belong to this process. The crate of the daemon implements it.
+/// Starts sidecars that belong to this process. The crate of the sidecar implements this trait.
 pub trait StartSidecar: Send + Sync + fmt::Debug {
-    /// Starts a sidecar. Blocks while the process starts, but does not wait for it to answer.
+    /// Starts a sidecar. Blocks while the process starts, but does not wait for its first answer.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar>;
 }
 
-/// A sidecar of our own. It ends when its connection closes.
+/// A sidecar that this program started. It ends when its connection closes.
 #[derive(Debug)]
 pub struct StartedSidecar {
     /// The sidecar's process.
     pub process: Child,
-    /// The only connection that it serves.
+    /// The only connection that the sidecar serves.
     pub connection: StdUnixStream,
-    /// The token that each call must carry.
+    /// The token that each call must send.
     pub token: String,
 }
 
-/// Where to get a sidecar.
+/// The source of a sidecar.
 #[derive(Debug, Clone)]
 pub(super) enum SidecarSource {
     /// A running sidecar and its socket.
@@ -74,11 +74,11 @@ pub(super) enum SidecarSource {
     Own { starter: Arc<dyn StartSidecar>, config: SidecarConfig },
 }
 
-/// A connection, and the process behind it if it is ours.
+/// A connection, and the sidecar's process if this program started it.
 #[derive(Debug)]
 pub(super) struct SidecarConnection {
     pub(super) client: SidecarClient,
-    /// Ends the process when the last user of the connection is gone.
+    /// Dropped with the last user of the connection, which ends the process.
     _process: Option<OwnProcess>,
 }
 
@@ -86,7 +86,7 @@ impl SidecarSource {
     /// Connects. No request is sent yet.
     ///
     /// # Cancellation
-    /// Dropping the future ends a process that was started.
+    /// A dropped future ends a process that it started.
     pub(super) async fn connect(&self) -> Result<SidecarConnection, SidecarError> {
         let (stream, token, process) = match self {
             Self::Socket { path, token_file } => {
@@ -99,11 +99,13 @@ impl SidecarSource {
                 (connecting.await.map_err(late)?.map_err(refused)?, token, None)
             }
             Self::Own { starter, config } => {
-                let failed = |source| SidecarError::Start { source };
-                let StartedSidecar { process, connection, token } = starter.start(config).map_err(failed)?;
-                let process = OwnProcess { process, connection: connection.try_clone().map_err(failed)? };
-                connection.set_nonblocking(true).map_err(failed)?;
-                (UnixStream::from_std(connection).map_err(failed)?, token, Some(process))
+                let start_error = |source| SidecarError::Start { source };
+                let StartedSidecar { process, connection, token } =
+                    starter.start(config).map_err(start_error)?;
+                let process =
+                    OwnProcess { process, connection: connection.try_clone().map_err(start_error)? };
+                connection.set_nonblocking(true).map_err(start_error)?;
+                (UnixStream::from_std(connection).map_err(start_error)?, token, Some(process))
             }
         };
         let credentials = Credentials::new(&token)?;
@@ -113,12 +115,13 @@ impl SidecarSource {
     }
 }
 
-/// HTTP/2 on a connected stream. It never reconnects by itself: a broken connection loses the sessions, and
-/// the caller must notice.
+/// HTTP/2 on a connected stream. The channel never reconnects by itself: a broken connection loses the sessions, and
+/// the caller must learn of the loss.
 async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error> {
-    let once = Arc::new(Mutex::new(Some(stream)));
+    // The first connect gets the stream. A second one, which would reconnect, fails.
+    let stream_once = Arc::new(Mutex::new(Some(stream)));
     let connector = tower::service_fn(move |_uri| {
-        let stream = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = stream_once.lock().unwrap_or_else(PoisonError::into_inner).take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     // The URI is required but never used.
@@ -137,6 +140,7 @@ impl Credentials {
             format!("Bearer {token}").parse().map_err(|_invalid| SidecarError::Answer {
                 problem: "its token has characters that no header may have",
             })?;
+        // Hides the token from debug output.
         authorization.set_sensitive(true);
         Ok(Self { authorization })
     }
@@ -156,7 +160,8 @@ impl Interceptor for Credentials {
     }
 }
 
-/// The process of our sidecar. Dropping it closes the connection, which ends the process, and waits for that.
+/// The process of a sidecar that this program started. The drop closes the connection, which ends the process, and
+/// waits for the end.
 #[derive(Debug)]
 struct OwnProcess {
     process: Child,
@@ -165,7 +170,7 @@ struct OwnProcess {
 
 impl Drop for OwnProcess {
     fn drop(&mut self) {
-        // Shut down explicitly: other holders may still have the connection open.
+        // Shut down explicitly: a clone of the channel may still hold another descriptor of the connection.
         let _ = self.connection.shutdown(Shutdown::Both);
         let deadline = Instant::now() + END_TIME;
         loop {
@@ -176,6 +181,7 @@ impl Drop for OwnProcess {
             }
         }
         tracing::warn!(pid = self.process.id(), "the shell sidecar did not end in time and is killed");
+        // Errors are ignored: the process may have ended just now.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -183,17 +189,7 @@ impl Drop for OwnProcess {
 
 /// Reads a token: one line, in a file that only its owner can read.
 fn read_token(path: &Path) -> io::Result<String> {
-    use std::os::unix::fs::MetadataExt as _;
-    // Refuses a link, and does not block on a FIFO.
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let data = file.metadata()?;
-    if !data.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    if data.mode() & 0o077 != 0 {
-        return Err(io::Error::other("others can read it: its permissions must be 0600"));
-    }
+    let file = open_private_file(path)?;
     let mut text = String::new();
     file.take(TOKEN_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > TOKEN_BYTES {
@@ -202,10 +198,10 @@ fn read_token(path: &Path) -> io::Result<String> {
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// The time limit of a connect: a socket that takes longer has no process behind it.
+/// The time limit of a connect: 5 s. A connect waits only while the socket's backlog is full, when the sidecar hangs.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// The time a sidecar of ours has to end its sessions; each usually takes some milliseconds.
+/// How long a sidecar of this program has to end its sessions: 4 s. One session usually takes some milliseconds.
 const END_TIME: Duration = Duration::from_secs(4);
 
 /// The longest token.

@@ -1,4 +1,4 @@
-//! Failures of the shell to run a command. A command's own outcome, also its exit code, is not a failure.
+//! Why the shell failed to run a command. The outcome of a command, its exit code included, is not a failure.
 
 use std::{io, path::PathBuf};
 
@@ -6,19 +6,19 @@ use portcullis_policy::DenialCode;
 use portcullis_types::{ShellPosture, ToolError, chain};
 use tonic::{Code, Status};
 
-use portcullis_shell_protocol::CODE_KEY;
+use portcullis_shell_protocol::{CODE_KEY, RefusalCode};
 
-/// The model's error code when there is no session now, but may be soon.
-pub(super) const SHELL_UNAVAILABLE: &str = "shell_unavailable";
+/// The error code for the model when there is no session now, but there may be one soon.
+const SHELL_UNAVAILABLE: &str = "shell_unavailable";
 
-/// Why a sidecar cannot be used. For operators: a model learns less.
+/// Why a sidecar cannot be used. For operators: a model gets less detail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
-    /// No sidecar was configured.
+    /// No sidecar is configured.
     #[error("the shell is switched off here: {reason}")]
     Disabled {
-        /// The operator's or the platform's reason for it.
+        /// The reason, from the operator or the platform.
         reason: String,
     },
     /// The file with the sidecar's token cannot be used.
@@ -39,35 +39,35 @@ pub enum SidecarError {
         #[source]
         source: io::Error,
     },
-    /// A sidecar of our own could not be started.
-    #[error("start a sidecar")]
+    /// A sidecar of this program could not be started.
+    #[error("cannot start a sidecar")]
     Start {
         /// The error of the step that failed.
         #[source]
         source: io::Error,
     },
-    /// It does not speak the protocol.
+    /// The sidecar does not follow the protocol.
     #[error("the sidecar does not follow the protocol")]
     Protocol {
         /// The error of the transport.
         #[source]
         source: tonic::transport::Error,
     },
-    /// It answered with a message that this build does not know.
+    /// The sidecar answered with a message that this build does not know.
     #[error("the sidecar's answer is malformed: {problem}")]
     Answer {
         /// The problem with the answer.
         problem: &'static str,
     },
-    /// It refused, or is gone.
+    /// The sidecar refused, or is gone.
     #[error("the sidecar refused: {} ({code})", status.message())]
     Refused {
-        /// The protocol's code, such as `posture`; the gRPC status if there is none.
+        /// The protocol's code, such as `posture`. The name of the gRPC status if there is no code.
         code: String,
         /// The gRPC status, with the message.
         status: Box<Status>,
     },
-    /// A session's posture is weaker than the policy requires, whatever the sidecar claims.
+    /// A session's posture is weaker than the policy requires, even if the sidecar claims otherwise.
     #[error("the sidecar's session is `{found}`, and the policy asks for `{least}` at least")]
     Posture {
         /// The session's posture.
@@ -79,18 +79,18 @@ pub enum SidecarError {
 
 impl SidecarError {
     pub(super) fn refused(status: Status) -> Self {
-        let named = status.metadata().get(CODE_KEY).and_then(|code| code.to_str().ok());
-        let code = named.map_or_else(|| format!("{:?}", status.code()), str::to_owned);
+        let metadata_code = status.metadata().get(CODE_KEY).and_then(|code| code.to_str().ok());
+        let code = metadata_code.map_or_else(|| format!("{:?}", status.code()), str::to_owned);
         Self::Refused { code, status: Box::new(status) }
     }
 
     /// Whether the connection, and with it every session, is lost.
     pub(super) fn ends_connection(&self) -> bool {
         match self {
-            Self::Refused { code, status } => {
-                code == "stopping"
-                    // Without a code of the daemon's, the status comes from the transport.
-                    || (!is_daemons(status)
+            Self::Refused { status, .. } => {
+                self.is_refusal(&[RefusalCode::Stopping])
+                    // A status without a code of the sidecar comes from the transport.
+                    || (!is_from_sidecar(status)
                         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled))
             }
             Self::Protocol { .. } | Self::Connect { .. } | Self::Start { .. } => true,
@@ -98,50 +98,74 @@ impl SidecarError {
         }
     }
 
-    /// Whether this machine cannot confine a session, as opposed to a passing failure.
+    /// Whether this machine cannot confine a session. The other failures are temporary.
     pub(super) fn is_about_this_machine(&self) -> bool {
         match self {
             Self::Posture { .. } => true,
-            Self::Refused { code, .. } => code == "posture",
-            _ => false,
+            _ => self.is_refusal(&[RefusalCode::Posture]),
         }
     }
 
-    /// Whether this command was not started because another one of the session is running.
+    /// Whether this command was not started because another command of the session is running.
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if code == "busy")
+        self.is_refusal(&[RefusalCode::Busy])
     }
 
-    /// Whether the sidecar knows no such session.
+    /// Whether the sidecar does not know the session.
     pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended"))
+        self.is_refusal(&[RefusalCode::NotFound, RefusalCode::SessionEnded])
     }
 
-    /// Whether the session is lost but not the connection.
+    /// Whether the session is lost, but not the connection.
     pub(super) fn ends_session(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended" | "not_killed"))
+        self.is_refusal(&[RefusalCode::NotFound, RefusalCode::SessionEnded, RefusalCode::NotKilled])
     }
 
-    /// Whether no part of the command ran, whatever was reported before, and its session goes on.
+    /// Whether no part of the command ran, even if a start was reported, and the session goes on.
     pub(super) fn keeps_session(&self) -> bool {
-        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "limit" | "not_started" | "invalid" | "busy" | "command_denied"))
+        self.is_refusal(&[
+            RefusalCode::Limit,
+            RefusalCode::NotStarted,
+            RefusalCode::Invalid,
+            RefusalCode::Busy,
+            RefusalCode::CommandDenied,
+        ])
     }
 
-    /// The error for the model. `had_begun`: the command may have run in part, and is not run again.
+    /// Whether a later call may get a session although this one got none.
+    pub(super) fn may_recover(&self) -> bool {
+        match self {
+            Self::Disabled { .. } | Self::Posture { .. } => false,
+            _ => !self.is_refusal(&[
+                RefusalCode::CommandDenied,
+                RefusalCode::Invalid,
+                RefusalCode::Limit,
+                RefusalCode::Posture,
+            ]),
+        }
+    }
+
+    /// Whether the sidecar refused with one of these codes.
+    fn is_refusal(&self, codes: &[RefusalCode]) -> bool {
+        let Self::Refused { status, .. } = self else { return false };
+        RefusalCode::of(status).is_some_and(|code| codes.contains(&code))
+    }
+
+    /// The error for the model. If `had_begun`, the error says that the command may have run in part.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
         let detail = chain(self);
         let error = match self {
             Self::Disabled { reason } => ToolError::unavailable(format!("there is no shell here: {reason}"))
                 .with_code("shell_disabled"),
-            Self::Refused { code, status } => match code.as_str() {
-                "command_denied" => {
+            Self::Refused { status, .. } => match RefusalCode::of(status) {
+                Some(RefusalCode::CommandDenied) => {
                     ToolError::denied(format!("the command is refused: {}", status.message()))
-                        .with_code("command_denied")
+                        .with_code(DenialCode::CommandDenied.as_str())
                 }
-                "invalid" => ToolError::invalid_arguments(status.message().to_owned()),
-                "limit" => ToolError::resource_limit(status.message().to_owned()),
-                // Even if it had reported a start: the sidecar knows that bash did not start.
-                "not_started" | "shell" => ToolError::unavailable(
+                Some(RefusalCode::Invalid) => ToolError::invalid_arguments(status.message().to_owned()),
+                Some(RefusalCode::Limit) => ToolError::resource_limit(status.message().to_owned()),
+                // This holds even after a reported start: the sidecar knows that bash did not start.
+                Some(RefusalCode::NotStarted | RefusalCode::Shell) => ToolError::unavailable(
                     "bash cannot be started here, so nothing of the command was run; `portcullis doctor` tells the operator why",
                 )
                 .with_code(SHELL_UNAVAILABLE),
@@ -149,7 +173,7 @@ impl SidecarError {
                     "the shell was lost while the command ran; it may have run in part, and is not run again",
                 )
                 .with_code("shell_lost"),
-                "posture" => ToolError::unavailable(
+                Some(RefusalCode::Posture) => ToolError::unavailable(
                     "the shell cannot be confined here as the policy asks, so it does not run",
                 )
                 .with_code("not_confined"),
@@ -169,12 +193,12 @@ impl SidecarError {
     }
 }
 
-fn is_daemons(status: &Status) -> bool {
+fn is_from_sidecar(status: &Status) -> bool {
     status.metadata().contains_key(CODE_KEY)
 }
 
-/// The error of a command whose session was ended under it.
-pub(super) fn withdrawn() -> ToolError {
+/// The error of a command whose session was ended while it ran.
+pub(super) fn withdrawn_error() -> ToolError {
     ToolError::denied(
         "another call of this run has read what the policy keeps from the network, so the session of this command was \
          ended, which has a network; the command may have run in part, and is not run again",

@@ -1,8 +1,8 @@
-//! The sessions that have a network, and how those of a run are ended.
+//! Tracks the sessions that have a network, and ends the sessions of a run.
 //!
-//! A session keeps its network between commands, and so do jobs that a command leaves behind. When the run
-//! reads something that a flow rule keeps from the network, no later judgement would stop these jobs. So the
-//! session is ended before the run gets any of the content.
+//! A session keeps its network between commands, and jobs that a command leaves behind keep it too. When the run reads
+//! data that a flow rule keeps from the network, no later check would stop these jobs. The session is therefore ended
+//! before the run gets any of the data.
 
 use std::{
     sync::{
@@ -20,8 +20,8 @@ use super::{connect::SidecarClient, failure::SidecarError};
 use crate::{call::Owner, spawn};
 use portcullis_shell_protocol::KillSessionRequest;
 
-/// The time that the sidecar may take to end sessions with a network. It first kills the running command,
-/// which takes some milliseconds, and more than a second only on a busy machine.
+/// How long the sidecar may take to end sessions with a network: 10 s. It first kills the running command. That takes
+/// some milliseconds, and more than a second only on a busy machine.
 const END_TIME: Duration = Duration::from_secs(10);
 
 /// A session with a network. Clones refer to the same session.
@@ -47,8 +47,9 @@ impl NetworkedSession {
         self.withdrawn.load(Ordering::Acquire)
     }
 
-    /// Ends the session with all its processes. Returns once no byte passes any more.
+    /// Ends the session with all its processes. Returns when no more bytes can pass.
     async fn end(&self) -> Result<(), SidecarError> {
+        // Set before the kill, so that the command that the kill ends reports this reason.
         self.withdrawn.store(true, Ordering::Release);
         let request = KillSessionRequest { session_id: self.id.to_string() };
         let mut client = self.client.clone();
@@ -56,7 +57,7 @@ impl NetworkedSession {
             Ok(Ok(_killed)) => Ok(()),
             Ok(Err(status)) => {
                 let error = SidecarError::refused(status);
-                // The session has ended already.
+                // The session has already ended.
                 if error.is_not_found() { Ok(()) } else { Err(error) }
             }
             Err(_elapsed) => Err(SidecarError::Answer { problem: "it does not end a session" }),
@@ -64,7 +65,7 @@ impl NetworkedSession {
     }
 }
 
-/// The sessions with a network, of all runs. A session leaves the list when it is known to have ended.
+/// The sessions with a network, of all runs. A session stays in the list until it is known to have ended.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkedSessions(Vec<NetworkedSession>);
 
@@ -73,8 +74,8 @@ impl NetworkedSessions {
         self.0.push(session);
     }
 
-    pub(crate) fn take_over(&mut self, others: Self) {
-        self.0.extend(others.0);
+    pub(crate) fn take_over(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     pub(crate) fn remove(&mut self, id: &str) {
@@ -82,35 +83,35 @@ impl NetworkedSessions {
     }
 
     /// The listed sessions of a run.
-    pub(crate) fn of(&self, owner: &Owner) -> Vec<NetworkedSession> {
+    pub(crate) fn owned_by(&self, owner: &Owner) -> Vec<NetworkedSession> {
         self.0.iter().filter(|session| session.owner == *owner).cloned().collect()
     }
 }
 
-/// Ends sessions. Returns once none of them has a network any more.
+/// Ends sessions. Returns when none of them has a network any more.
 ///
 /// # Errors
-/// The reason why one of them may still have it.
+/// Why one of the sessions may still have its network.
 pub(crate) async fn end_all(sessions: Vec<NetworkedSession>) -> Result<(), SidecarError> {
-    let ends = sessions.iter().map(NetworkedSession::end);
-    join_all(ends).await.into_iter().collect()
+    let end_requests = sessions.iter().map(NetworkedSession::end);
+    join_all(end_requests).await.into_iter().collect()
 }
 
-/// Ends sessions like [`end_all`], from a thread that may block, and at most until this moment.
+/// Does the same as [`end_all`], from a thread that may block, and waits until `deadline` at most.
 ///
 /// # Errors
-/// See [`end_all`].
+/// As in [`end_all`].
 pub(crate) fn end_all_blocking(
     sessions: Vec<NetworkedSession>,
     deadline: Instant,
 ) -> Result<(), SidecarError> {
     let Some(runtime) = sessions.first().map(|session| session.runtime.clone()) else { return Ok(()) };
-    let (told, ended) = mpsc::sync_channel(1);
-    spawn::detached(&runtime, async move {
-        // The waiter may have given up.
-        let _gone = told.send(end_all(sessions).await);
+    let (result_sender, result_receiver) = mpsc::sync_channel(1);
+    spawn::spawn_detached(&runtime, async move {
+        // The waiter may have given up, so a failure to send is ignored.
+        let _ignored = result_sender.send(end_all(sessions).await);
     });
-    ended
+    result_receiver
         .recv_timeout(deadline.saturating_duration_since(Instant::now()))
         .unwrap_or(Err(SidecarError::Answer { problem: "it does not end a session in time" }))
 }

@@ -1,4 +1,4 @@
-//! The outcome of a command: a text for a model, separate details for people and programs.
+//! The outcome of a command: a text for the model, and separate details for people and programs.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -7,19 +7,19 @@ use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use super::session::CommandResult;
-use crate::pipeline::with_commas;
+use crate::pipeline::format_with_commas;
 use portcullis_shell_protocol::{Exited, PostureReport, exited::Ending};
 
 /// The outcome of a command.
 pub(super) struct CommandAnswer {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// Text after the output; it is kept when the output is cut.
+    /// Text after the output, which is kept when the output is cut.
     pub(super) trailer: Option<String>,
     /// The output of background jobs, which was not streamed while the command ran.
     pub(super) jobs: Option<String>,
 }
 
-/// The context of a command that its outcome mentions.
+/// The context of a command, as far as its outcome mentions it.
 #[derive(Debug)]
 pub(super) struct CommandContext<'a> {
     pub(super) session: &'a str,
@@ -31,21 +31,22 @@ pub(super) struct CommandContext<'a> {
     pub(super) memory: MemoryBytes,
 }
 
-/// A command that ended by itself is a result, whatever its exit code. A command killed for its time,
-/// processes or memory is an error, with the end of its output.
-pub(super) fn outcome(ran: CommandResult, context: &CommandContext<'_>) -> CommandAnswer {
-    let CommandResult { merged, stderr_bytes, mut exited } = ran;
+/// Turns the end of a command into its outcome. A command that ended by itself is a result, even with an exit code
+/// other than 0. A command that was killed for its time, processes or memory is an error, with the end of its output.
+pub(super) fn outcome(command_result: CommandResult, context: &CommandContext<'_>) -> CommandAnswer {
+    let CommandResult { merged, stderr_bytes, mut exited } = command_result;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
-    // The kill does not undo changes to protected paths.
-    let protected = protected(&exited);
-    if let Some(error) = interrupted(&exited, context, protected.as_deref(), &text) {
+    // A kill does not undo changes to protected paths, so an error reports them too.
+    let protected = protected_paths_note(&exited);
+    if let Some(error) = kill_error(&exited, context, protected.as_deref(), &text) {
         return CommandAnswer { result: Err(error), trailer: None, jobs: None };
     }
     let notes = notes(&exited, context, protected);
     let trailer = trailer(&exited, &notes);
-    // `Owned`: the lossy conversion replaced bytes.
+    // `Owned` means that the lossy conversion replaced bytes.
     let is_lossy = matches!(text, Cow::Owned(_)) || std::str::from_utf8(&background).is_err();
+    // `stderr_bytes` includes bytes beyond the output limit, so it can exceed the kept bytes.
     let mut details = details(
         &exited,
         context,
@@ -61,28 +62,29 @@ pub(super) fn outcome(ran: CommandResult, context: &CommandContext<'_>) -> Comma
     if !notes.is_empty() {
         details.insert("notes".to_owned(), notes.into());
     }
-    let jobs = of_background(&background, exited.background_dropped);
-    let text = with_background(text, jobs.as_deref());
+    let jobs = background_text(&background, exited.background_dropped);
+    let text = append_background(text, jobs.as_deref());
     CommandAnswer { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
-/// The error of a command that was killed; none if it ended by itself.
-fn interrupted(
+/// The error of a command that was killed. `None` if the command ended by itself.
+fn kill_error(
     exited: &Exited,
     context: &CommandContext<'_>,
     protected: Option<&str>,
     output: &str,
 ) -> Option<ToolError> {
-    let killed = |what: &str| {
-        let what = killed(what);
-        let notes: Vec<&str> = [what.as_str()].into_iter().chain(protected).collect();
-        with_last_output(&notes.join("; "), output)
+    let with_context = |cause: &str| {
+        let message = killed_message(cause);
+        let notes: Vec<&str> = [message.as_str()].into_iter().chain(protected).collect();
+        append_last_output(&notes.join("; "), output)
     };
-    let limit = |what: &str| ToolError::resource_limit(killed(what));
+    let limit = |limit_text: &str| ToolError::resource_limit(with_context(limit_text));
     Some(match exited.interruption.as_str() {
-        "timeout" => {
-            ToolError::timeout(killed(&format!("the command did not end within {:?}", context.time_limit)))
-        }
+        "timeout" => ToolError::timeout(with_context(&format!(
+            "the command did not end within {:?}",
+            context.time_limit
+        ))),
         "processes" => limit(&format!("the command had more than {} processes", context.processes))
             .with_code("too_many_processes"),
         "memory" => limit(&format!("the command and its jobs had more than {} of memory", context.memory))
@@ -96,8 +98,8 @@ fn interrupted(
     })
 }
 
-/// The output, followed by what background jobs have written since the last command. The same limits apply.
-fn with_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str> {
+/// The output, followed by the output of background jobs since the last command. The same limits apply.
+fn append_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str> {
     let Some(jobs) = jobs else { return output };
     let mut text = output.into_owned();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -108,14 +110,14 @@ fn with_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str>
 }
 
 /// The output of background jobs since the last command, under a heading.
-fn of_background(background: &[u8], dropped: u64) -> Option<String> {
+fn background_text(background: &[u8], dropped: u64) -> Option<String> {
     if background.is_empty() && dropped == 0 {
         return None;
     }
     let mut text = "[background jobs wrote since the last command".to_owned();
     if dropped > 0 {
         let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
-        text += &format!(" — {} bytes before this were dropped", with_commas(dropped));
+        text += &format!(" — {} bytes before this were dropped", format_with_commas(dropped));
     }
     text += ":]\n";
     text += &String::from_utf8_lossy(background);
@@ -136,13 +138,15 @@ fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Notes on a command besides its output and its end.
+/// Notes on a command other than its output and its end.
 fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String>) -> Vec<String> {
     let mut notes = Vec::new();
     if exited.truncated {
         let bytes = usize::try_from(exited.output_bytes).unwrap_or(usize::MAX);
-        notes
-            .push(format!("output dropped after the limit — the command wrote {} bytes", with_commas(bytes)));
+        notes.push(format!(
+            "output dropped after the limit — the command wrote {} bytes",
+            format_with_commas(bytes)
+        ));
     }
     notes.extend(protected);
     if exited.jobs_left {
@@ -151,7 +155,7 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
                 .to_owned(),
         );
     }
-    notes.extend(no_network(context));
+    notes.extend(no_network_note(context));
     notes.extend(refused_connections(exited));
     if context.unconfined {
         notes.push("ran on the host, unconfined".to_owned());
@@ -159,17 +163,18 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
     notes
 }
 
-/// Why a new session has no network although the policy has hosts.
-fn no_network(context: &CommandContext<'_>) -> Option<String> {
+/// Why a new session has no network although the policy grants hosts.
+fn no_network_note(context: &CommandContext<'_>) -> Option<String> {
     let network = context.posture.network.as_ref().filter(|_| context.is_new)?;
-    let shown = portcullis_types::escape_for_display(&network.absence).to_string();
-    (!shown.is_empty()).then(|| format!("no network: {shown}"))
+    let absence = portcullis_types::escape_for_display(&network.absence).to_string();
+    (!absence.is_empty()).then(|| format!("no network: {absence}"))
 }
 
-/// The connections that were not made, for a model whose programs say little about a proxy's answer.
+/// The connections that were refused. They are listed for a model because most programs say little about a proxy's
+/// answer.
 fn refused_connections(exited: &Exited) -> Option<String> {
     let refused = exited.connections.iter().filter(|connection| !ENDS.contains(&connection.end.as_str()));
-    let mut shown: Vec<String> = refused
+    let mut refused_hosts: Vec<String> = refused
         .map(|connection| {
             let host = match connection.host.as_str() {
                 "" => "an unreadable request".to_owned(),
@@ -178,20 +183,24 @@ fn refused_connections(exited: &Exited) -> Option<String> {
             format!("{host} ({})", portcullis_types::escape_for_display(&connection.end))
         })
         .collect();
-    let more = shown.len().saturating_sub(MAX_SHOWN_CONNECTIONS);
-    shown.truncate(MAX_SHOWN_CONNECTIONS);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let omitted_count = refused_hosts.len().saturating_sub(MAX_SHOWN_CONNECTIONS);
+    refused_hosts.truncate(MAX_SHOWN_CONNECTIONS);
+    let omitted_note = if omitted_count > 0 { format!(" and {omitted_count} more") } else { String::new() };
     let remedy = line_that_grants(exited).unwrap_or_default();
-    (!shown.is_empty()).then(|| format!("no connection to {}{more}{remedy}", shown.join(", ")))
+    (!refused_hosts.is_empty())
+        .then(|| format!("no connection to {}{omitted_note}{remedy}", refused_hosts.join(", ")))
 }
 
-/// The line of a policy that would grant the hosts for which there is no rule. A text that is no rule is left out: the
-/// program has chosen it.
+/// The line of a policy that would grant the refused hosts. Hosts that are not valid rules are left out: the command
+/// chose their text.
 fn line_that_grants(exited: &Exited) -> Option<String> {
-    let refused = exited.connections.iter().filter(|it| it.end == DenialCode::HostNotGranted.as_str());
+    let refused =
+        exited.connections.iter().filter(|connection| connection.end == DenialCode::HostNotGranted.as_str());
     let rules: Vec<String> = refused
-        .filter(|it| !it.host.contains('*'))
-        .filter_map(|it| format!("https://{}:{}", it.host, it.port).parse::<TunnelRule>().ok())
+        .filter(|connection| !connection.host.contains('*'))
+        .filter_map(|connection| {
+            format!("https://{}:{}", connection.host, connection.port).parse::<TunnelRule>().ok()
+        })
         .map(|rule| format!("\"{rule}\""))
         .take(MAX_SHOWN_CONNECTIONS)
         .collect();
@@ -200,15 +209,15 @@ fn line_that_grants(exited: &Exited) -> Option<String> {
     })
 }
 
-/// The ends of connections that were made.
+/// The values of `Connection::end` for established connections.
 const ENDS: [&str; 5] = ["closed", "idle", "cancelled", "broken", "open"];
 
-/// The refused connections that a note lists.
+/// The most refused connections that a note lists.
 const MAX_SHOWN_CONNECTIONS: usize = 5;
 
-fn protected(exited: &Exited) -> Option<String> {
-    let shown = |path: &String| portcullis_types::escape_for_display(path).to_string();
-    let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
+fn protected_paths_note(exited: &Exited) -> Option<String> {
+    let escape = |path: &String| portcullis_types::escape_for_display(path).to_string();
+    let paths: Vec<String> = exited.protected_paths.iter().map(escape).collect();
     (!paths.is_empty()).then(|| {
         format!("protected paths were created or changed, and the operator is told: {}", paths.join(", "))
     })
@@ -253,19 +262,19 @@ fn details(
     details
 }
 
-/// The first part of the error of a killed command.
-fn killed(what: &str) -> String {
+/// The first part of a killed command's error.
+fn killed_message(what: &str) -> String {
     format!("{what}; the command was killed with all processes that it had started, and its session goes on")
 }
 
 /// The text of an error: what happened, and the end of the output.
-fn with_last_output(what: &str, output: &str) -> String {
+fn append_last_output(what: &str, output: &str) -> String {
     let output = output.trim_end();
     if output.is_empty() {
         return what.to_owned();
     }
-    let from = output.ceil_char_boundary(output.len().saturating_sub(LAST_OUTPUT_BYTES));
-    format!("{what}. The last of its output:\n{}", &output[from..])
+    let start = output.ceil_char_boundary(output.len().saturating_sub(LAST_OUTPUT_BYTES));
+    format!("{what}. The last of its output:\n{}", &output[start..])
 }
 
 /// The name of a signal, as `kill -l` prints it (signal(7)).
@@ -307,7 +316,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// How much of a killed command's output its error repeats; the error's text has its own limit.
+/// How many bytes of a killed command's output its error repeats. The error's text has a limit of its own.
 const LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]
@@ -326,14 +335,14 @@ mod tests {
         }
     }
 
-    fn ran(output: &[u8], exited: Exited) -> CommandAnswer {
+    fn answer_to(output: &[u8], exited: Exited) -> CommandAnswer {
         let merged = output.to_vec();
         outcome(CommandResult { merged, stderr_bytes: 0, exited }, &context(&PostureReport::default()))
     }
 
     #[track_caller]
     fn check(output: &str, exited: Exited, trailer: Option<&str>) {
-        let outcome = ran(output.as_bytes(), exited);
+        let outcome = answer_to(output.as_bytes(), exited);
         assert_eq!(outcome.result.expect("a result").joined_text(), output);
         assert_eq!(outcome.trailer.as_deref(), trailer);
     }
@@ -352,48 +361,56 @@ mod tests {
 
     #[test]
     fn a_killed_command_is_an_error_with_its_last_output() {
-        let killed = |why: &str| Exited {
+        let killed = |interruption: &str| Exited {
             ending: Some(Ending::Signal(9)),
-            interruption: why.to_owned(),
+            interruption: interruption.to_owned(),
             ..Exited::default()
         };
-        let error = ran("first\nlast\n".as_bytes(), killed("timeout")).result.expect_err("killed");
+        let error = answer_to("first\nlast\n".as_bytes(), killed("timeout")).result.expect_err("killed");
         assert_eq!(error.kind(), portcullis_types::ToolErrorKind::Timeout);
         assert!(error.message().ends_with("last"), "{error}");
-        let long = "ä".repeat(5000);
-        let error = ran(long.as_bytes(), killed("processes")).result.expect_err("killed");
+        let long_output = "ä".repeat(5000);
+        let error = answer_to(long_output.as_bytes(), killed("processes")).result.expect_err("killed");
         assert_eq!(error.code(), "too_many_processes");
         assert!(error.message().len() < 3300);
-        let error = ran(b"", killed("memory")).result.expect_err("killed");
+        let error = answer_to(b"", killed("memory")).result.expect_err("killed");
         assert_eq!(error.code(), "too_much_memory");
         assert_eq!(error.kind(), portcullis_types::ToolErrorKind::ResourceLimit);
         assert!(error.message().contains("more than 1GiB of memory"), "{error}");
     }
 
     #[test]
-    fn job_output_stands_apart_after_the_commands() {
-        let of = |background: &[u8], background_dropped| Exited {
+    fn job_output_follows_the_output_of_the_command() {
+        let background_exit = |background: &[u8], background_dropped| Exited {
             ending: Some(Ending::Code(0)),
             background: background.to_vec(),
             background_dropped,
             ..Exited::default()
         };
-        check_text(b"out", of(b"job\n", 0), "out\n[background jobs wrote since the last command:]\njob\n");
-        check_text(b"", of(b"a\xffb", 0), "[background jobs wrote since the last command:]\na\u{fffd}b");
-        check_text(b"out\n", of(b"", 0), "out\n");
+        check_text(
+            b"out",
+            background_exit(b"job\n", 0),
+            "out\n[background jobs wrote since the last command:]\njob\n",
+        );
+        check_text(
+            b"",
+            background_exit(b"a\xffb", 0),
+            "[background jobs wrote since the last command:]\na\u{fffd}b",
+        );
+        check_text(b"out\n", background_exit(b"", 0), "out\n");
         let dropped =
             "[background jobs wrote since the last command — 1,234 bytes before this were dropped:]\nx";
-        check_text(b"", of(b"x", 1234), dropped);
-        let left = Exited { jobs_left: true, ..of(b"", 0) };
-        let told =
+        check_text(b"", background_exit(b"x", 1234), dropped);
+        let exited = Exited { jobs_left: true, ..background_exit(b"", 0) };
+        let trailer =
             "[background jobs are still running; their output comes with the next command of this session]";
-        check("", left, Some(told));
+        check("", exited, Some(trailer));
     }
 
     #[track_caller]
     fn check_text(output: &[u8], exited: Exited, text: &str) {
         let (bytes, dropped) = (exited.background.len(), exited.background_dropped);
-        let result = ran(output, exited).result.expect("a result");
+        let result = answer_to(output, exited).result.expect("a result");
         assert_eq!(result.joined_text(), text);
         assert_eq!(
             (&result.details["background_bytes"], &result.details["background_dropped"]),
@@ -409,11 +426,11 @@ mod tests {
             background_killed: vec!["memory".to_owned()],
             ..Exited::default()
         };
-        let details = ran(b"", exited.clone()).result.expect("a result").details;
+        let details = answer_to(b"", exited.clone()).result.expect("a result").details;
         let note = "protected paths were created or changed, and the operator is told: /shared/.bashrc";
         assert_eq!((&details["notes"], &details["background_killed"]), (&json!([note]), &json!(["memory"])));
         let killed = Exited { interruption: "timeout".to_owned(), ..exited };
-        let error = ran(b"last", killed).result.expect_err("killed");
+        let error = answer_to(b"last", killed).result.expect_err("killed");
         assert!(error.message().contains(note) && error.message().ends_with("last"), "{error}");
     }
 
@@ -421,13 +438,13 @@ mod tests {
     fn bytes_of_a_job_that_are_no_text_are_marked_too() {
         let exited =
             Exited { ending: Some(Ending::Code(0)), background: b"a\xff".to_vec(), ..Exited::default() };
-        assert_eq!(ran(b"text", exited).result.expect("a result").details["invalid_utf8"], true);
+        assert_eq!(answer_to(b"text", exited).result.expect("a result").details["invalid_utf8"], true);
     }
 
     #[test]
     fn bytes_that_are_no_text_are_marked() {
         let exited = Exited { ending: Some(Ending::Code(0)), ..Exited::default() };
-        let outcome = ran(b"a\xffb", exited).result.expect("a result");
+        let outcome = answer_to(b"a\xffb", exited).result.expect("a result");
         assert_eq!(outcome.joined_text(), "a\u{fffd}b");
         assert_eq!(outcome.details["invalid_utf8"], true);
     }

@@ -1,4 +1,4 @@
-//! A sidecar as this process sees it: at most one connection, and its sessions.
+//! This process's view of a sidecar: at most one connection, and its sessions.
 
 use std::{
     collections::HashMap,
@@ -17,54 +17,57 @@ use super::{
     failure::SidecarError,
     session::Session,
 };
-use crate::{call::Owner, run_labels::RunLabels};
+use crate::{call::Owner, digest, run_labels::RunLabels};
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, NetworkRequest, SessionLimits};
 
-/// Runs commands in sessions that keep their state. The connection is made on first use, and again after it
-/// broke. Sessions do not survive that, and commands are never repeated.
+/// Runs commands in sessions that keep their state. The connection is made on first use, and made again after it broke.
+/// The sessions are lost with the connection, and commands are never repeated.
 #[derive(Debug)]
 pub struct Sidecar {
     source: SidecarSource,
-    /// The variables that the policy passes from this process's environment.
+    /// The variables that the policy passes on from this process's environment.
     environment: HashMap<String, String>,
     connected: Mutex<Option<Arc<SidecarSessions>>>,
-    /// The same, for callers that cannot wait for a connection; while one is being made, there are no
-    /// sessions.
+    /// The same connection, for [`Self::end_run`], which cannot await the lock above.
     last: StdMutex<Weak<SidecarSessions>>,
-    standing: AtomicU8,
+    state: AtomicU8,
 }
 
-/// Whether a sidecar can make sessions, as far as is known.
+/// Whether a sidecar can make sessions, as far as this process knows.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SidecarState {
-    /// No session was requested yet.
+    /// No session has been requested yet.
     Unknown,
-    /// It has made a session.
-    Serves,
-    /// It refused the first one because this machine cannot confine it.
-    Refuses,
+    /// The sidecar has created a session.
+    Serving,
+    /// The sidecar refused the first session, because this machine cannot confine it.
+    Refusing,
 }
 
 /// A connection with its sessions.
 #[derive(Debug)]
 pub(super) struct SidecarSessions {
     connection: SidecarConnection,
-    /// Each slot has a separate lock, so that two first commands share a session. A session ends when its
-    /// slot is removed and its last command is over.
+    /// Each slot has a lock of its own, so that two first commands share one session. A session ends when its slot is
+    /// removed and its last command has ended.
     sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
 }
 
 /// The slot of a session, possibly empty.
 type SessionSlot = Arc<Mutex<Option<Session>>>;
 
-/// The key of a session: its owner, and the name that the run gave it. A run never reaches another's session,
-/// whatever agent name it claims.
+/// The key of a session: its owner, and the name that the run gave it. A run never reaches the session of another run,
+/// even under the same agent name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
     pub(super) owner: Owner,
     pub(super) name: String,
+    /// Whether the session runs commands that a rule `unasked` allows without an approval. They never share a session
+    /// with approved commands: an approved command could define a shell function with the name of a program, and so
+    /// change what the rule allows.
+    pub(super) is_unasked: bool,
 }
 
 /// The settings of a new session.
@@ -74,9 +77,9 @@ pub(super) struct SessionSettings<'a> {
     pub(super) mounts: &'a [GrantedMount],
     /// Variables from this process's environment.
     pub(super) environment: HashMap<String, String>,
-    /// Without confinement no posture is required.
+    /// Whether the session runs unconfined. No posture is required then.
     pub(super) unconfined: bool,
-    /// The list of sessions with a network.
+    /// The labels of the runs, which also list the sessions with a network.
     pub(super) labels: &'a Arc<RunLabels>,
 }
 
@@ -87,17 +90,17 @@ pub struct SidecarHealth {
     pub version: String,
     /// `strong`, `contained`, `minimal` or `none`.
     pub posture: String,
-    /// One line, as in audit rows.
+    /// One line on the confinement, as in audit rows.
     pub summary: String,
     /// Each layer, with the attempts that prove it.
     pub layers: Vec<LayerHealth>,
-    /// The user of its sessions, if not the sidecar's own.
+    /// The user of the sidecar's sessions, if it differs from the sidecar's own user.
     pub uid: Option<u32>,
     /// Name and access of each mount.
     pub mounts: Vec<(String, String)>,
-    /// The hosts that its sessions reach; empty without a network.
+    /// The hosts that the sidecar's sessions can reach. Empty without a network.
     pub hosts: Vec<String>,
-    /// The reason why its sessions have no network although its policy has hosts. `None` if they have one.
+    /// Why the sessions have no network although the policy grants hosts. `None` if they have one.
     pub network_absence: Option<String>,
 }
 
@@ -115,7 +118,7 @@ pub struct LayerHealth {
 }
 
 impl Sidecar {
-    /// `shell` names the variables to pass from this process's environment, which is read now.
+    /// `shell` names the variables that are passed on from this process's environment. They are read now.
     pub(super) fn new(source: SidecarSource, shell: Option<&ShellPolicy>) -> Self {
         let names = shell.into_iter().flat_map(|shell| &shell.environment);
         let environment =
@@ -126,37 +129,42 @@ impl Sidecar {
             environment,
             connected: Mutex::new(None),
             last: StdMutex::default(),
-            standing: AtomicU8::default(),
+            state: AtomicU8::default(),
         }
     }
 
-    /// The reason why no command can run here, if it is known: the first requested session could not be
-    /// confined as the policy requires. A failure after earlier successes may pass, and a sidecar that is not
-    /// our own may be replaced, so neither counts.
+    /// Whether the sidecar keeps changes in mounts with undo. Only a sidecar that this program starts shares its store.
+    pub(super) fn keeps_changes(&self) -> bool {
+        matches!(self.source, SidecarSource::Own { .. })
+    }
+
+    /// Why no command can run here, if that is known: the first session could not be confined as the policy requires.
+    /// Other failures do not count. A failure after earlier successes may be temporary, and a sidecar that this program
+    /// did not start may be replaced.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
-        let refuses = self.standing.load(Ordering::Relaxed) == SidecarState::Refuses as u8;
-        refuses
+        let is_refusing = self.state.load(Ordering::Relaxed) == SidecarState::Refusing as u8;
+        is_refusing
             .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
     }
 
-    /// Notes that a session was made.
-    pub(super) fn serves(&self) {
-        self.standing.store(SidecarState::Serves as u8, Ordering::Relaxed);
+    /// Notes that a session was created.
+    pub(super) fn mark_serving(&self) {
+        self.state.store(SidecarState::Serving as u8, Ordering::Relaxed);
     }
 
-    /// The variables that the policy passes from this process's environment.
+    /// The variables that the policy passes on from this process's environment.
     pub(super) fn environment(&self) -> &HashMap<String, String> {
         &self.environment
     }
 
-    /// Asks the sidecar for its report. For that it starts a session with the variables of commands, and ends
-    /// it.
+    /// Returns the sidecar's report about itself. For that the sidecar starts a session with the variables of commands,
+    /// and ends it.
     ///
     /// # Errors
-    /// [`SidecarError`] if it cannot be reached or started, or refuses.
+    /// [`SidecarError`] if the sidecar cannot be reached or started, or if it refuses.
     ///
     /// # Cancellation
-    /// Safe.
+    /// Dropping the future has no effect.
     pub async fn health(&self) -> Result<SidecarHealth, SidecarError> {
         let connected = self.connected().await?;
         let request = HealthRequest { environment: self.environment.clone() };
@@ -174,14 +182,17 @@ impl Sidecar {
             layers: posture.layers.into_iter().map(layer_health).collect(),
             mounts: answer.mounts.into_iter().map(|mount| (mount.name, mount.access)).collect(),
             hosts: posture.network.as_ref().map(|network| network.hosts.clone()).unwrap_or_default(),
-            network_absence: posture.network.map(|network| network.absence).filter(|why| !why.is_empty()),
+            network_absence: posture
+                .network
+                .map(|network| network.absence)
+                .filter(|absence| !absence.is_empty()),
         })
     }
 
-    /// The connection, made if there is none.
+    /// The connection, which is made if there is none.
     pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
-        let mut place = self.connected.lock().await;
-        if let Some(connected) = &*place {
+        let mut connected_slot = self.connected.lock().await;
+        if let Some(connected) = &*connected_slot {
             return Ok(Arc::clone(connected));
         }
         let connected = Arc::new(SidecarSessions {
@@ -189,29 +200,29 @@ impl Sidecar {
             sessions: StdMutex::default(),
         });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&connected);
-        *place = Some(Arc::clone(&connected));
+        *connected_slot = Some(Arc::clone(&connected));
         Ok(connected)
     }
 
-    /// Ends the sessions of a run, without waiting. A session with a running command ends after it.
+    /// Ends the sessions of a run, and does not wait. A session with a running command ends after that command.
     pub(crate) fn end_run(&self, owner: &Owner) {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(connected) = last {
+        let last_connected = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(connected) = last_connected {
             connected.sessions().retain(|key, _| key.owner != *owner);
         }
     }
 
-    /// Notes a failure. If the connection is lost, the next call makes a new one.
+    /// Handles a failure. If the connection is lost, the next call makes a new one.
     pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
-            let (unknown, refuses) = (SidecarState::Unknown as u8, SidecarState::Refuses as u8);
-            let _known =
-                self.standing.compare_exchange(unknown, refuses, Ordering::Relaxed, Ordering::Relaxed);
+            let (unknown, refusing) = (SidecarState::Unknown as u8, SidecarState::Refusing as u8);
+            // Only a state that is still unknown changes. A failure after a success may be temporary.
+            let _known = self.state.compare_exchange(unknown, refusing, Ordering::Relaxed, Ordering::Relaxed);
         }
         if error.ends_connection() {
-            let mut place = self.connected.lock().await;
-            if place.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
-                *place = None;
+            let mut connected_slot = self.connected.lock().await;
+            if connected_slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
+                *connected_slot = None;
             }
         }
         error
@@ -228,17 +239,18 @@ impl fmt::Display for Sidecar {
 }
 
 impl SidecarSessions {
-    /// Cheap to clone; all share the connection.
+    /// A client, cheap to clone. All clones share the connection.
     pub(super) fn client(&self) -> SidecarClient {
         self.connection.client.clone()
     }
 
-    /// The slot of a session, possibly empty; none if the run has its maximum of sessions.
-    pub(super) fn place(&self, key: &SessionKey) -> Option<SessionSlot> {
+    /// The slot of a session, possibly empty. `None` if the run already has [`SESSIONS_OF_A_RUN`] sessions.
+    pub(super) fn slot_of(&self, key: &SessionKey) -> Option<SessionSlot> {
         self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
         if !sessions.contains_key(key)
-            && sessions.keys().filter(|other| other.owner == key.owner).count() >= SESSIONS_OF_A_RUN
+            && sessions.keys().filter(|session_key| session_key.owner == key.owner).count()
+                >= SESSIONS_OF_A_RUN
         {
             return None;
         }
@@ -251,17 +263,19 @@ impl SidecarSessions {
         let mut names: Vec<String> =
             sessions.keys().filter(|key| key.owner == *owner).map(|key| key.name.clone()).collect();
         names.sort_unstable();
+        // Commands with and without an approval have separate sessions, which can have the same name.
+        names.dedup();
         names
     }
 
-    /// Removes a run's empty slots that no call is about to fill: the session was never made, or is lost.
+    /// Removes a run's empty slots that no call is about to fill. Their session was never created, or is lost.
     pub(super) fn forget_empty(&self, owner: &Owner) {
-        self.sessions().retain(|key, place| {
-            // The map is locked, so no call takes a slot meanwhile. A call that already has one may be about
+        self.sessions().retain(|key, slot| {
+            // The map is locked, so no call takes a slot in the meantime. A call that already has the slot may be about
             // to fill it.
             key.owner != *owner
-                || Arc::strong_count(place) > 1
-                || place.try_lock().map_or(true, |session| session.is_some())
+                || Arc::strong_count(slot) > 1
+                || slot.try_lock().map_or(true, |session| session.is_some())
         });
     }
 
@@ -269,15 +283,15 @@ impl SidecarSessions {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a session, and checks that its posture is what the policy requires.
+    /// Creates a session, and checks that its posture is as strong as the policy requires.
     pub(super) async fn create(
         &self,
         owner: &Owner,
         settings: &SessionSettings<'_>,
     ) -> Result<Session, SidecarError> {
-        let least = (!settings.unconfined).then_some(settings.shell.posture);
+        let least_posture = (!settings.unconfined).then_some(settings.shell.posture);
         let request = CreateSessionRequest {
-            least_posture: least.map(|least| least.to_string()).unwrap_or_default(),
+            least_posture: least_posture.map(|posture| posture.to_string()).unwrap_or_default(),
             mounts: settings
                 .mounts
                 .iter()
@@ -294,19 +308,20 @@ impl SidecarSessions {
                 command_timeout_ms: 0,
             }),
             environment: settings.environment.clone(),
-            // Never all: the daemon refuses an empty list, so a grant without mounts gets no session.
+            // Never all mounts: the sidecar refuses an empty list, so a grant without mounts gets no session.
             all_mounts: false,
             network: settings.network().map(network_request),
             all_hosts: false,
+            owner: name_of(owner),
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
-        // Dropping it on refusal ends the session.
+        // If the posture is refused, the drop of this value ends the session.
         let session =
             Session::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
-        if let Some(least) = least
-            && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
+        if let Some(least) = least_posture
+            && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|actual| actual >= least)
         {
             return Err(SidecarError::Posture { found: posture.posture, least });
         }
@@ -314,8 +329,16 @@ impl SidecarSessions {
     }
 }
 
+/// The owner's name for the sidecar. Two owners have two names, whatever their agents are called.
+fn name_of(owner: &Owner) -> String {
+    let is_there = |part: &Option<Arc<str>>| if part.is_some() { "1" } else { "" };
+    let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
+    let (agent, run) = (text(&owner.agent), text(&owner.run));
+    digest::hash_parts([is_there(&owner.agent), &agent, is_there(&owner.run), &run])
+}
+
 impl SessionSettings<'_> {
-    /// The network of a session; none without confinement, where nothing bounds it.
+    /// The network of a session. `None` without confinement, where nothing could bound the network.
     fn network(&self) -> Option<&ShellNetwork> {
         self.shell.network.as_deref().filter(|_| !self.unconfined)
     }
@@ -329,10 +352,13 @@ fn network_request(network: &ShellNetwork) -> NetworkRequest {
 }
 
 fn layer_health(layer: protocol::Layer) -> LayerHealth {
-    let evidence = layer.evidence.into_iter().map(|one| (one.attempt, one.before, one.after));
+    let evidence = layer
+        .evidence
+        .into_iter()
+        .map(|layer_evidence| (layer_evidence.attempt, layer_evidence.before, layer_evidence.after));
     LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
 }
 
-/// The most sessions of one run. All runs share the sidecar's sessions: without this limit one run could take
-/// them all.
+/// The most sessions of one run. All runs share the sidecar's sessions, so without this limit one run could use them
+/// all.
 const SESSIONS_OF_A_RUN: usize = 8;

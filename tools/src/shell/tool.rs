@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_policy::{Denial, Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Denial, Grant, OutputBytes, PinStatus, ShellPolicy, ToolFacts, ToolOrigin};
 use portcullis_types::{
-    Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName,
-    ToolOutput, ToolPolicy, ToolUpdateFn,
+    Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError,
+    ToolErrorKind, ToolName, ToolOutput, ToolPolicy, ToolUpdateFn,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     backend::ShellBackend,
     connect::SidecarClient,
-    failure::{SHELL_UNAVAILABLE, SidecarError, withdrawn},
+    failure::{SidecarError, withdrawn_error},
     outcome::{CommandContext, outcome},
     output_forwarder::OutputForwarder,
     session::{CommandFailure, CommandResult, Session, SidecarCommand},
@@ -31,8 +31,8 @@ use portcullis_shell_protocol::Connection;
 /// The tool's name.
 pub const SHELL_EXEC: &str = "shell_exec";
 
-/// The tool that runs shell commands (specification 004, "BashTool Backends"). It cannot run anything by
-/// itself: its backend runs commands, and a call reaches the backend only through the pipeline.
+/// The tool that runs shell commands. It runs nothing itself: its backend runs the commands, and a call reaches the
+/// backend only through the pipeline.
 #[derive(Debug, Clone)]
 pub struct BashTool {
     backend: ShellBackend,
@@ -40,39 +40,42 @@ pub struct BashTool {
 
 /// The inputs of one call.
 pub(crate) struct ShellCallContext<'a> {
+    pub(crate) call_id: &'a str,
     pub(crate) args: &'a Value,
     pub(crate) grant: &'a Grant,
+    /// Whether changes in a mount of the grant are to be kept.
+    pub(crate) has_undo: bool,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) caller: &'a Caller,
-    /// Takes output as it arrives; none if the caller watches nothing.
+    /// Receives output as it arrives. `None` if the caller has no listener.
     pub(crate) on_update: Option<ToolUpdateFn>,
-    /// Where a session with a network is listed.
+    /// The labels of the runs, which also list the sessions with a network.
     pub(crate) labels: &'a Arc<RunLabels>,
-    /// Judges the call once more, when it has its session: its run may have read on while it waited.
+    /// Judges the call again when it has its session. Its run may have read more while the call waited.
     pub(crate) judge_again: &'a (dyn Fn() -> Result<(), Denial> + Sync),
 }
 
 /// The outcome of a call.
 pub(crate) struct ShellRun {
     pub(crate) result: Result<ToolOutput, ToolError>,
-    /// Text after the output; it is kept when the output is cut.
+    /// Text after the output, which is kept when the output is cut.
     pub(crate) trailer: Option<String>,
     /// The denial of a command that was judged again and did not run.
     pub(crate) denial: Option<Denial>,
-    /// One line about the confinement; none if the call did not reach a session.
+    /// One line about the confinement. `None` if the call did not reach a session.
     pub(crate) posture: Option<String>,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
     /// Whether no command was sent because no session was available.
     pub(crate) found_no_session: bool,
-    /// Protected guest paths that the command made or changed.
+    /// Protected guest paths that the command created or changed.
     pub(crate) protected_paths: Vec<String>,
     /// Whether the check for protected paths covered everything.
     pub(crate) protected_complete: bool,
-    /// The connections of the command, and of the session's jobs since the command before.
+    /// The connections of the command, and of the session's jobs since the previous command.
     pub(crate) connections: Vec<RecordedConnection>,
-    /// How many connections are not in that list.
+    /// The number of connections that are missing from the list.
     pub(crate) connections_omitted: u64,
 }
 
@@ -118,7 +121,7 @@ impl BashTool {
                 ArgumentRole::path("workdir", Access::Read),
             ],
             origin: ToolOrigin::ShippedShell,
-            standing: Standing::Unpinned,
+            pin_status: PinStatus::Unpinned,
         };
         RegisteredTool::shell(declaration(shell), "Run a shell command", facts, self)
     }
@@ -126,27 +129,37 @@ impl BashTool {
     /// Runs one call's command.
     ///
     /// # Cancellation
-    /// Dropping the future kills the command.
+    /// A dropped future kills the command.
     pub(crate) async fn run(&self, call: ShellCallContext<'_>) -> ShellRun {
         match self.attempt(call).await {
             Ok(run) => run,
-            Err(error) => {
-                let found_no_session = error.code() == SHELL_UNAVAILABLE;
+            Err(NotRun { error, found_no_session }) => {
                 ShellRun { found_no_session, ..ShellRun::failed(error, None) }
             }
         }
     }
 
-    async fn attempt(&self, call: ShellCallContext<'_>) -> Result<ShellRun, ToolError> {
+    async fn attempt(&self, call: ShellCallContext<'_>) -> Result<ShellRun, NotRun> {
         let input = ShellArguments::deserialize(call.args)
             .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let shell =
             call.grant.shell.as_ref().ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
         let (sidecar, unconfined) = self.sidecar()?;
+        if call.has_undo && !sidecar.keeps_changes() {
+            return Err(ToolError::unavailable(
+                "a mount has undo, and a sidecar that this program did not start keeps no changes",
+            )
+            .with_code("undo_unavailable")
+            .into());
+        }
         let time_limit = input.time_limit(call.time_limit)?;
         let workdir = input.workdir()?;
         let deadline = call.deadline.min(Instant::now() + time_limit);
-        let key = SessionKey { owner: call.caller.owner(), name: input.session.clone() };
+        let key = SessionKey {
+            owner: call.caller.owner(),
+            name: input.session.clone(),
+            is_unasked: !call.grant.unasked.is_empty(),
+        };
         let settings = SessionSettings {
             shell,
             mounts: &call.grant.mounts,
@@ -154,29 +167,33 @@ impl BashTool {
             unconfined,
             labels: call.labels,
         };
-        let held = within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
-            .await??;
-        let LockedSession { connected, mut place, is_new } = held;
-        let Some(session) = &mut *place else {
-            return Err(ToolError::internal("a session that was made is not there"));
+        let locked_session =
+            wait_within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
+                .await??;
+        let LockedSession { connected, mut slot, is_new } = locked_session;
+        let Some(session) = &mut *slot else {
+            return Err(ToolError::internal("a session that was made is not there").into());
         };
-        // After the session is listed: a call that reads from now on ends it.
+        // Judge after the session is listed: a call that reads from now on ends this session.
         if let Err(denial) = (call.judge_again)() {
-            return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn(), None) });
+            return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn_error(), None) });
         }
         let posture = session.posture().clone();
         let command = SidecarCommand {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
-            // The wait for the session counts: the command gets the rest.
+            // The wait for the session counts towards the limit. The command gets the remaining time.
             time_limit: deadline.saturating_duration_since(Instant::now()),
             max_output_bytes: shell.output.0,
+            call_id: call.call_id,
+            run_id: &call.caller.run_id,
+            agent_id: &call.caller.agent_id,
         };
-        let ran = run_and_pass_on(session, connected.client(), &command, &call).await;
+        let command_outcome = run_and_pass_on(session, connected.client(), &command, &call).await;
         let is_withdrawn = session.is_withdrawn();
-        match ran {
-            Ok(ran) => {
+        match command_outcome {
+            Ok(command_result) => {
                 let context = CommandContext {
                     session: &input.session,
                     is_new,
@@ -186,24 +203,24 @@ impl BashTool {
                     processes: shell.processes,
                     memory: shell.memory,
                 };
-                let run = ShellRun::ended(ran, &context, call.on_update.as_ref());
+                let run = ShellRun::ended(command_result, &context, call.on_update.as_ref());
                 if !is_withdrawn {
                     return Ok(run);
                 }
-                *place = None;
-                Ok(ShellRun { result: Err(withdrawn()), trailer: None, ..run })
+                *slot = None;
+                Ok(ShellRun { result: Err(withdrawn_error()), trailer: None, ..run })
             }
             Err(_lost) if is_withdrawn => {
-                *place = None;
-                Ok(ShellRun::failed(withdrawn(), Some(posture.summary)))
+                *slot = None;
+                Ok(ShellRun::failed(withdrawn_error(), Some(posture.summary)))
             }
-            Err(lost) => {
-                if lost.ends_session() {
-                    // The next command gets a new session, and its result says so. Before the wait below,
-                    // which may be cancelled.
-                    *place = None;
+            Err(failure) => {
+                if failure.ends_session() {
+                    // The next command gets a new session, and its result says so. This must come before the wait
+                    // below, which may be cancelled.
+                    *slot = None;
                 }
-                let error = lost_for_model(lost, sidecar, &connected, call.caller).await;
+                let error = lost_for_model(failure, sidecar, &connected, call.caller).await;
                 Ok(ShellRun::failed(error, Some(posture.summary)))
             }
         }
@@ -224,27 +241,28 @@ impl BashTool {
     }
 }
 
-/// Runs the command and passes its output on while it arrives.
+/// Runs the command, and forwards its output as it arrives.
 async fn run_and_pass_on(
     session: &mut Session,
     client: SidecarClient,
     command: &SidecarCommand<'_>,
     call: &ShellCallContext<'_>,
 ) -> Result<CommandResult, CommandFailure> {
-    let mut forwarder = OutputForwarder::to(call.on_update.clone());
-    let ran = session.run(client, command, &call.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
+    let mut forwarder = OutputForwarder::new(call.on_update.clone());
+    let command_outcome =
+        session.run(client, command, &call.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
     forwarder.end();
-    ran
+    command_outcome
 }
 
-/// The model's error for a command whose end is unknown.
+/// The error for the model when the end of a command is unknown.
 async fn lost_for_model(
-    lost: CommandFailure,
+    failure: CommandFailure,
     sidecar: &Sidecar,
     connected: &Arc<SidecarSessions>,
     caller: &Caller,
 ) -> ToolError {
-    let CommandFailure { error, had_begun } = lost;
+    let CommandFailure { error, had_begun } = failure;
     let error = sidecar.failed(connected, error).await;
     tracing::warn!(error = &error as &dyn std::error::Error, had_begun, "the end of a command is unknown");
     if caller.cancel.is_cancelled() {
@@ -255,7 +273,7 @@ async fn lost_for_model(
 }
 
 impl ShellArguments {
-    /// The working directory as the policy judged it: a relative path starts at `/shared`.
+    /// The working directory in the form that the policy judged.
     fn workdir(&self) -> Result<String, ToolError> {
         if self.workdir.is_empty() {
             return Ok(String::new());
@@ -265,80 +283,102 @@ impl ShellArguments {
         Ok(path.as_str().to_owned())
     }
 
-    /// The time limit of the command: the one it asks for, if that is granted.
-    fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
-        let Some(requested) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
-        // One second of tolerance: the deadline began to run a moment ago.
-        if requested > granted + Duration::from_secs(1) {
+    /// The time limit of the command: the requested limit, if the grant allows it.
+    fn time_limit(&self, granted_time: Duration) -> Result<Duration, ToolError> {
+        let Some(requested) = self.timeout.map(Duration::from_secs) else { return Ok(granted_time) };
+        // One second of tolerance, because the deadline started a moment ago.
+        if requested > granted_time + Duration::from_secs(1) {
             return Err(ToolError::invalid_arguments(format!(
                 "field 'timeout': at most {} seconds are granted",
-                granted.as_secs_f64().ceil()
+                granted_time.as_secs_f64().ceil()
             )));
         }
-        Ok(requested.min(granted))
+        Ok(requested.min(granted_time))
     }
 }
 
-/// A session that only this call uses now.
+/// Why no command was sent.
+struct NotRun {
+    error: ToolError,
+    /// Whether the reason is that no session was available.
+    found_no_session: bool,
+}
+
+impl From<ToolError> for NotRun {
+    fn from(error: ToolError) -> Self {
+        Self { error, found_no_session: false }
+    }
+}
+
+/// A session that only this call uses at present.
 struct LockedSession {
     connected: Arc<SidecarSessions>,
-    place: tokio::sync::OwnedMutexGuard<Option<Session>>,
+    slot: tokio::sync::OwnedMutexGuard<Option<Session>>,
     is_new: bool,
 }
 
 impl LockedSession {
-    /// Waits for the session's last command, or makes the session.
+    /// Waits for the session's last command to end, or creates the session.
     async fn take(
         sidecar: &Sidecar,
         key: &SessionKey,
         settings: &SessionSettings<'_>,
-    ) -> Result<Self, ToolError> {
-        let failed = |error: SidecarError| {
+    ) -> Result<Self, NotRun> {
+        let no_session = |error: SidecarError| {
             tracing::warn!(error = &error as &dyn std::error::Error, "there is no session");
-            error.for_model(false)
+            NotRun { error: error.for_model(false), found_no_session: error.may_recover() }
         };
-        let connected = sidecar.connected().await.map_err(failed)?;
-        let full = |error: ToolError| {
+        let connected = sidecar.connected().await.map_err(no_session)?;
+        let with_session_names = |error: ToolError| {
             let names = connected.names_of(&key.owner).join(", ");
             error.with_hint(format!("use one of these sessions: {names}"))
         };
-        let Some(place) = connected.place(key) else {
-            return Err(full(ToolError::resource_limit("the limit of shell sessions is reached")));
+        let Some(slot) = connected.slot_of(key) else {
+            let error = ToolError::resource_limit("the limit of shell sessions is reached");
+            return Err(with_session_names(error).into());
         };
-        let mut place = place.lock_owned().await;
-        // Ended while its run read on. The result of its next command says that it is new.
-        if place.as_ref().is_some_and(Session::is_withdrawn) {
-            *place = None;
+        let mut slot = slot.lock_owned().await;
+        // The session was ended because its run has read more. The result of the next command says that its session is
+        // new.
+        if slot.as_ref().is_some_and(Session::is_withdrawn) {
+            *slot = None;
         }
-        let is_new = place.is_none();
+        let is_new = slot.is_none();
         if is_new {
             match connected.create(&key.owner, settings).await {
                 Ok(session) => {
-                    sidecar.serves();
-                    *place = Some(session);
+                    sidecar.mark_serving();
+                    *slot = Some(session);
                 }
                 Err(error) => {
-                    drop(place);
+                    // Release the slot first: `forget_empty` leaves slots that a call holds.
+                    drop(slot);
                     connected.forget_empty(&key.owner);
-                    let error = failed(sidecar.failed(&connected, error).await);
-                    return Err(if error.code() == "resource_limit" { full(error) } else { error });
+                    let NotRun { error, found_no_session } =
+                        no_session(sidecar.failed(&connected, error).await);
+                    let error = match error.kind() {
+                        ToolErrorKind::ResourceLimit => with_session_names(error),
+                        _ => error,
+                    };
+                    return Err(NotRun { error, found_no_session });
                 }
             }
         }
-        Ok(Self { connected, place, is_new })
+        Ok(Self { connected, slot, is_new })
     }
 }
 
-/// Waits until the call's deadline or cancellation.
-async fn within<T>(
+/// Waits for a future, at most until the deadline or the cancellation of the call.
+async fn wait_within<T>(
     deadline: Instant,
     time_limit: Duration,
     caller: &Caller,
-    wait: impl Future<Output = T>,
+    future: impl Future<Output = T>,
 ) -> Result<T, ToolError> {
+    // `biased`: a session that is ready wins over cancellation and deadline.
     tokio::select! {
         biased;
-        done = wait => Ok(done),
+        output = future => Ok(output),
         () = caller.cancel.cancelled() => Err(ToolError::cancelled("the command was cancelled before it ran")),
         () = tokio::time::sleep_until(deadline.into()) => Err(ToolError::timeout(format!(
             "the shell was not ready within {time_limit:?}; the command did not run"
@@ -347,18 +387,22 @@ async fn within<T>(
 }
 
 impl ShellRun {
-    /// The run of a command whose end is known. The caller gets the output of background jobs as an update:
-    /// it was not streamed.
-    fn ended(ran: CommandResult, context: &CommandContext<'_>, on_update: Option<&ToolUpdateFn>) -> Self {
-        let exited = &ran.exited;
+    /// The run of a command whose end is known. The caller gets the output of background jobs as an update, because it
+    /// was not streamed.
+    fn ended(
+        command_result: CommandResult,
+        context: &CommandContext<'_>,
+        on_update: Option<&ToolUpdateFn>,
+    ) -> Self {
+        let exited = &command_result.exited;
         let (cpu, peak_memory_bytes) = (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
         let protected_paths = exited.protected_paths.clone();
         let protected_complete = exited.protected_complete;
-        let connections = exited.connections.iter().map(recorded).collect();
+        let connections = exited.connections.iter().map(record_connection).collect();
         let connections_omitted = exited.connections_omitted;
-        let outcome = outcome(ran, context);
-        if let (Some(to), Some(jobs)) = (on_update, outcome.jobs) {
-            to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
+        let outcome = outcome(command_result, context);
+        if let (Some(listener), Some(jobs)) = (on_update, outcome.jobs) {
+            listener(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
         }
         Self {
             result: outcome.result,
@@ -385,7 +429,7 @@ impl ShellRun {
             peak_memory_bytes: 0,
             found_no_session: false,
             protected_paths: Vec::new(),
-            // Such a run has no finished command to check.
+            // This run has no finished command to check.
             protected_complete: true,
             connections: Vec::new(),
             connections_omitted: 0,
@@ -393,7 +437,7 @@ impl ShellRun {
     }
 }
 
-fn recorded(connection: &Connection) -> RecordedConnection {
+fn record_connection(connection: &Connection) -> RecordedConnection {
     let text = |text: &str| (!text.is_empty()).then(|| text.into());
     RecordedConnection {
         host: text(&connection.host),
@@ -437,11 +481,11 @@ fn declaration(shell: Option<&ShellPolicy>) -> FunctionDecl {
 fn network(shell: Option<&ShellPolicy>) -> String {
     let hosts = shell.map(|shell| &shell.hosts).filter(|hosts| !hosts.is_empty());
     let Some(hosts) = hosts else { return "There is no network.".to_owned() };
-    let listed: Vec<String> = hosts.iter().take(MAX_LISTED).map(|rule| format!("`{rule}`")).collect();
-    let more = if hosts.len() > MAX_LISTED { ", …" } else { "" };
+    let host_texts: Vec<String> = hosts.iter().take(MAX_LISTED).map(|rule| format!("`{rule}`")).collect();
+    let more_mark = if hosts.len() > MAX_LISTED { ", …" } else { "" };
     format!(
-        "The network reaches these hosts and nothing else: {}{more}, by HTTPS through the proxy that the environment names; git, curl, cargo, pip and npm find it by themselves.",
-        listed.join(", ")
+        "The network reaches these hosts and nothing else: {}{more_mark}, by HTTPS through the proxy that the environment names; git, curl, cargo, pip and npm find it by themselves.",
+        host_texts.join(", ")
     )
 }
 
@@ -458,10 +502,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_handed_on_as_it_comes_and_no_character_is_torn() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&heard);
-        let mut forwarder = OutputForwarder::to(Some(Arc::new(move |partial: ToolOutput| {
+    fn output_is_streamed_and_no_character_is_split() {
+        let updates = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&updates);
+        let mut forwarder = OutputForwarder::new(Some(Arc::new(move |partial: ToolOutput| {
             sink.lock().expect("not poisoned").push(partial.joined_text());
         })));
         let text = "aä€😀".as_bytes();
@@ -470,7 +514,7 @@ mod tests {
         }
         forwarder.take(b"\xf0\x9f");
         forwarder.end();
-        assert_eq!(heard.lock().expect("not poisoned").concat(), "aä€😀\u{fffd}");
+        assert_eq!(updates.lock().expect("not poisoned").concat(), "aä€😀\u{fffd}");
     }
 
     #[test]

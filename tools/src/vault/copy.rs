@@ -1,8 +1,8 @@
 //! One copy: runs the read step and the write step concurrently, and orders their ends.
 //!
-//! The write step gives the destination its new content only when it learns that all bytes were sent. It
-//! learns that after the read step has ended well and its row is recorded. Any earlier failure, of either
-//! step or of the caller, breaks the transfer off; the write step then removes its temporary file.
+//! The write step puts the new content in place only when it learns that all bytes were sent. That happens after the
+//! read step has succeeded and its row is recorded. An earlier failure of a step, or of the caller, breaks the transfer
+//! off, and the write step then removes its temporary file.
 
 use std::{
     sync::Arc,
@@ -15,24 +15,24 @@ use serde_json::{Value, json};
 
 use super::tool::{DESTINATION, SOURCE};
 use crate::{
-    call::{Caller, OperationContext, OperationStep, new_call},
-    pipeline::{overdue, with_commas},
+    call::{Caller, OperationContext, OperationStep, cancelled_error, new_call},
+    pipeline::{format_with_commas, time_limit_error},
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
 };
 
-/// The steps' names.
+/// The names of the steps.
 const READ_STEP: &str = "vault_copyto_read";
 const WRITE_STEP: &str = "vault_copyto_write";
 
-/// How long a write step may take to remove its temporary file after a break-off, before it is killed. A copy
-/// is broken off this long before its deadline, or after three quarters of its time if that is later.
+/// How long a write step may take to remove its temporary file after the transfer is aborted: 1 s. After that the step
+/// is killed. The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
 const TIDY_TIME: Duration = Duration::from_secs(1);
 
 /// The time limit of the call that removes the temporary file of a killed write step.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 
-/// A copy and its two steps.
+/// A copy with its two steps.
 pub(super) struct CopyRun {
     /// The registry of the steps.
     pub(super) steps: Arc<ToolRegistry>,
@@ -43,7 +43,7 @@ pub(super) struct CopyRun {
     pub(super) caller: Caller,
 }
 
-/// The reason why a copy is stopped from outside.
+/// Why a copy is stopped from outside.
 #[derive(Debug, Clone, Copy)]
 enum CopyStop {
     Cancelled,
@@ -54,15 +54,16 @@ impl CopyRun {
     /// Makes the copy.
     ///
     /// # Cancellation
-    /// Dropping the future breaks the copy off. The steps still clean up.
+    /// A dropped future breaks the copy off. The steps still clean up.
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
         let given_up = self.caller.cancel.child_token();
-        let _gone = given_up.clone().drop_guard();
-        crate::spawn::to_its_end(self.work(given_up)).await?
+        // Cancels the copy when this future is dropped.
+        let _ignored = given_up.clone().drop_guard();
+        crate::spawn::run_to_completion(self.run_boxed(given_up)).await?
     }
 
-    /// Boxed, since the steps' calls are futures like the one that this is a part of.
-    fn work(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    /// Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
+    fn run_boxed(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async move { self.make(&given_up).await })
     }
 
@@ -72,77 +73,78 @@ impl CopyRun {
         let mut reader = self.caller_of_step(Some(TransferEnd::Sending(Arc::clone(&transfer))));
         reader.on_progress.clone_from(&self.context.on_progress);
         let writer = self.caller_of_step(Some(TransferEnd::Receiving(Arc::clone(&transfer))));
-        let reading = async {
+        let read_step = async {
             let arguments = json!({ SOURCE: self.source });
-            let read = self.call(READ_STEP, &arguments, &reader).await;
-            match &read {
+            let read_result = self.call(READ_STEP, &arguments, &reader).await;
+            match &read_result {
                 Ok(_) => transfer.end(),
                 Err(_) => drop(transfer.break_off()),
             }
-            read
+            read_result
         };
-        let writing = async {
+        let write_step = async {
             let arguments = json!({ DESTINATION: self.destination, "temporary": temporary });
-            let written = self.call(WRITE_STEP, &arguments, &writer).await;
-            // There is no receiver any more: stop the read step.
+            let result = self.call(WRITE_STEP, &arguments, &writer).await;
+            // There is no receiver any more, so stop the read step.
             transfer.break_off();
             reader.cancel.cancel();
-            written
+            result
         };
-        // The write step first, so that its row exists before anything is read.
-        let both = async { tokio::join!(writing, reading) };
-        tokio::pin!(both);
-        let mut stopped = None;
-        // `biased`: a copy that has ended is not broken off.
-        let (written, read) = tokio::select! {
+        // The write step starts first, so that its row exists before anything is read.
+        let both_steps = async { tokio::join!(write_step, read_step) };
+        tokio::pin!(both_steps);
+        let mut stop_cause = None;
+        // `biased`: a copy that has already ended is not aborted.
+        let (write_result, read_result) = tokio::select! {
             biased;
-            ended = &mut both => ended,
-            stop = self.stop(given_up) => {
-                stopped = Some(stop);
-                // `break_off` does not stop a write step that already has everything.
+            ended = &mut both_steps => ended,
+            stop = self.wait_for_stop(given_up) => {
+                stop_cause = Some(stop);
+                // `break_off` does not stop a write step that already has all bytes.
                 transfer.break_off();
                 reader.cancel.cancel();
-                match tokio::time::timeout(TIDY_TIME, &mut both).await {
+                match tokio::time::timeout(TIDY_TIME, &mut both_steps).await {
                     Ok(ended) => ended,
                     Err(_elapsed) => {
                         writer.cancel.cancel();
-                        both.await
+                        both_steps.await
                     }
                 }
             }
         };
-        let Err(error) = written else { return Ok(self.output(transfer.bytes())) };
+        let Err(error) = write_result else { return Ok(self.output(transfer.bytes())) };
         if transfer.is_received() && !is_reported_by_guest(&error) {
             self.clean_up(&temporary).await;
         }
-        Err(match (stopped, read) {
-            (Some(CopyStop::Cancelled), _) => ToolError::cancelled("the call was cancelled"),
-            (Some(CopyStop::Deadline), _) => overdue(self.context.time_limit),
-            // A read step that was only stopped because the write failed is not the cause.
-            (None, Err(read)) if read.kind() != ToolErrorKind::Cancelled => read,
+        Err(match (stop_cause, read_result) {
+            (Some(CopyStop::Cancelled), _) => cancelled_error(),
+            (Some(CopyStop::Deadline), _) => time_limit_error(self.context.time_limit),
+            // A read step that ended with `Cancelled` was stopped because the write failed, so it is not the cause.
+            (None, Err(read_error)) if read_error.kind() != ToolErrorKind::Cancelled => read_error,
             (None, _) => error,
         })
     }
 
-    /// Waits until the copy must end: the caller has given up, or only the time to clean up is left.
-    async fn stop(&self, given_up: &CancellationToken) -> CopyStop {
-        let last = self.context.deadline - TIDY_TIME.min(self.context.time_limit / 4);
+    /// Waits until the copy must end: the caller has given up, or only the time for the clean-up is left.
+    async fn wait_for_stop(&self, given_up: &CancellationToken) -> CopyStop {
+        let stop_at = self.context.deadline - TIDY_TIME.min(self.context.time_limit / 4);
         tokio::select! {
+            // `biased`: a cancellation is reported as such, even at the deadline.
             biased;
             () = given_up.cancelled() => CopyStop::Cancelled,
-            () = tokio::time::sleep_until(last.into()) => CopyStop::Deadline,
+            () = tokio::time::sleep_until(stop_at.into()) => CopyStop::Deadline,
         }
     }
 
-    /// One call of a step, through the whole pipeline.
+    /// One call of a step, which passes through the whole pipeline.
     async fn call(&self, step: &str, arguments: &Value, caller: &Caller) -> Result<ToolOutput, ToolError> {
         let call = new_call(step, arguments.to_string());
-        // Boxed: otherwise the enclosing call's future would be twice as large.
+        // Boxed, because otherwise the future of the enclosing call would be twice as large.
         Box::pin(self.steps.execute_with_policy(call, caller)).await.outcome
     }
 
-    /// The caller of a step: the operation's caller, with the same slot and deadline. Only the operation
-    /// stops a step, because it knows what must be cleaned up first.
+    /// The caller of a step: the operation's caller, with the same slot and deadline. Only the operation stops a step,
+    /// because it knows what must be cleaned up first.
     fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
@@ -163,7 +165,7 @@ impl CopyRun {
         }
     }
 
-    /// Removes the temporary file that a killed write step left.
+    /// Removes the temporary file that a killed write step left behind.
     async fn clean_up(&self, temporary: &str) {
         let mut caller = self.caller_of_step(None);
         caller.turn_deadline = Some(Instant::now() + CLEAN_UP_TIME);
@@ -179,15 +181,15 @@ impl CopyRun {
     }
 
     fn output(&self, bytes: u64) -> ToolOutput {
-        let shown = |path: &str| GuestPath::parse(path).map_or_else(|_| path.to_owned(), Into::into);
-        let count = with_commas(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (source, destination) = (shown(&self.source), shown(&self.destination));
+        let display_path = |path: &str| GuestPath::parse(path).map_or_else(|_| path.to_owned(), Into::into);
+        let count = format_with_commas(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let (source, destination) = (display_path(&self.source), display_path(&self.destination));
         ToolOutput::text(format!("copied {count} bytes from {source} to {destination}"))
             .with_details(json!({ "bytes": bytes }))
     }
 }
 
-/// Whether the step itself reported the error, and so has cleaned up.
+/// Whether the step itself reported the error. Such a step has already cleaned up.
 fn is_reported_by_guest(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,
@@ -203,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_killed_or_crashed_step_has_not_cleaned_up() {
-        let own = [
+        let guest_errors = [
             ToolError::failed("cannot write"),
             ToolError::not_found("no such file"),
             ToolError::denied("not allowed"),
             ToolError::denied("protected").with_code("protected_path"),
         ];
-        assert!(own.iter().all(is_reported_by_guest));
+        assert!(guest_errors.iter().all(is_reported_by_guest));
         let limit = Duration::from_secs(1);
         for fault in [
             GuestFault::Timeout { limit },

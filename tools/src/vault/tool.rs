@@ -1,8 +1,8 @@
-//! The registered tool and its steps.
+//! `vault_copyto` as a registered tool, and its steps.
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{Operation, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Operation, PinStatus, ToolFacts, ToolOrigin};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolError, ToolName, ToolOutput, ToolPolicy,
 };
@@ -19,7 +19,7 @@ use crate::{
 /// The operation that this tool runs.
 const OPERATION: Operation = Operation::VAULT_COPYTO;
 
-/// Its arguments, and those of its steps.
+/// The arguments of the operation and of its steps.
 pub(super) const SOURCE: &str = "source_path";
 pub(super) const DESTINATION: &str = "destination_path";
 
@@ -32,7 +32,7 @@ pub(crate) struct VaultCopy {
     steps: Arc<[Arc<RegisteredTool>]>,
 }
 
-/// The tool made of these steps.
+/// Builds the tool from these steps.
 pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     let step = |name: &&'static str| {
         steps.get(name).cloned().ok_or(RegistryError::MissingStep { operation: OPERATION.name, step: name })
@@ -47,7 +47,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         declared_max_output: None,
         roles: vec![ArgumentRole::path(SOURCE, Access::Read), ArgumentRole::path(DESTINATION, Access::Write)],
         origin: ToolOrigin::ShippedOperation,
-        standing: Standing::Unpinned,
+        pin_status: PinStatus::Unpinned,
     };
     RegisteredTool::operation(declaration(), "Copy from vault", facts, VaultCopy { steps })
 }
@@ -75,7 +75,7 @@ fn declaration() -> FunctionDecl {
 }
 
 impl VaultCopy {
-    /// The steps, in the order in which the bytes pass.
+    /// The steps, in the order in which the bytes pass through them.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
     }
@@ -83,7 +83,7 @@ impl VaultCopy {
     /// Copies a file by calling both steps.
     ///
     /// # Cancellation
-    /// Dropping the future ends the steps; they still clean up.
+    /// A dropped future ends the steps, which still clean up.
     pub(crate) async fn run(
         &self,
         steps: Option<&Arc<ToolRegistry>>,

@@ -1,5 +1,5 @@
-//! The hosts that a module's tool declares. A declaration grants nothing: a request needs the declaration and
-//! the policy's grant.
+//! The hosts that a module's tool declares. A declaration grants nothing: a request needs both the declaration and the
+//! policy's grant.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,7 +13,7 @@ impl DeclaredHosts {
     /// Reads a declaration. `None` if it names no hosts.
     ///
     /// # Errors
-    /// The text that is not a rule, with the reason.
+    /// The first text that is not a valid rule, with the reason.
     pub(crate) fn parse(texts: &[String]) -> Result<Option<Self>, (String, InvalidHostRule)> {
         if texts.is_empty() {
             return Ok(None);
@@ -28,15 +28,15 @@ impl DeclaredHosts {
     }
 
     /// Refuses a request to a host that the tool does not declare.
-    pub(crate) fn judge(&self, to: &Authority) -> Result<(), Denial> {
-        if self.0.iter().any(|rule| rule.covers(to)) {
+    pub(crate) fn judge(&self, target: &Authority) -> Result<(), Denial> {
+        if self.0.iter().any(|rule| rule.covers(target)) {
             return Ok(());
         }
         Err(Denial {
             code: DenialCode::HostNotDeclared,
             rule: "the tool's declaration".to_owned(),
-            subject: to.to_string(),
-            hint: format!("its author declares it with `hosts = [\"{to}\"]` in `#[tool]`"),
+            subject: target.to_string(),
+            hint: format!("its author declares it with `hosts = [\"{target}\"]` in `#[tool]`"),
         })
     }
 }

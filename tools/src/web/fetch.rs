@@ -1,4 +1,4 @@
-//! One fetch: the request, then the guest that reads the body.
+//! One fetch: requests the page, then runs a guest that reads the body.
 
 use std::{
     sync::Arc,
@@ -20,16 +20,16 @@ use crate::{
     registry::ToolRegistry,
 };
 
-/// The steps' names.
+/// The names of the steps.
 pub(super) const REQUEST_STEP: &str = "web_fetch_request";
 const READ_STEP: &str = "web_fetch_read";
 const READ_PDF_STEP: &str = "web_fetch_read_pdf";
 
 impl WebFetch {
-    /// Fetches an address by calling the steps.
+    /// Fetches a page by calling the steps of the operation.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection and stops the guest.
+    /// A dropped future closes the connection and stops the guest.
     pub(crate) fn run<'a>(
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
@@ -38,7 +38,7 @@ impl WebFetch {
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        // Boxed, since the steps' calls are futures like the one that this is a part of.
+        // Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
         Box::pin(async move {
             let steps = OperationSteps::new(steps, context, caller)?;
             let response = match robots {
@@ -53,8 +53,8 @@ impl WebFetch {
         })
     }
 
-    /// Requests the page, and follows its redirects one by one: each leads to an address whose `robots.txt` may disallow
-    /// it. The request step bounds their number.
+    /// Requests the page, and follows its redirects one by one, because the `robots.txt` of each target may disallow
+    /// it. The request step bounds the number of redirects.
     async fn request_as_robots_allow(
         &self,
         steps: &OperationSteps<'_>,
@@ -63,21 +63,21 @@ impl WebFetch {
         let url = arguments.get(URL).and_then(Value::as_str).unwrap_or_default();
         let mut url = Url::parse(url)
             .map_err(|error| ToolError::invalid_arguments(format!("field '{URL}': {error}")))?;
-        let mut followed = 0;
+        let mut redirects = 0;
         loop {
             let refusal = self.robots().refusal(steps, &url).await?;
-            let terms = HopTerms { followed, refusal };
+            let terms = HopTerms { redirects_followed: redirects, refusal };
             let hop = steps.hop(REQUEST_STEP, url.as_str(), terms, steps.context.deadline).await;
             match hop.map_err(|failure| failure.error)? {
-                Hop::Answer(response) => return Ok(Response { redirects: followed, ..response }),
-                Hop::LeadsTo(next) => (url, followed) = (next, followed + 1),
+                Hop::Answer(response) => return Ok(Response { redirects, ..response }),
+                Hop::Redirect(next_url) => (url, redirects) = (next_url, redirects + 1),
             }
         }
     }
 }
 
-/// Lets the guest of the body's kind read it. If it runs into its time or its memory, a plain pass follows: of a page
-/// without the extractor, of a PDF file over its first pages.
+/// Runs the guest that reads this kind of body. If the guest runs out of time or memory, a second, plain pass follows:
+/// it reads a page without the extractor, or only the first pages of a PDF file.
 async fn read(
     steps: &OperationSteps<'_>,
     response: &Response,
@@ -87,22 +87,23 @@ async fn read(
     let is_pdf = is_pdf(&response.body, content_type);
     let start = Instant::now();
     let end = if is_pdf { steps.context.deadline.min(start + PDF_TIME) } else { steps.context.deadline };
-    // A plain pass over a PDF file follows only where memory ended, so the first one may take all of the time.
-    let first = if is_pdf { end } else { start + end.saturating_duration_since(start) / 2 };
+    // A plain pass over a PDF file follows only if memory ran out, so the first pass may use all of the time.
+    let extract_deadline = if is_pdf { end } else { start + end.saturating_duration_since(start) / 2 };
     let mut outcome = Err(ToolError::internal("no pass was made"));
-    for (effort, deadline) in [("extract", first), ("plain", end)] {
-        let mut read = json!({
+    for (effort, deadline) in [("extract", extract_deadline), ("plain", end)] {
+        let mut reader_arguments = json!({
             "format": arguments.get("format").unwrap_or(&Value::from("markdown")),
             "effort": effort,
         });
         if !is_pdf {
-            read[URL] = response.url.as_str().into();
-            read["content_type"] = content_type.into();
+            reader_arguments[URL] = response.url.as_str().into();
+            reader_arguments["content_type"] = content_type.into();
         }
         let step = if is_pdf { READ_PDF_STEP } else { READ_STEP };
-        outcome = steps.read(step, &read, &response.body, deadline).await;
+        outcome = steps.read(step, &reader_arguments, &response.body, deadline).await;
         match &outcome {
-            // The pages of a PDF file have a budget of work. If time ends, its structure takes it, in a plain pass too.
+            // The work on pages has a budget, so a timeout comes from the file's structure. A plain pass would time out
+            // too.
             Err(error) if is_pdf && error.kind() == ToolErrorKind::Timeout => break,
             Err(error) if is_exhausted(error) => {}
             _ => break,
@@ -113,21 +114,21 @@ async fn read(
     Ok(output)
 }
 
-/// The time of both passes over a PDF file, with the compilation of the module at the first one.
+/// The time of both passes over a PDF file together, including the compilation of the module at the first pass.
 const PDF_TIME: Duration = Duration::from_secs(10);
 
-/// The mark of a PDF file, and how far from the beginning readers look for it.
+/// The mark of a PDF file, and the number of bytes from the start in which readers look for it.
 const PDF_MARK: &[u8] = b"%PDF-";
 const PDF_MARK_WITHIN: usize = 1024;
 
-/// Whether a body is a PDF file. At the very beginning the mark is unmistakable, whatever the header says. Behind other
-/// bytes it counts where the header says PDF or nothing: a page that quotes the mark stays a page.
+/// Whether a body is a PDF file. A mark at the very start decides, whatever the header says. A mark after other bytes
+/// counts only if the header names PDF or no definite type. A page that quotes the mark therefore stays a page.
 fn is_pdf(body: &[u8], content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let may_be =
+    let may_be_pdf =
         matches!(&*essence, "" | "application/pdf" | "application/x-pdf" | "application/octet-stream");
     let start = &body[..body.len().min(PDF_MARK_WITHIN)];
-    start.starts_with(PDF_MARK) || may_be && start.windows(PDF_MARK.len()).any(|bytes| bytes == PDF_MARK)
+    start.starts_with(PDF_MARK) || may_be_pdf && start.windows(PDF_MARK.len()).any(|bytes| bytes == PDF_MARK)
 }
 
 /// Whether the guest has used up its time or its memory, or has trapped.

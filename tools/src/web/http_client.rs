@@ -1,5 +1,5 @@
-//! The host's HTTP client and the secrets. The client starts, and a secret is read, when a request first
-//! needs it, so a process without requests pays nothing.
+//! The host's HTTP client and the secrets of the policy. The first request starts the client and reads the secrets, so
+//! a process without requests starts no thread for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,28 +19,28 @@ use portcullis_types::{ToolError, chain};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
-    SecretError, SecretPlace,
+    SecretError, SecretLocation,
     known_secrets::{KnownSecret, KnownSecrets},
 };
 
-/// The client's threads. One is enough for many requests, which mostly wait.
+/// The number of the client's threads. One is enough for many requests, because requests mostly wait.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
 
 /// The settings to start the client with.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClientConfig {
-    /// The state folder, which has the canary for the proof of confinement.
+    /// The state folder, which holds the canary for the proof of confinement.
     pub(crate) state: PathBuf,
     pub(crate) landlock: Requirement,
     pub(crate) seccomp: Requirement,
-    /// The ports of all rules of the policy.
+    /// The ports in all rules of the policy.
     pub(crate) ports: BTreeSet<u16>,
     /// The proxy of all requests.
     pub(crate) proxy: Option<Url>,
-    /// The file with further certificates.
+    /// The file with additional trusted certificates.
     pub(crate) ca: Option<PathBuf>,
     /// The secrets of the policy.
-    pub(crate) secrets: Vec<SecretPlace>,
+    pub(crate) secrets: Vec<SecretLocation>,
 }
 
 /// The client, and the settings to start it with.
@@ -48,19 +48,19 @@ pub(crate) struct HttpClientConfig {
 pub(crate) struct HttpClientHandle {
     config: HttpClientConfig,
     client: LazyEgress,
-    /// The secrets by name, each read once. The lock of one goes with the thread that reads it, so that a file system
-    /// that does not answer holds up one thread for each secret.
+    /// The secrets by name, each read once. The lock of a secret moves to the thread that reads it. A file system that
+    /// does not answer therefore blocks only one thread for each secret.
     secrets: BTreeMap<SecretName, Arc<AsyncMutex<Option<Credential>>>>,
-    /// All that were read, until the process ends.
+    /// All secrets that were read for any tool. They are kept until the process ends.
     known: Arc<KnownSecrets>,
 }
 
-/// The reason why the client could not be started.
+/// The reason why the client cannot be started.
 #[derive(Debug, thiserror::Error)]
 enum ClientStartError {
-    #[error("read the certificates in {}", .path.display())]
+    #[error("cannot read the certificates in {}", .path.display())]
     Ca { path: PathBuf, source: io::Error },
-    #[error("prepare the proof of confinement")]
+    #[error("cannot prepare the proof of confinement")]
     Canary(#[source] portcullis_confine::ConfineError),
     #[error(transparent)]
     Egress(#[from] EgressError),
@@ -68,19 +68,20 @@ enum ClientStartError {
 
 impl HttpClientHandle {
     pub(crate) fn new(config: HttpClientConfig) -> Self {
-        let secrets = config.secrets.iter().map(|place| (place.name().clone(), Arc::default())).collect();
+        let secrets =
+            config.secrets.iter().map(|location| (location.name().clone(), Arc::default())).collect();
         Self { config, client: LazyEgress::default(), secrets, known: Arc::default() }
     }
 
-    /// The secrets of all tools that were read, which no response may repeat.
+    /// All secrets that were read so far, for any tool. No response may repeat one of them.
     pub(crate) fn known(&self) -> &Arc<KnownSecrets> {
         &self.known
     }
 
-    /// The secrets that the requests of one grant may carry.
+    /// The secrets that the requests of a grant may carry.
     ///
     /// # Cancellation
-    /// Dropping the future leaves a read to its thread, and the next request waits for that one.
+    /// If the future is dropped, a started read continues on its thread, and the next request waits for it.
     ///
     /// # Errors
     /// `unavailable` with the code `secret_unavailable` if a secret of the tool cannot be read. The next
@@ -88,22 +89,24 @@ impl HttpClientHandle {
     pub(super) async fn credentials(&self, grant: &Grant) -> Result<Vec<Credential>, ToolError> {
         let mut credentials = Vec::new();
         for secret in &*grant.secrets {
-            let place = self.config.secrets.iter().find(|place| *place.name() == secret.name);
-            let (Some(place), Some(read)) = (place.cloned(), self.secrets.get(&secret.name)) else {
+            let location = self.config.secrets.iter().find(|location| *location.name() == secret.name);
+            let (Some(location), Some(cached)) = (location.cloned(), self.secrets.get(&secret.name)) else {
                 continue;
             };
-            let mut read = Arc::clone(read).lock_owned().await;
-            if let Some(credential) = &*read {
+            let mut cached = Arc::clone(cached).lock_owned().await;
+            if let Some(credential) = &*cached {
                 credentials.push(credential.clone());
                 continue;
             }
-            let known = Arc::clone(&self.known);
-            let reading = tokio::task::spawn_blocking(move || {
-                let credential = place.read()?;
-                known.add(KnownSecret { credential: credential.clone(), hosts: place.hosts().clone() });
-                Ok(read.insert(credential).clone())
+            let known_secrets = Arc::clone(&self.known);
+            let read_task = tokio::task::spawn_blocking(move || {
+                let credential = location.read()?;
+                // Remember the value before it can be sent, so that no response can repeat it.
+                known_secrets
+                    .add(KnownSecret { credential: credential.clone(), hosts: location.hosts().clone() });
+                Ok(cached.insert(credential).clone())
             });
-            match reading.await {
+            match read_task.await {
                 Ok(Ok(credential)) => credentials.push(credential),
                 Ok(Err(error)) => return Err(secret_unreadable(&secret.name, &error)),
                 Err(_panicked) => {
@@ -114,10 +117,10 @@ impl HttpClientHandle {
         Ok(credentials)
     }
 
-    /// The client. The first request starts it ([`LazyEgress::get`]).
+    /// The client. The first request starts it (see [`LazyEgress::get`]).
     ///
     /// # Errors
-    /// `unavailable` if it cannot be started. No request is ever made outside the confined threads.
+    /// `unavailable` if the client cannot be started. No request is ever made outside the confined threads.
     pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
         let config = self.config.clone();
         self.client.get(move || start(&config)).await.map_err(|error| {
@@ -128,7 +131,8 @@ impl HttpClientHandle {
     }
 }
 
-/// Without its secret the request is not made, since the server would answer an anonymous client.
+/// The error for a secret that cannot be read. The request is not made without its secret, because the server would
+/// treat the client as anonymous.
 fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
     ToolError::unavailable(format!(
@@ -148,8 +152,8 @@ fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
         .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
-    let (names, missing) = NameSettings::read_available()?;
-    if let Some(reason) = &missing {
+    let (names, missing_reason) = NameSettings::read_available()?;
+    if let Some(reason) = &missing_reason {
         let error = reason as &dyn std::error::Error;
         tracing::warn!(
             error,
@@ -188,7 +192,7 @@ mod tests {
         [tools.web_fetch_request]\nprofile = 'Net'\n[secrets.s]\nfrom = 'file:/none'\n\
         hosts = ['https://a.example']\nheader = 'Authorization: Bearer {secret}'\ntools = ['web_fetch']\n";
 
-    /// A client under this policy, in a state folder, and a grant of a request.
+    /// A client under this policy, with its state in this folder, and the grant of a request.
     fn client(state: &tempfile::TempDir) -> (HttpClientHandle, Grant) {
         let operator = PolicySource { name: "p", text: POLICY };
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
@@ -198,7 +202,7 @@ mod tests {
         let grant =
             policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
         assert_eq!(grant.secrets.len(), 1);
-        let place = |secret| SecretPlace::new(secret, None, &super::super::TakenVariables::default());
+        let location = |secret| SecretLocation::new(secret, None, &super::super::TakenVariables::default());
         let terms = HttpClientConfig {
             state: state.path().to_owned(),
             landlock: Requirement::Waived,
@@ -206,7 +210,7 @@ mod tests {
             ports: BTreeSet::new(),
             ca: None,
             proxy: None,
-            secrets: policy.secrets().map(place).collect(),
+            secrets: policy.secrets().map(location).collect(),
         };
         (HttpClientHandle::new(terms), grant)
     }
@@ -226,23 +230,23 @@ mod tests {
         }
     }
 
-    /// Both ways in which a call ends while something before its request hangs.
+    /// Checks that a call ends by its deadline and by its cancellation while something before its request hangs.
     async fn check_ends(client: &HttpClientHandle, grant: &Grant) {
-        let short = Duration::from_millis(50);
-        assert_eq!(ask(client, grant, short, CancellationToken::new()).await, ToolErrorKind::Timeout);
+        let short_limit = Duration::from_millis(50);
+        assert_eq!(ask(client, grant, short_limit, CancellationToken::new()).await, ToolErrorKind::Timeout);
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let long = Duration::from_secs(600);
-        assert_eq!(ask(client, grant, long, cancelled).await, ToolErrorKind::Cancelled);
+        let long_limit = Duration::from_secs(600);
+        assert_eq!(ask(client, grant, long_limit, cancelled).await, ToolErrorKind::Cancelled);
     }
 
     #[tokio::test]
     async fn a_client_that_does_not_start_holds_no_call_beyond_its_time() {
         let state = tempfile::tempdir().expect("a folder");
         let (client, grant) = client(&state);
-        let (_release, waits) = mpsc::channel::<()>();
+        let (_release, block_forever) = mpsc::channel::<()>();
         let mut hangs = Box::pin(client.client.get(move || {
-            let _released = waits.recv();
+            let _released = block_forever.recv();
             Err::<Egress, ClientStartError>(EgressError::NoRoots.into())
         }));
         assert!(futures_util::poll!(&mut hangs).is_pending());
@@ -261,8 +265,8 @@ mod tests {
                 seccomp: Requirement::Waived,
                 ports: BTreeSet::new(),
                 proxy: None,
-                names: NameSettings::of_servers(Vec::new()),
-                roots: TrustedRoots::none(),
+                names: NameSettings::with_servers(Vec::new()),
+                roots: TrustedRoots::empty(),
                 threads: THREADS,
             })?)
         });

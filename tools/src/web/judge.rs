@@ -1,4 +1,4 @@
-//! Answers the HTTP client's questions by the grant of the call.
+//! Answers the HTTP client's questions from the grant of the call.
 
 use std::{
     collections::BTreeSet,
@@ -19,40 +19,41 @@ pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
-    /// Whose connections the requests may use and leave.
+    /// The identity whose idle connections the requests can reuse.
     key: Option<GrantKey>,
     limits: RequestLimits,
-    /// When the requests must have ended.
+    /// The time at which the requests must have ended.
     deadline: Instant,
-    /// The denial behind the refusal that the client reports, with its rule and hint.
+    /// The denial behind the last refusal. The client reports only its code and reason; this denial also has the rule
+    /// and the hint.
     denial: Mutex<Option<Denial>>,
-    /// The secrets that requests of the grant may carry, and those of all tools as far as they were read; set before the
-    /// request is sent.
+    /// The secrets that requests of the grant may carry, and all secrets that were read for any tool. They are set
+    /// before the request is sent.
     secrets: OnceLock<(Vec<Credential>, Arc<KnownSecrets>)>,
-    /// The names of those that a request has carried.
+    /// The names of the secrets that a request has carried.
     sent_secrets: Mutex<BTreeSet<String>>,
-    /// The redirects that the grant allows, those before this request included.
+    /// The number of redirects that the grant allows, including the redirects before this request.
     max_redirects: u32,
     /// Whether the caller follows redirects itself.
     stops_at_redirects: bool,
-    /// The redirect at which the request ended.
+    /// The redirect where the request ended.
     redirect: Mutex<Option<Redirect>>,
-    /// The requests that were let through, with the address that was dialled last for each.
+    /// The requests that were allowed. Each has the address that was dialled last for it.
     requests: Mutex<Vec<(Url, Option<SocketAddr>)>>,
 }
 
-/// A redirect that is not followed.
+/// A redirect that the client does not follow.
 #[derive(Debug, Clone)]
 pub(crate) enum Redirect {
-    /// The policy lets it through, and the caller follows it.
+    /// The policy allows the redirect, and the caller follows it.
     Allowed(Url),
-    /// The policy refuses it.
+    /// The policy refuses the redirect.
     Refused,
 }
 
 impl GrantJudge {
-    /// A judge for requests that may take `time_limit`.
-    pub(crate) fn new(grant: Grant, declared: Option<DeclaredHosts>, time_limit: Duration) -> Self {
+    /// A judge for requests that may take `time_limit` in total.
+    pub(crate) fn new(grant: Grant, declared_hosts: Option<DeclaredHosts>, time_limit: Duration) -> Self {
         let (max_redirects, bytes) = match &grant.network {
             Some(network) => (network.max_redirects, network.max_response.0),
             None => (0, 0),
@@ -66,7 +67,7 @@ impl GrantJudge {
         };
         Self {
             grant,
-            declared,
+            declared: declared_hosts,
             key: None,
             limits,
             deadline: Instant::now() + time_limit,
@@ -80,15 +81,15 @@ impl GrantJudge {
         }
     }
 
-    /// Lets the requests use connections that requests of the same identity have left: same policy, tool, agent and run,
-    /// same network part of the grant, same secrets, same declared hosts. The policy's digest is a part of the identity,
-    /// so no connection outlives a policy. Agent and run are parts of it, so a server cannot link the requests of two
-    /// runs. If the identity cannot be serialised, no connection is used again.
-    pub(crate) fn keeping_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
+    /// Lets the requests reuse connections that requests of the same identity left idle. The identity consists of
+    /// policy, tool, agent and run, the network part of the grant, the secrets and the declared hosts. The policy's
+    /// digest is part of it, so that no connection outlives a policy. Agent and run are part of it, so that a server
+    /// cannot link the requests of two runs. If the identity cannot be serialised, no connection is reused.
+    pub(crate) fn with_pooled_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
         let Grant { profile, network, secrets, .. } = &self.grant;
-        let declared = self.declared.as_ref().map(DeclaredHosts::rules);
+        let declared_rules = self.declared.as_ref().map(DeclaredHosts::rules);
         let (agent, run) = (&caller.agent_id, &caller.run_id);
-        let identity = (policy, tool, agent, run, profile, network, secrets, declared);
+        let identity = (policy, tool, agent, run, profile, network, secrets, declared_rules);
         self.key = serde_json::to_string(&identity).ok().map(GrantKey::new);
         self
     }
@@ -98,14 +99,14 @@ impl GrantJudge {
         &self.grant
     }
 
-    /// Gives the judge the secrets that its requests may carry, and that no response may repeat. Without them it
-    /// attaches none.
-    pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known: Arc<KnownSecrets>) {
-        // Each judge serves one request, so they are set once.
-        let _again = self.secrets.set((credentials, known));
+    /// Sets the secrets that the requests may carry, and the secrets that no response may repeat. Without them no
+    /// secret is attached.
+    pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known_secrets: Arc<KnownSecrets>) {
+        // Each judge serves one request, so the secrets are set only once.
+        let _again = self.secrets.set((credentials, known_secrets));
     }
 
-    /// The names of the secrets that were sent so far, also if the request failed.
+    /// The names of the secrets that were sent so far, even if the request failed.
     pub(super) fn sent_secrets(&self) -> BTreeSet<String> {
         self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -113,43 +114,42 @@ impl GrantJudge {
     /// Judges a request by the grant, then by the tool's declaration.
     pub(crate) fn judge(&self, method: &str, url: &str) -> Result<JudgedRequest, Denial> {
         let judged = self.grant.judge_request(method, url)?;
-        if let Some(declared) = &self.declared {
-            declared.judge(judged.authority())?;
+        if let Some(declared_hosts) = &self.declared {
+            declared_hosts.judge(judged.authority())?;
         }
         Ok(judged)
     }
 
-    /// The same judge, following no redirects.
+    /// The same judge, which follows no redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
         (self.limits.max_redirects, self.max_redirects) = (0, 0);
         self
     }
 
-    /// A judge under which no response is larger.
-    pub(crate) fn with_response_bytes(mut self, most: usize) -> Self {
-        self.limits.wire_bytes = self.limits.wire_bytes.min(most);
-        self.limits.response_bytes = self.limits.response_bytes.min(most);
+    /// The same judge, for responses whose compression needs no decoder of several MiB.
+    pub(crate) fn with_small_decoders(mut self) -> Self {
+        self.limits.window_bytes = SMALL_WINDOW_BYTES;
         self
     }
 
-    /// A judge whose caller follows redirects itself, and has followed this many.
+    /// The same judge for a caller that follows redirects itself, and has already followed this many.
     pub(crate) fn stopping_at_redirects(mut self, followed: u32) -> Self {
         self.limits.max_redirects = self.max_redirects.saturating_sub(followed);
         self.stops_at_redirects = true;
         self
     }
 
-    /// The redirect at which the request ended, if it did.
+    /// The redirect where the request ended, if it ended at one.
     pub(crate) fn take_redirect(&self) -> Option<Redirect> {
         self.redirect.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The redirects that the grant allows.
+    /// The number of redirects that the grant allows.
     pub(super) fn max_redirects(&self) -> u32 {
         self.max_redirects
     }
 
-    /// The requests that were let through so far, the last one first.
+    /// The requests that were allowed so far, the last one first.
     pub(super) fn requests(&self) -> Vec<RecordedRequest> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
@@ -171,6 +171,9 @@ impl GrantJudge {
     }
 }
 
+/// The largest decompression window of [`GrantJudge::with_small_decoders`]: 64 KiB, which is enough for gzip.
+const SMALL_WINDOW_BYTES: usize = 64 << 10;
+
 impl Judge for GrantJudge {
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
         self.judge(method.as_str(), url.as_str()).map_err(|denial| self.refuse(denial))?;
@@ -178,7 +181,7 @@ impl Judge for GrantJudge {
         Ok(())
     }
 
-    fn dialled(&self, address: SocketAddr) {
+    fn on_dialled(&self, address: SocketAddr) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, dialled)) = requests.last_mut() {
             *dialled = Some(address);
@@ -199,9 +202,11 @@ impl Judge for GrantJudge {
     }
 
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+        // Only the target matters here: the client asks `request` about the real method next. `GET` stands in for
+        // it, so a grant without `GET` follows no redirect.
         let judge = || {
-            let from = self.grant.judge_request(Method::GET.as_str(), from.as_str())?;
-            self.grant.judge_redirect(&from, Method::GET.as_str(), to.as_str()).map(|_judged| ())
+            let judged = self.grant.judge_request(Method::GET.as_str(), from.as_str())?;
+            self.grant.judge_redirect(&judged, Method::GET.as_str(), to.as_str()).map(|_judged| ())
         };
         let judged = judge().map_err(|denial| self.refuse(denial));
         let redirect = match judged {
@@ -210,6 +215,7 @@ impl Judge for GrantJudge {
             Err(_) => Redirect::Refused,
         };
         *self.redirect.lock().unwrap_or_else(PoisonError::into_inner) = Some(redirect);
+        // A refused redirect returns the policy's refusal. An allowed one only ends this request.
         judged?;
         Err(Refusal {
             code: "redirect_not_followed",
@@ -222,25 +228,27 @@ impl Judge for GrantJudge {
     }
 
     fn known_secrets(&self) -> Vec<Credential> {
-        let Some((own, known)) = self.secrets.get() else { return Vec::new() };
-        let mut all = known.all();
-        // Those of this request may be forgotten, if very many became known meanwhile.
-        let missing = own.iter().filter(|own| !all.iter().any(|other| other.has_value_of(own)));
-        let missing: Vec<Credential> = missing.cloned().collect();
-        all.extend(missing);
-        all
+        let Some((own_credentials, known_secrets)) = self.secrets.get() else { return Vec::new() };
+        let mut all_credentials = known_secrets.all();
+        // The secrets of this request may have been forgotten, if very many others were read in the meantime.
+        let unlisted = own_credentials
+            .iter()
+            .filter(|credential| !all_credentials.iter().any(|listed| listed.has_value_of(credential)));
+        let unlisted: Vec<Credential> = unlisted.cloned().collect();
+        all_credentials.extend(unlisted);
+        all_credentials
     }
 
-    fn attaches(&self, credential: &Credential, url: &Url) -> bool {
+    fn should_attach(&self, credential: &Credential, url: &Url) -> bool {
         self.grant.attaches_secret(credential.name(), url.as_str())
     }
 
     fn may_repeat_a_secret(&self, url: &Url) -> bool {
-        self.secrets.get().is_some_and(|(_, known)| known.reached(url))
+        self.secrets.get().is_some_and(|(_, known_secrets)| known_secrets.has_secret_of_host(url))
             || self.grant.secrets_for(url.as_str()).next().is_some()
     }
 
-    fn attached(&self, credential: &Credential) {
+    fn on_attached(&self, credential: &Credential) {
         let mut sent_secrets = self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner);
         sent_secrets.insert(credential.name().to_owned());
     }
@@ -250,7 +258,7 @@ impl Judge for GrantJudge {
     }
 
     fn limits(&self) -> RequestLimits {
-        // Starting the client and reading secrets takes from the same time.
+        // The start of the client and the reading of secrets count towards the same time limit.
         let total = self.deadline.saturating_duration_since(Instant::now());
         RequestLimits { total, ..self.limits.clone() }
     }

@@ -1,23 +1,22 @@
-//! The secrets that were read, until the process ends: no response may repeat one, also after its value or its entry in
-//! the policy has changed.
+//! The secrets that were read, kept until the process ends. No response may repeat one of them, even after its value or
+//! its entry in the policy has changed.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
 
 use portcullis_egress::{Credential, Url};
 use portcullis_policy::{HostRule, UrlHost};
 
-/// The most values that are remembered. Each reload of a policy whose secrets have changed adds some; the oldest goes
-/// first.
+use crate::shared_state::{SharedState, lock};
+
+/// The most values that are remembered. Each reload of a policy with changed secrets adds some. When the list is full,
+/// the oldest value is forgotten.
 const MAX_KNOWN_SECRETS: usize = 1_024;
 
-/// The secrets that were read. Clones of an [`Arc`] of it, and lists that are shared, see the same ones.
+/// The secrets that were read. Registries that share this list see the same secrets.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSecrets {
-    /// Shared by registries that follow one another.
-    list: Mutex<Arc<Mutex<Vec<KnownSecret>>>>,
+    /// Shared with the registry that this one replaces, and with the registry that replaces it.
+    list: SharedState<Vec<KnownSecret>>,
 }
 
 /// A secret, with the hosts that its policy sends it to.
@@ -28,56 +27,47 @@ pub(super) struct KnownSecret {
 }
 
 impl KnownSecrets {
-    /// Remembers a secret. One that is known with the same value and hosts is not added again.
+    /// Remembers a secret, unless a secret with the same value already covers its hosts.
     pub(super) fn add(&self, secret: KnownSecret) {
-        let shared = self.shared();
-        let mut known = lock(&shared);
-        add(&mut known, secret);
+        add(&mut lock(&self.list.current()), secret);
     }
 
-    /// All that are known.
+    /// All known secrets.
     pub(super) fn all(&self) -> Vec<Credential> {
-        lock(&self.shared()).iter().map(|known| known.credential.clone()).collect()
+        lock(&self.list.current()).iter().map(|secret| secret.credential.clone()).collect()
     }
 
-    /// Whether a host may know one: by any scheme and port, since what one server of a host has got another one may
-    /// repeat.
-    pub(super) fn reached(&self, url: &Url) -> bool {
+    /// Whether a host may have received one of the secrets. Scheme and port do not matter, because any server of a host
+    /// could repeat what another server of the host received.
+    pub(super) fn has_secret_of_host(&self, url: &Url) -> bool {
         let Some(host) = url.host_str().and_then(|host| UrlHost::parse(host).ok()) else { return true };
-        lock(&self.shared()).iter().any(|known| known.hosts.iter().any(|rule| rule.covers_host(&host)))
+        lock(&self.list.current())
+            .iter()
+            .any(|secret| secret.hosts.iter().any(|rule| rule.covers_host(&host)))
     }
 
-    /// Remembers what others remember, from now on together with them, and keeps its own.
-    pub(crate) fn share_with(&self, others: &Self) {
-        let theirs = others.shared();
-        let mine = std::mem::replace(&mut *lock(&self.list), Arc::clone(&theirs));
-        if !Arc::ptr_eq(&mine, &theirs) {
-            let mine = std::mem::take(&mut *lock(&mine));
-            let mut theirs = lock(&theirs);
-            mine.into_iter().for_each(|secret| add(&mut theirs, secret));
-        }
-    }
-
-    fn shared(&self) -> Arc<Mutex<Vec<KnownSecret>>> {
-        Arc::clone(&lock(&self.list))
+    /// Shares the list of another registry from now on, and adds its own secrets to it.
+    pub(crate) fn share_with(&self, other: &Self) {
+        self.list.share_with(&other.list, |secrets, own_secrets| {
+            for secret in own_secrets {
+                add(secrets, secret);
+            }
+        });
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn add(known: &mut Vec<KnownSecret>, secret: KnownSecret) {
-    let is_same = |other: &KnownSecret| {
-        other.credential.has_value_of(&secret.credential) && other.hosts.is_superset(&secret.hosts)
+fn add(secrets: &mut Vec<KnownSecret>, secret: KnownSecret) {
+    let is_same = |known_secret: &KnownSecret| {
+        known_secret.credential.has_value_of(&secret.credential)
+            && known_secret.hosts.is_superset(&secret.hosts)
     };
-    if known.iter().any(is_same) {
+    if secrets.iter().any(is_same) {
         return;
     }
-    if known.len() == MAX_KNOWN_SECRETS {
-        known.remove(0);
+    if secrets.len() == MAX_KNOWN_SECRETS {
+        secrets.remove(0);
     }
-    known.push(secret);
+    secrets.push(secret);
 }
 
 #[cfg(test)]
@@ -100,22 +90,22 @@ mod tests {
 
     #[test]
     fn shared_lists_know_the_same_secrets_both_ways() {
-        let (before, after) = (KnownSecrets::default(), KnownSecrets::default());
-        before.add(secret("value-one", "https://a.example"));
-        after.add(secret("value-two", "https://b.example"));
-        after.share_with(&before);
-        after.share_with(&before);
-        before.add(secret("value-three", "https://a.example"));
-        after.add(secret("value-one", "https://a.example"));
-        assert_eq!((before.all().len(), after.all().len()), (3, 3));
+        let (old_list, new_list) = (KnownSecrets::default(), KnownSecrets::default());
+        old_list.add(secret("value-one", "https://a.example"));
+        new_list.add(secret("value-two", "https://b.example"));
+        new_list.share_with(&old_list);
+        new_list.share_with(&old_list);
+        old_list.add(secret("value-three", "https://a.example"));
+        new_list.add(secret("value-one", "https://a.example"));
+        assert_eq!((old_list.all().len(), new_list.all().len()), (3, 3));
     }
 
     #[test]
     fn a_host_is_reached_by_every_scheme_and_port() {
-        let known = KnownSecrets::default();
-        assert!(!known.reached(&url("https://a.example/")));
-        known.add(secret("value-one", "https://a.example"));
-        known.add(secret("value-two", "https://*.b.example"));
+        let known_secrets = KnownSecrets::default();
+        assert!(!known_secrets.has_secret_of_host(&url("https://a.example/")));
+        known_secrets.add(secret("value-one", "https://a.example"));
+        known_secrets.add(secret("value-two", "https://*.b.example"));
         for (text, expected) in [
             ("https://a.example/", true),
             ("http://a.example:8080/", true),
@@ -123,20 +113,20 @@ mod tests {
             ("http://x.b.example/", true),
             ("https://b.example/", false),
         ] {
-            assert_eq!(known.reached(&url(text)), expected, "{text}");
+            assert_eq!(known_secrets.has_secret_of_host(&url(text)), expected, "{text}");
         }
     }
 
     #[test]
     fn the_oldest_is_forgotten_beyond_the_bound() {
-        let known = KnownSecrets::default();
+        let known_secrets = KnownSecrets::default();
         for number in 0..=MAX_KNOWN_SECRETS {
-            known.add(secret(&format!("value-{number:05}"), "https://a.example"));
+            known_secrets.add(secret(&format!("value-{number:05}"), "https://a.example"));
         }
-        let all = known.all();
+        let all = known_secrets.all();
         assert_eq!(all.len(), MAX_KNOWN_SECRETS);
-        assert!(
-            !all.iter().any(|it| it.has_value_of(&secret("value-00000", "https://a.example").credential))
-        );
+        assert!(!all.iter().any(|known_secret| {
+            known_secret.has_value_of(&secret("value-00000", "https://a.example").credential)
+        }));
     }
 }

@@ -1,6 +1,6 @@
-//! The request of a search in each provider's format. Sources: the documentation of SearXNG's search API,
-//! Brave's Web Search API, Tavily's Search API and Google's Custom Search JSON API (`cse.list`). DuckDuckGo
-//! documents no interface; its page takes the fields of its own form.
+//! The request of a search in each provider's format. The sources are the documentation of SearXNG's search API,
+//! Brave's Web Search API, Tavily's Search API and Google's Custom Search JSON API (`cse.list`). DuckDuckGo documents
+//! no interface; its page accepts the fields of its own form.
 
 use portcullis_policy::{SearchProvider, SearchSettings};
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use super::{
     request_step::{BODY, URL},
 };
 
-/// The most results that Google returns at once.
+/// The most results that Google returns for one request.
 const MAX_GOOGLE_RESULTS: u32 = 10;
 
 /// The arguments of the request step for a search.
 pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     let number = query.max_results.to_string();
     let site = query.site.as_ref().map(|site| site.as_str());
-    // The operator `site:`, which all of these providers support.
+    // All of these providers support the operator `site:`.
     let with_site = match site {
         Some(site) => format!("{} site:{site}", query.text),
         None => query.text.clone(),
@@ -48,7 +48,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
                 pairs.append_pair("siteSearch", site).append_pair("siteSearchFilter", "i");
             }
             if let Some(since) = query.since {
-                // The range includes the day itself.
+                // `d[N]` means the last N days, so one more day includes the date itself.
                 pairs.append_pair("dateRestrict", &format!("d{}", since.days() + 1));
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     json!({ URL: url.as_str() })
 }
 
-/// The shortest range of SearXNG that includes a time. `None` if the longest is too short.
+/// The shortest time range of SearXNG that includes the date. `None` if the longest range is too short.
 fn range_of(since: Since) -> Option<&'static str> {
     match since.days() {
         ..1 => Some("day"),
@@ -90,8 +90,8 @@ mod tests {
 
     use super::{super::search_tool::SearchToolVariant, *};
 
-    /// The step's arguments for a search with these settings.
-    fn asked(settings: &str, arguments: &Value) -> (String, Value) {
+    /// The arguments of the request step, for a search with these settings.
+    fn provider_request(settings: &str, arguments: &Value) -> (String, Value) {
         let text = format!("version = 1\n[search]\n{settings}");
         let operator = PolicySource { name: "p", text: &text };
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
@@ -104,11 +104,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(settings: &str, plain: &str, full: &str) {
-        let (url, body) = asked(settings, &json!({"query": "a & b=\"c\""}));
-        assert_eq!((url.as_str(), body), (plain, Value::Null));
-        let all = json!({"query": "q", "max_results": 20, "site": "d.example", "since": "2026-11-20"});
-        assert_eq!(asked(settings, &all).0, full);
+    fn check(settings: &str, plain_url: &str, full_url: &str) {
+        let (url, body) = provider_request(settings, &json!({"query": "a & b=\"c\""}));
+        assert_eq!((url.as_str(), body), (plain_url, Value::Null));
+        let all_arguments =
+            json!({"query": "q", "max_results": 20, "site": "d.example", "since": "2026-11-20"});
+        assert_eq!(provider_request(settings, &all_arguments).0, full_url);
     }
 
     #[test]
@@ -138,11 +139,12 @@ mod tests {
     #[test]
     fn tavily_is_asked_by_a_body() {
         let tavily = "provider = 'tavily'";
-        let (url, body) = asked(tavily, &json!({"query": "a \"b\" \\ {}"}));
+        let (url, body) = provider_request(tavily, &json!({"query": "a \"b\" \\ {}"}));
         assert_eq!(url, "https://api.tavily.com/search");
         assert_eq!(body, json!({"query": "a \"b\" \\ {}", "max_results": 5}));
-        let all = json!({"query": "q", "max_results": 20, "site": "d.example", "since": "2026-11-20"});
-        let (_, body) = asked(tavily, &all);
+        let all_arguments =
+            json!({"query": "q", "max_results": 20, "site": "d.example", "since": "2026-11-20"});
+        let (_, body) = provider_request(tavily, &all_arguments);
         let expected = json!({
             "query": "q", "max_results": 20, "include_domains": ["d.example"], "start_date": "2026-11-20",
         });
@@ -153,7 +155,7 @@ mod tests {
     fn ranges_are_never_shorter_than_the_time() {
         let range = |since: &str| {
             let settings = "provider = 'searxng'\nurl = 'http://s.example/'";
-            let (url, _) = asked(settings, &json!({"query": "q", "since": since}));
+            let (url, _) = provider_request(settings, &json!({"query": "q", "since": since}));
             url.split_once("time_range=").map(|(_, range)| range.to_owned())
         };
         for (since, expected) in [
@@ -171,7 +173,7 @@ mod tests {
     fn longest_query_is_an_address_that_is_requested() {
         let query = "\u{1f600}".repeat(400);
         let site = format!("{0}.{0}.{0}.example", "a".repeat(63));
-        let (url, _) = asked("provider = 'brave'", &json!({"query": query, "site": site}));
+        let (url, _) = provider_request("provider = 'brave'", &json!({"query": query, "site": site}));
         assert!(url.len() < portcullis_policy::MAX_URL_BYTES, "{}", url.len());
     }
 }

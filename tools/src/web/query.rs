@@ -1,4 +1,4 @@
-//! The search that the arguments of its tool describe.
+//! Reads a search from the arguments of its tool.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 use portcullis_policy::{HostName, UrlHost};
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::search_tool::SearchToolVariant;
 
-/// The longest query, in characters. Every provider accepts at least as many.
+/// The longest query, in characters. Every provider accepts at least this many.
 pub(super) const MAX_QUERY_CHARS: usize = 400;
 
-/// The longest name of a host, in characters (RFC 1035, section 2.3.4).
+/// The longest host name, in characters (RFC 1035, section 2.3.4).
 pub(super) const MAX_SITE_CHARS: usize = 253;
 
 /// The most results of one search.
 pub(super) const MAX_RESULTS: u32 = 20;
 
-/// The number of results if the arguments name none.
+/// The number of results if the arguments do not give one.
 pub(super) const DEFAULT_RESULTS: u32 = 5;
 
 /// A search.
@@ -28,7 +28,7 @@ pub(super) struct SearchQuery {
     pub(super) since: Option<Since>,
 }
 
-/// A time from a date to today, both in UTC.
+/// The time from a date until today, both in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) date: Date,
@@ -39,8 +39,8 @@ impl SearchQuery {
     /// Reads arguments that fit the tool's schema.
     ///
     /// # Errors
-    /// `invalid_arguments` for a blank query or one with control characters, a `site` that is not the name of
-    /// a host, and a `since` that is not a date or lies in the future.
+    /// `invalid_arguments` for a blank query or a query with control characters, for a `site` that is not a host name,
+    /// and for a `since` that is not a date or lies in the future.
     pub(super) fn parse(
         arguments: &Value,
         variant: SearchToolVariant,
@@ -61,26 +61,25 @@ impl SearchQuery {
         let max_results =
             max_results.and_then(|number| u32::try_from(number).ok()).unwrap_or(DEFAULT_RESULTS);
         // Models often leave an unused argument empty.
-        let given = |key| Some(text(key)).filter(|text| !text.is_empty());
+        let non_empty = |key| Some(text(key)).filter(|text| !text.is_empty());
         Ok(Self {
             text: query.to_owned(),
             max_results: max_results.clamp(1, MAX_RESULTS),
-            site: given("site").map(site).transpose()?,
-            since: given("since").map(|text| Since::parse(text, now)).transpose()?,
+            site: non_empty("site").map(site).transpose()?,
+            since: non_empty("since").map(|text| Since::parse(text, now)).transpose()?,
         })
     }
 }
 
-/// Reads the name of a host. Addresses are refused, and so are operators, which could be smuggled into the
-/// query.
+/// Reads a host name. IP addresses are refused, and so is other text, which could add search operators to the query.
 fn site(text: &str) -> Result<HostName, ToolError> {
     match UrlHost::parse(text) {
         Ok(UrlHost::Name(name)) => Ok(name),
         Ok(UrlHost::Address(_)) | Err(_) => {
-            let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+            let short_text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             let message = format!(
                 "`{}` is not the name of a host; write the name alone, such as `docs.example.com`",
-                shown.escape_default()
+                short_text.escape_default()
             );
             Err(invalid("site", &message))
         }
@@ -94,10 +93,13 @@ impl Since {
             text.len() == "2026-01-31".len() && text.bytes().filter(|byte| *byte == b'-').count() == 2;
         let date = text.parse::<Date>().ok().filter(|_| is_date);
         let date = date.ok_or_else(|| {
-            let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
-            invalid("since", &format!("`{}` is no date; write one such as `{today}`", shown.escape_default()))
+            let short_text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+            invalid(
+                "since",
+                &format!("`{}` is no date; write one such as `{today}`", short_text.escape_default()),
+            )
         })?;
-        // East of UTC it may be tomorrow already.
+        // East of UTC the next day may have started already.
         let tomorrow = today.saturating_add(1.day());
         if date > tomorrow {
             return Err(invalid("since", &format!("{date} is in the future; today is {today} (UTC)")));
@@ -105,7 +107,7 @@ impl Since {
         Ok(Self { date: date.min(today), today })
     }
 
-    /// The days since the date, 0 for today.
+    /// The number of days since the date. 0 means today.
     pub(super) fn days(self) -> i32 {
         // Both dates have four-digit years, so the difference is valid.
         self.date.until(self.today).map_or(0, |span| span.get_days())
@@ -116,7 +118,7 @@ fn invalid(field: &str, message: &str) -> ToolError {
     ToolError::invalid_arguments(format!("field '{field}': {message}"))
 }
 
-/// The part of a refused text that an error repeats.
+/// The number of characters of a refused text that an error repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]
@@ -125,16 +127,16 @@ mod tests {
 
     use super::*;
 
-    /// The evening of 24 November 2026 in UTC.
+    /// Parses arguments at a fixed time: the evening of 24 November 2026 in UTC.
     fn parse(arguments: &Value) -> Result<SearchQuery, ToolError> {
         let now = "2026-11-24T20:00:00Z".parse().expect("a time");
         SearchQuery::parse(arguments, SearchToolVariant::Own, now)
     }
 
     #[track_caller]
-    fn check_refused(arguments: &Value, part: &str) {
+    fn check_refused(arguments: &Value, message_part: &str) {
         let error = parse(arguments).expect_err("is refused");
-        assert!(error.to_string().contains(part) && error.to_string().len() < 300, "{error}");
+        assert!(error.to_string().contains(message_part) && error.to_string().len() < 300, "{error}");
     }
 
     #[test]

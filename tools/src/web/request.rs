@@ -1,17 +1,17 @@
-//! One request through the HTTP client: judged, made on a confined thread, with its failure named.
+//! One request through the HTTP client: judged by the policy, sent on a confined thread, and noted in the audit row.
 
 use std::sync::Arc;
 
 use portcullis_egress::{
     CancellationToken, Credential, Egress, FetchError, HeaderValue, Judge as _, Request, Response,
-    redact_text,
+    StreamedResponse, redact_text,
 };
 use portcullis_policy::{Denial, Grant};
 use portcullis_types::{ToolError, ToolErrorKind, chain};
 use tokio::time::timeout;
 
 use super::{GrantJudge, HttpClientHandle};
-use crate::audit::{CallRecord, Text};
+use crate::audit::{CallRecord, SharedText};
 
 /// The default `User-Agent`, for tools that set none.
 pub(crate) const USER_AGENT: HeaderValue =
@@ -25,9 +25,11 @@ pub(crate) enum RequestFailure {
     Failed(ToolError),
 }
 
-/// Makes a request, with the secrets of the judge's grant, in the time that the judge has for it: also the start of the
-/// client and the reading of secrets, whose files may lie anywhere. The row gets the proven posture of the client's threads
-/// before the request is sent, the names of the secrets that it has carried, and where it went.
+/// Sends a request with the secrets of the judge's grant. The judge's remaining time also limits the start of the
+/// client and the reading of secrets, whose files can lie on a slow file system.
+///
+/// Before the request is sent, the row gets the proven posture of the client's threads. After the request, the row has
+/// the names of the secrets that were sent, and the addresses that were requested.
 ///
 /// # Cancellation
 /// Dropping the future or cancelling the token closes the connection.
@@ -38,66 +40,111 @@ pub(crate) async fn request(
     cancel: CancellationToken,
     row: &mut CallRecord,
 ) -> Result<Response, RequestFailure> {
+    let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
+    await_and_record(client.send(Arc::clone(judge) as _, request, cancel), judge, row).await
+}
+
+/// Sends a request as [`request`] does, and returns when the head of the response has come. The caller then reads the
+/// body.
+///
+/// # Cancellation
+/// As for [`request`]. Dropping the response closes the connection too.
+pub(crate) async fn stream(
+    http_client: &HttpClientHandle,
+    judge: &Arc<GrantJudge>,
+    request: Request,
+    cancel: CancellationToken,
+    row: &mut CallRecord,
+) -> Result<StreamedResponse, RequestFailure> {
+    let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
+    await_and_record(client.stream(Arc::clone(judge) as _, request, cancel), judge, row).await
+}
+
+/// Starts the client and reads the secrets. Notes in the row the client's posture and the secrets that may be sent.
+async fn prepare_request(
+    http_client: &HttpClientHandle,
+    judge: &GrantJudge,
+    request: &Request,
+    cancel: &CancellationToken,
+    row: &mut CallRecord,
+) -> Result<Arc<Egress>, RequestFailure> {
     row.secrets.clear();
     let limit = judge.limits().total;
     let prepared = tokio::select! {
+        // `biased`: nothing is requested after a cancellation.
         biased;
         () = cancel.cancelled() => Err(tool_error(&FetchError::Cancelled, &[])),
-        prepared = timeout(limit, prepare(http_client, judge)) => {
+        prepared = timeout(limit, client(http_client, judge)) => {
             prepared.unwrap_or_else(|_elapsed| Err(tool_error(&FetchError::TotalTimeout { limit }, &[])))
         }
     };
     let client = prepared.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
-    // For a row that ends with the caller, while the request is under way.
+    // If the caller leaves during the request, the row ends with these names.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
-    // The client ends it by the token and by the time that the judge has left, and then says what it has carried.
-    let sent = {
-        let _noted = NotedOnDrop { judge, row };
-        client.send(Arc::clone(judge) as _, request, cancel).await
+    Ok(client)
+}
+
+/// Awaits the response, and notes in the row the addresses and the secrets that were sent. The client ends the request
+/// when the token is cancelled or the judge's time is over.
+async fn await_and_record<T>(
+    answer: impl Future<Output = Result<T, FetchError>>,
+    judge: &GrantJudge,
+    row: &mut CallRecord,
+) -> Result<T, RequestFailure> {
+    let answer = {
+        let _noted = RecordedOnDrop { judge, row };
+        answer.await
     };
     row.secrets = judge.sent_secrets().into_iter().map(Into::into).collect();
-    sent.map_err(|error| match judge.take_denial() {
+    answer.map_err(|error| match judge.take_denial() {
         Some(denial) => RequestFailure::Denied(denial),
-        None => RequestFailure::Failed(tool_error(&as_granted(error, judge), &judge.known_secrets())),
+        None => RequestFailure::Failed(request_error(error, judge)),
     })
 }
 
-/// Has the client started and the secrets of the grant read.
-async fn prepare(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
+/// The error of a request or a body that failed without a denial. The policy judges nothing in a body, so an error of a
+/// body is never a denial.
+pub(crate) fn request_error(error: FetchError, judge: &GrantJudge) -> ToolError {
+    tool_error(&with_granted_redirects(error, judge), &judge.known_secrets())
+}
+
+/// Starts the client if it does not run yet, and reads the secrets of the grant.
+async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
     let client = http_client.client().await?;
     let credentials = http_client.credentials(judge.grant()).await?;
     judge.set_credentials(credentials, Arc::clone(http_client.known()));
     Ok(client)
 }
 
-/// Notes in the row where the request went, also if its caller has left.
-struct NotedOnDrop<'a> {
+/// Notes the requested addresses in the row when dropped, so that the row has them even if its caller has left.
+struct RecordedOnDrop<'a> {
     judge: &'a GrantJudge,
     row: &'a mut CallRecord,
 }
 
-impl Drop for NotedOnDrop<'_> {
+impl Drop for RecordedOnDrop<'_> {
     fn drop(&mut self) {
         self.row.requests = self.judge.requests();
     }
 }
 
-/// Names the limit of the grant, of which a caller that follows redirects itself has used a part.
-fn as_granted(error: FetchError, judge: &GrantJudge) -> FetchError {
+/// Replaces the redirect limit of this request by the limit of the grant. A caller that follows redirects itself has
+/// already used a part of the grant's limit.
+fn with_granted_redirects(error: FetchError, judge: &GrantJudge) -> FetchError {
     match error {
         FetchError::TooManyRedirects { .. } => FetchError::TooManyRedirects { limit: judge.max_redirects() },
         other => other,
     }
 }
 
-/// The names of the secrets that a request to this address would carry, for the row before it.
-pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<Text> {
+/// The names of the secrets that a request to this URL may carry.
+pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<SharedText> {
     grant.secrets_for(url).map(|secret| secret.name.as_str().into()).collect()
 }
 
-/// A failed request as a tool's error. The texts are cleaned of secrets: a server's certificate may name
-/// anything.
+/// The tool's error for a failed request. Its texts are cleaned of secrets, because they can quote the server, such as
+/// the names in its certificate.
 fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
     let kind = match error {
         FetchError::Cancelled => ToolErrorKind::Cancelled,

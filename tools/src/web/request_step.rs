@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{HttpMethod, Operation, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{HttpMethod, Operation, PinStatus, ToolFacts, ToolOrigin};
 use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolName, ToolPolicy};
 use serde_json::json;
 
 use super::HttpClientHandle;
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
-/// The argument with the address.
+/// The argument with the URL.
 pub(crate) const URL: &str = "url";
 
 /// The argument with the body, which is JSON.
@@ -25,7 +25,7 @@ pub(crate) struct RequestStep {
     pub(crate) form: RequestForm,
 }
 
-/// The parts that all requests of a step share.
+/// The form of a step's requests: the parts that all of them share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestForm {
     pub(crate) method: HttpMethod,
@@ -34,16 +34,16 @@ pub(crate) struct RequestForm {
     pub(crate) redirects: Redirects,
 }
 
-/// Whether redirects are followed.
+/// Whether a request follows redirects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redirects {
-    /// Redirects are followed within the grant. Each is judged anew.
+    /// Redirects are followed within the grant. Each redirect is judged again.
     AsGranted,
     /// No redirect is followed.
     Never,
 }
 
-/// The request step of an operation, which is the first one.
+/// The request step of an operation, which is its first step.
 pub(crate) fn request_step(
     operation: Operation,
     http_client: Arc<HttpClientHandle>,
@@ -80,7 +80,7 @@ pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, R
         declared_max_output: None,
         roles,
         origin: ToolOrigin::ShippedOperation,
-        standing: Standing::Unpinned,
+        pin_status: PinStatus::Unpinned,
     })
 }
 

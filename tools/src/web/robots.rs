@@ -1,9 +1,9 @@
-//! `robots.txt` (RFC 9309): asked for each origin before a page of it is requested.
+//! `robots.txt` (RFC 9309): read for each origin before a page of it is requested.
 //!
-//! The file is requested by the step that requests pages, under the same grant, and leaves a row of its own. It is a
-//! stranger's text, so that a guest reads it: the parser has neither mounts nor network, and its memory and time are
-//! those of a call. A parser on the client's thread, or in this process, would share memory with secrets and with other
-//! agents' calls.
+//! The request step of `web_fetch` requests the file, under the same grant, and leaves a row for it. The file is
+//! untrusted text, so a guest parses it. The guest has neither mounts nor a network, and its memory and time have the
+//! limits of a call. A parser on the client's thread, or elsewhere in this process, would share memory with secrets and
+//! with the calls of other agents.
 
 use std::{
     collections::HashMap,
@@ -25,24 +25,26 @@ use super::{
 /// The step that reads the file.
 const ROBOTS_STEP: &str = "web_fetch_robots";
 
-/// The bytes of a file that are read; the rest is ignored. It is the least that RFC 9309 asks for (section 2.5).
+/// The number of bytes of a file that are read: 500 KiB, the least that RFC 9309 requires (section 2.5). The rest is
+/// ignored.
 const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 
-/// The redirects that a request of the file follows, by RFC 9309, section 2.3.1.2, unless the policy allows fewer.
+/// The number of redirects that a request for the file follows (RFC 9309, section 2.3.1.2), unless the policy allows
+/// fewer.
 const MAX_ROBOTS_REDIRECTS: u32 = 5;
 
-/// The origins whose files are kept. A model chooses the hosts; each file may have [`MAX_ROBOTS_BYTES`].
+/// The most origins in the cache. A model chooses the hosts, and each file can have [`MAX_ROBOTS_BYTES`].
 const MAX_KEPT_ORIGINS: usize = 64;
 
-/// How long a file is kept (RFC 9309, section 2.4).
+/// The time for which a file stays in the cache: 24 hours (RFC 9309, section 2.4).
 const MAX_KEPT_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why `robots.txt` keeps a page from being requested.
+/// Why `robots.txt` forbids the request of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RobotsRefusal {
     /// A rule of the file disallows the page.
     Disallowed,
-    /// The file cannot be read, for this reason, which disallows everything.
+    /// The file cannot be read, for this reason. No page of the origin may be requested.
     Unreadable(String),
 }
 
@@ -70,33 +72,43 @@ impl RobotsRefusal {
     }
 }
 
-/// The files that were read, by origin.
+/// The cache of the files, by origin.
 #[derive(Debug, Default)]
-pub(crate) struct RobotsFiles(Mutex<HashMap<String, KeptFile>>);
+pub(crate) struct RobotsFiles(Mutex<HashMap<String, CachedFile>>);
+
+/// The cache's answer for an origin.
+#[derive(Debug, PartialEq, Eq)]
+enum CachedRules {
+    /// The file was read; its rules, if it has any.
+    Known(Option<Bytes>),
+    /// The file must be requested.
+    Unknown,
+}
 
 #[derive(Debug)]
-struct KeptFile {
+struct CachedFile {
     read_at: Instant,
     rules: Option<Bytes>,
 }
 
 impl RobotsFiles {
-    /// Whether the origin's file keeps a page from being requested, and why.
+    /// Why the origin's file forbids the request of a page. `None` if it allows the page.
     ///
     /// # Errors
-    /// A failure that the page would meet as well, such as a host without an address or one that the policy refuses.
+    /// A failure that the page's request would also meet, such as a host without an address or a host that the policy
+    /// refuses.
     pub(super) async fn refusal(
         &self,
         steps: &OperationSteps<'_>,
         url: &Url,
     ) -> Result<Option<RobotsRefusal>, ToolError> {
-        // The refusal of a slow host must come before the call's own end.
+        // The file gets half of the time, so that the refusal of a slow host comes before the call's own deadline.
         let now = Instant::now();
-        let until = now + steps.context.deadline.saturating_duration_since(now) / 2;
+        let robots_deadline = now + steps.context.deadline.saturating_duration_since(now) / 2;
         let origin = url.origin().ascii_serialization();
-        let rules = match self.kept(&origin, now) {
-            Some(rules) => rules,
-            None => match request(steps, &origin, until).await? {
+        let rules = match self.cached_rules(&origin, now) {
+            CachedRules::Known(rules) => rules,
+            CachedRules::Unknown => match request(steps, &origin, robots_deadline).await? {
                 Ok(rules) => {
                     self.keep(origin, rules.clone(), now);
                     rules
@@ -107,9 +119,9 @@ impl RobotsFiles {
         let Some(rules) = rules else { return Ok(None) };
         let path =
             url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
-        let read = steps.read(ROBOTS_STEP, &json!({ "path": path }), &rules, until).await;
-        let read = read.map(|output| output.details["allowed"].as_bool());
-        Ok(match read {
+        let reader_result = steps.read(ROBOTS_STEP, &json!({ "path": path }), &rules, robots_deadline).await;
+        let is_allowed = reader_result.map(|output| output.details["allowed"].as_bool());
+        Ok(match is_allowed {
             Ok(Some(true)) => None,
             Ok(Some(false)) => Some(RobotsRefusal::Disallowed),
             Ok(None) => Some(RobotsRefusal::Unreadable("its reader gave no answer".to_owned())),
@@ -118,38 +130,42 @@ impl RobotsFiles {
         })
     }
 
-    /// What is kept of an origin's file; none if it must be requested.
-    fn kept(&self, origin: &str, now: Instant) -> Option<Option<Bytes>> {
+    /// Looks up an origin in the cache.
+    fn cached_rules(&self, origin: &str, now: Instant) -> CachedRules {
         let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = files.get(origin)?;
-        (now.saturating_duration_since(file.read_at) < MAX_KEPT_AGE).then(|| file.rules.clone())
+        match files.get(origin) {
+            Some(file) if now.saturating_duration_since(file.read_at) < MAX_KEPT_AGE => {
+                CachedRules::Known(file.rules.clone())
+            }
+            Some(_) | None => CachedRules::Unknown,
+        }
     }
 
-    /// Keeps a file in place of the oldest one, where there are too many.
+    /// Adds a file to the cache. A full cache drops its oldest file.
     fn keep(&self, origin: String, rules: Option<Bytes>, now: Instant) {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MAX_KEPT_ORIGINS && !files.contains_key(&origin) {
             let oldest = files.iter().min_by_key(|(_, file)| file.read_at).map(|(origin, _)| origin.clone());
             oldest.and_then(|origin| files.remove(&origin));
         }
-        files.insert(origin, KeptFile { read_at: now, rules });
+        files.insert(origin, CachedFile { read_at: now, rules });
     }
 }
 
-/// Requests an origin's file: the rules, if it has any.
+/// Requests an origin's file, and returns its rules if it has any.
 async fn request(
     steps: &OperationSteps<'_>,
     origin: &str,
-    until: Instant,
+    deadline: Instant,
 ) -> Result<Result<Option<Bytes>, RobotsRefusal>, ToolError> {
     let mut url = format!("{origin}/robots.txt");
     for followed in 0..=MAX_ROBOTS_REDIRECTS {
-        let terms = HopTerms { followed, refusal: None };
-        match steps.hop(REQUEST_STEP, &url, terms, until).await {
+        let terms = HopTerms { redirects_followed: followed, refusal: None };
+        match steps.hop(REQUEST_STEP, &url, terms, deadline).await {
             Ok(Hop::Answer(response)) => return Ok(rules(&response)),
-            Ok(Hop::LeadsTo(next)) => url = next.to_string(),
-            Err(HopFailure { error, at_redirect }) => {
-                let is_page_too = followed == 0 && !at_redirect && fails_for_the_page_too(&error);
+            Ok(Hop::Redirect(next_url)) => url = next_url.to_string(),
+            Err(HopFailure { error, is_redirect_refused }) => {
+                let is_page_too = followed == 0 && !is_redirect_refused && fails_for_the_page_too(&error);
                 return match is_page_too || error.kind() == ToolErrorKind::Cancelled {
                     true => Err(error),
                     false => Ok(Err(RobotsRefusal::Unreadable(error.to_string()))),
@@ -160,8 +176,8 @@ async fn request(
     Ok(Err(RobotsRefusal::Unreadable(format!("more than {MAX_ROBOTS_REDIRECTS} redirects"))))
 }
 
-/// The rules of an answer, by RFC 9309, section 2.3.1: a file of 2xx has some, one of 4xx is none, and all else says that
-/// the rules are not known.
+/// The rules of a response (RFC 9309, section 2.3.1). A status of 2xx gives the rules, a status of 4xx means that there
+/// are none, and with any other status the rules are unknown.
 fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
     let status = response.status;
     if status.is_client_error() {
@@ -170,12 +186,13 @@ fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
     if !status.is_success() {
         return Err(RobotsRefusal::Unreadable(format!("status {}", status.as_u16())));
     }
-    // One byte more tells the reader that the last line is cut. A copy, since a slice would keep the whole body in memory.
-    let read = &response.body[..response.body.len().min(MAX_ROBOTS_BYTES + 1)];
-    Ok((!read.is_empty()).then(|| Bytes::copy_from_slice(read)))
+    // One byte more than the limit tells the reader that the last line is cut. The bytes are copied, because a slice
+    // would keep the whole body in memory.
+    let file_bytes = &response.body[..response.body.len().min(MAX_ROBOTS_BYTES + 1)];
+    Ok((!file_bytes.is_empty()).then(|| Bytes::copy_from_slice(file_bytes)))
 }
 
-/// Whether the failure is not one of the file alone: the policy refuses the host, the client takes no request, or there
+/// Whether the page's request would fail as well: the policy refuses the host, the client accepts no request, or there
 /// is no connection.
 fn fails_for_the_page_too(error: &ToolError) -> bool {
     const NO_CONNECTION: [&str; 10] = [
@@ -213,25 +230,25 @@ mod tests {
         files.keep("https://a.test".to_owned(), text("rules"), now);
         files.keep("https://b.test".to_owned(), None, now);
         let last = now + MAX_KEPT_AGE - Duration::from_secs(1);
-        assert_eq!(files.kept("https://a.test", last), Some(text("rules")));
-        assert_eq!(files.kept("https://b.test", last), Some(None));
-        assert_eq!(files.kept("https://a.test", now + MAX_KEPT_AGE), None);
-        assert_eq!(files.kept("https://a.test:8443", now), None);
+        assert_eq!(files.cached_rules("https://a.test", last), CachedRules::Known(text("rules")));
+        assert_eq!(files.cached_rules("https://b.test", last), CachedRules::Known(None));
+        assert_eq!(files.cached_rules("https://a.test", now + MAX_KEPT_AGE), CachedRules::Unknown);
+        assert_eq!(files.cached_rules("https://a.test:8443", now), CachedRules::Unknown);
     }
 
     #[test]
     fn the_oldest_file_makes_room() {
-        let (files, start) = (RobotsFiles::default(), Instant::now());
-        let at = |index: usize| start + Duration::from_secs(index as u64);
+        let (files, first_read) = (RobotsFiles::default(), Instant::now());
+        let time_of = |index: usize| first_read + Duration::from_secs(index as u64);
         let origin = |index: usize| format!("https://{index}.test");
         for index in 0..=MAX_KEPT_ORIGINS {
-            files.keep(origin(index), None, at(index));
+            files.keep(origin(index), None, time_of(index));
         }
-        assert_eq!(files.kept(&origin(0), start), None);
-        assert_eq!(files.kept(&origin(1), start), Some(None));
-        // A file that is read anew takes no further place.
-        files.keep(origin(1), text("rules"), at(1));
-        assert_eq!(files.kept(&origin(2), start), Some(None));
+        assert_eq!(files.cached_rules(&origin(0), first_read), CachedRules::Unknown);
+        assert_eq!(files.cached_rules(&origin(1), first_read), CachedRules::Known(None));
+        // A file that is read again takes no additional place.
+        files.keep(origin(1), text("rules"), time_of(1));
+        assert_eq!(files.cached_rules(&origin(2), first_read), CachedRules::Known(None));
     }
 
     #[test]

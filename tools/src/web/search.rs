@@ -1,4 +1,4 @@
-//! One search: the request to the provider, then the guest that reads its answer.
+//! One search: requests the provider's answer, then lets a guest read it.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::{
     registry::ToolRegistry,
 };
 
-/// The steps' names.
+/// The names of the steps.
 const REQUEST_STEP: &str = "web_search_request";
 const READ_STEP: &str = "web_search_read";
 
 impl WebSearch {
-    /// The arguments of the request step. They are made before anything runs, so that the address is judged
-    /// and shown to the approver.
+    /// The arguments of the request step. They are computed before anything runs, so that the URL is judged and shown
+    /// to the approver.
     ///
     /// # Errors
-    /// `invalid_arguments`, see [`SearchQuery::parse`].
+    /// `invalid_arguments`, as in [`SearchQuery::parse`].
     pub(crate) fn request_arguments(&self, arguments: &Value) -> Result<ToolArgs, ToolError> {
         let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
         let request = provider::request(&self.settings, &query).to_string();
@@ -37,7 +37,7 @@ impl WebSearch {
     /// Searches by calling both steps.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection and stops the guest.
+    /// A dropped future closes the connection and stops the guest.
     pub(crate) fn run<'a>(
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
@@ -45,27 +45,29 @@ impl WebSearch {
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        // Boxed, since the steps' calls are futures like the one that this is a part of.
+        // Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
         Box::pin(async move {
             let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
             let steps = OperationSteps::new(steps, context, caller)?;
             let request = provider::request(&self.settings, &query);
             let response = steps.request(REQUEST_STEP, &request).await.map_err(explain_redirect)?;
-            let mut read = json!({
+            let mut reader_arguments = json!({
                 "provider": self.settings.provider,
                 "status": response.status.as_u16(),
                 "max_results": query.max_results,
             });
             if let Some(site) = &query.site {
-                read["site"] = site.as_str().into();
+                reader_arguments["site"] = site.as_str().into();
             }
             if let Some(since) = query.since {
-                read["since"] = since.date.to_string().into();
+                reader_arguments["since"] = since.date.to_string().into();
             }
-            let outcome = steps.read(READ_STEP, &read, &response.body, steps.context.deadline).await;
-            // The provider's message is kept also where the guest could not read it.
-            let said = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
-            if let Some(error) = refused_by_status("the provider", &response, &said) {
+            let outcome =
+                steps.read(READ_STEP, &reader_arguments, &response.body, steps.context.deadline).await;
+            // For an error status the guest returns the provider's message. If the guest failed, the error has the
+            // status alone.
+            let provider_text = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
+            if let Some(error) = refused_by_status("the provider", &response, &provider_text) {
                 return Err(error);
             }
             let mut output = outcome.map_err(|error| match is_reported_by_guest(&error) {
@@ -94,15 +96,21 @@ fn explain_redirect(error: ToolError) -> ToolError {
         .with_hint("`url` of `[search]` in the policy must be the address that answers")
 }
 
-/// A result in the form of specification 001: data alone, without dates. The guest has read foreign bytes, so
-/// every value is taken as text only.
+/// A result of `search_web`: data only, without dates. The guest has read untrusted bytes, so every
+/// value is read as text only.
 fn as_data(output: ToolOutput) -> ToolOutput {
     let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
     let results: Vec<Value> = output.details["results"]
         .as_array()
         .into_iter()
         .flatten()
-        .map(|it| json!({ "title": text(it, "title"), "url": text(it, "url"), "snippet": text(it, "snippet") }))
+        .map(|result| {
+            json!({
+                "title": text(result, "title"),
+                "url": text(result, "url"),
+                "snippet": text(result, "snippet"),
+            })
+        })
         .collect();
     ToolOutput::structured(json!({ "results": results })).with_details(output.details)
 }
@@ -112,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_of_a_guest_is_taken_for_texts_only() {
+    fn only_texts_of_a_guests_data_are_used() {
         for (details, expected) in [
             (json!("text"), json!([])),
             (json!({ "results": {"a": 1} }), json!([])),

@@ -1,4 +1,4 @@
-//! `web_search` and `search_web` as registered tools: two names and two lists of arguments with one backend.
+//! `web_search` and `search_web` as registered tools. They have one backend, and differ in name and arguments.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(crate) struct WebSearch {
     pub(super) variant: SearchToolVariant,
 }
 
-/// The tool by which a search was asked for. It decides the names of arguments and the form of results.
+/// The tool that asked for the search. It decides the names of the arguments and the form of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchToolVariant {
     /// `web_search`.
     Own,
-    /// `search_web` of specification 001, whose results are data.
+    /// `search_web`, whose results are structured data.
     Specification001,
 }
 
@@ -46,8 +46,8 @@ impl WebSearch {
     }
 }
 
-/// The form of a search's request. Redirects are not followed, since some providers redirect queries with a
-/// mark, such as `!!x`, to other sites.
+/// The form of a search request. Redirects are not followed, because some providers redirect queries with a mark such
+/// as `!!x` to other sites.
 pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
     let accept = match provider {
         SearchProvider::Duckduckgo => "text/html",
@@ -77,8 +77,9 @@ pub(crate) fn web_search(
     tool(Operation::WEB_SEARCH, SearchToolVariant::Own, description, &properties, steps, settings)
 }
 
-/// `search_web` of specification 001, built from the same steps. It is not offered to models, since
-/// `web_search` is. Programs call it by name.
+/// `search_web`, for programs that know the search by this name, built from the same steps. It is hidden from models,
+/// which have `web_search`.
+/// Programs call it by name.
 pub(crate) fn search_web(
     steps: &ToolTable,
     settings: Arc<SearchSettings>,

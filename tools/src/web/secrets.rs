@@ -1,5 +1,5 @@
-//! Reads the secrets of a policy from a file, a variable or a systemd credential. A value enters the process
-//! only here, and leaves only for the HTTP client.
+//! Reads the secrets of a policy from a file, a variable or a systemd credential. Their values enter the process only
+//! here, and leave it only through the HTTP client.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,8 +21,7 @@ use portcullis_policy::{
 /// The variable that names systemd's folder of credentials (`systemd.exec(5)`).
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
-/// The reason why a secret's value cannot be used, for the operator. It names places of the host and never a
-/// value.
+/// Why a secret's value cannot be used, for the operator. The error names files and variables, but never a value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
@@ -34,14 +33,14 @@ pub enum SecretError {
         "`{CREDENTIALS_VARIABLE}` names no folder, so there are no credentials: start Portcullis as a service of systemd with `LoadCredential=`, or name a file as `file:…`"
     )]
     NoCredentials,
-    /// The path is relative, and the policy is not a file.
+    /// The path is relative, but the policy is not a file.
     #[error("`{}` is relative, and there is no policy file that it could be relative to; write an absolute path", .0.display())]
     NoBase(PathBuf),
     /// The file cannot be opened, or other users can read or change it.
     #[error("the file of the secret is refused")]
     Untrusted(#[source] TrustError),
     /// The file cannot be read.
-    #[error("read `{}`", path.display())]
+    #[error("cannot read `{}`", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -52,18 +51,18 @@ pub enum SecretError {
     /// The value cannot be part of a header.
     #[error("the value cannot be used")]
     Invalid(#[from] InvalidSecret),
-    /// The header cannot carry it.
+    /// The header cannot carry the value.
     #[error(transparent)]
     Header(#[from] InvalidCredential),
 }
 
-/// The values of variables that were removed from this process's environment at its start.
+/// The values of variables that were removed from this process's environment at the start.
 #[derive(Debug, Clone, Default)]
 pub struct TakenVariables(BTreeMap<String, Result<SecretValue, InvalidSecret>>);
 
 impl TakenVariables {
-    /// Removes the variables that hold the policy's secrets from the environment. If this process has another
-    /// thread, which could read the environment meanwhile, they stay there and are read at the first use.
+    /// Removes the variables that hold the policy's secrets from the environment. If this process has another thread,
+    /// which could read the environment at the same time, the variables stay and are read at the first use.
     #[must_use]
     pub fn take(policy: &WorkspaceSecurityPolicy) -> Self {
         let Ok(one_thread) = SingleThreaded::check() else { return Self::default() };
@@ -71,17 +70,17 @@ impl TakenVariables {
             SecretSource::Environment(name) => Some(name.clone()),
             SecretSource::File(_) | SecretSource::Credential(_) => None,
         });
-        let taken = names.filter_map(|name| {
+        let variables = names.filter_map(|name| {
             let value = take_variable(&name, &one_thread)?;
             Some((name, SecretValue::new(value)))
         });
-        Self(taken.collect())
+        Self(variables.collect())
     }
 }
 
-/// A secret of the policy, with the place of its value.
+/// A secret of the policy, with the location of its value.
 #[derive(Debug, Clone)]
-pub(crate) struct SecretPlace {
+pub(crate) struct SecretLocation {
     name: SecretName,
     source: SecretSource,
     header: SecretHeader,
@@ -89,15 +88,15 @@ pub(crate) struct SecretPlace {
     /// The folder of the policy file, for relative paths.
     base: Option<PathBuf>,
     /// The value that was removed from the environment.
-    taken: Option<Result<SecretValue, InvalidSecret>>,
+    taken_value: Option<Result<SecretValue, InvalidSecret>>,
 }
 
-impl SecretPlace {
-    /// `policy_file` is the operator's. Relative paths begin at its folder.
+impl SecretLocation {
+    /// The location of a secret. `policy_file` is the operator's policy; relative paths start at its folder.
     pub(crate) fn new(
         (name, rule): (&SecretName, &SecretRule),
         policy_file: Option<&Path>,
-        taken: &TakenVariables,
+        taken_variables: &TakenVariables,
     ) -> Self {
         Self {
             name: name.clone(),
@@ -105,8 +104,8 @@ impl SecretPlace {
             header: rule.header.clone(),
             hosts: rule.hosts.clone(),
             base: policy_file.map(|file| file.parent().unwrap_or(Path::new("")).to_owned()),
-            taken: match &rule.source {
-                SecretSource::Environment(variable) => taken.0.get(variable).cloned(),
+            taken_value: match &rule.source {
+                SecretSource::Environment(variable) => taken_variables.0.get(variable).cloned(),
                 SecretSource::File(_) | SecretSource::Credential(_) => None,
             },
         }
@@ -116,12 +115,12 @@ impl SecretPlace {
         &self.name
     }
 
-    /// Where it may go.
+    /// The hosts that the secret may be sent to.
     pub(super) fn hosts(&self) -> &BTreeSet<HostRule> {
         &self.hosts
     }
 
-    /// The file of the value, if it is in one.
+    /// The file that holds the value, if there is one.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match &self.source {
             SecretSource::File(path) => self.absolute(path).ok(),
@@ -130,10 +129,10 @@ impl SecretPlace {
         }
     }
 
-    /// Reads the value. Blocks, since the file may lie on any file system.
+    /// Reads the value. Blocks, because the file can lie on any file system.
     pub(crate) fn read(&self) -> Result<Credential, SecretError> {
-        let value = match (&self.source, &self.taken) {
-            (_, Some(taken)) => taken.clone()?,
+        let value = match (&self.source, &self.taken_value) {
+            (_, Some(value)) => value.clone()?,
             (SecretSource::Environment(name), None) => {
                 let value = std::env::var_os(name).ok_or_else(|| SecretError::NoVariable(name.clone()))?;
                 SecretValue::new(value.into_vec())?
@@ -142,7 +141,12 @@ impl SecretPlace {
             (SecretSource::Credential(name), None) => read_file(&credential(name)?, GroupReaders::Ignored)?,
         };
         let header = &self.header;
-        Ok(Credential::new(self.name.as_str(), &value, header.name(), (header.before(), header.after()))?)
+        Ok(Credential::new(
+            self.name.as_str(),
+            &value,
+            header.name(),
+            (header.value_prefix(), header.value_suffix()),
+        )?)
     }
 
     fn absolute(&self, path: &str) -> Result<PathBuf, SecretError> {
@@ -160,21 +164,22 @@ fn credential(name: &str) -> Result<PathBuf, SecretError> {
     Ok(folder.join(name))
 }
 
-/// Reads the file through the descriptor that was judged.
+/// Reads the file through the descriptor that passed the checks.
 fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretError> {
     let file = trusted::open_file(path).map_err(SecretError::Untrusted)?;
     trusted::judge_readers(file.as_fd(), path, group).map_err(SecretError::Untrusted)?;
-    // One read with room for the largest value, a line break and one byte more. A growing buffer would leave
-    // copies behind.
+    // One read into a buffer with room for the largest value, a line break and one more byte. A buffer that grows would
+    // leave copies of the value in memory.
     let mut bytes = Vec::with_capacity(MAX_FILE_BYTES + 1);
-    let read = |file: File, bytes: &mut Vec<u8>| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(bytes);
-    match read(file, &mut bytes) {
+    let read_bounded =
+        |file: File, bytes: &mut Vec<u8>| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(bytes);
+    match read_bounded(file, &mut bytes) {
         Ok(_length) => Ok(SecretValue::new(bytes)?),
         Err(source) => Err(SecretError::Unreadable { path: path.to_owned(), source }),
     }
 }
 
-/// The largest value with a line break at its end.
+/// The largest value, with a line break after it.
 const MAX_FILE_BYTES: usize = SecretValue::MAX_BYTES + 2;
 
 #[cfg(test)]
@@ -186,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// The place of a secret with this source, relative to a folder.
-    fn place(source: &str, base: Option<&Path>) -> SecretPlace {
+    /// The location of a secret with this source. Relative paths start at `base`.
+    fn location(source: &str, base: Option<&Path>) -> SecretLocation {
         let text = format!(
             "version = 1\n[profiles.N]\nhosts = ['https://*']\n[secrets.s]\nfrom = '{source}'\n\
              hosts = ['https://a.example']\nheader = 'Authorization: Bearer {{secret}}'\ntools = ['web_fetch']"
@@ -200,19 +205,19 @@ mod tests {
         let policy = policy.expect("loads");
         let file = base.map(|base| base.join("policy.toml"));
         let secret = policy.secrets().next().expect("one secret");
-        SecretPlace::new(secret, file.as_deref(), &TakenVariables::default())
+        SecretLocation::new(secret, file.as_deref(), &TakenVariables::default())
     }
 
     #[track_caller]
-    fn check(place: &SecretPlace, fault: Option<&str>) {
-        let read = place.read();
-        match (read.as_ref().map_err(|error| chain(error)), fault) {
+    fn check(location: &SecretLocation, fault: Option<&str>) {
+        let result = location.read();
+        match (result.as_ref().map_err(|error| chain(error)), fault) {
             (Ok(credential), None) => assert_eq!(credential.name(), "s"),
             (Err(error), Some(fault)) => {
                 assert!(error.contains(fault), "{error}");
                 assert!(!error.contains("hunter2"), "{error}");
             }
-            (read, _) => panic!("{read:?}"),
+            (unexpected, _) => panic!("{unexpected:?}"),
         }
     }
 
@@ -220,19 +225,19 @@ mod tests {
     fn a_file_is_read_that_its_owner_alone_reads() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("token");
-        let of_file = place("file:token", Some(dir.path()));
-        assert_eq!(of_file.file().as_deref(), Some(&*file));
-        check(&of_file, Some("cannot open"));
+        let file_location = location("file:token", Some(dir.path()));
+        assert_eq!(file_location.file().as_deref(), Some(&*file));
+        check(&file_location, Some("cannot open"));
         let put = |text: &str, mode: u32| {
             fs::write(&file, text).expect("writable");
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");
         };
         put("hunter2-hunter2\n", 0o600);
-        check(&of_file, None);
+        check(&file_location, None);
         put("hunter2-hunter2\n", 0o644);
-        check(&of_file, Some("can be read by everybody (mode 0644)"));
+        check(&file_location, Some("can be read by everybody (mode 0644)"));
         put("hunter2-hunter2\n", 0o602);
-        check(&of_file, Some("can be written by everybody"));
+        check(&file_location, Some("can be written by everybody"));
         for (text, fault) in [
             ("", "it is empty"),
             ("hunter2", "fewer than 8 bytes"),
@@ -241,22 +246,22 @@ mod tests {
             (&*"hunter2-".repeat(100_000), "more than 4096 bytes"),
         ] {
             put(text, 0o600);
-            check(&of_file, Some(fault));
+            check(&file_location, Some(fault));
         }
-        check(&place("file:.", Some(dir.path())), Some("is not a regular file"));
-        check(&place("file:token", None), Some("write an absolute path"));
+        check(&location("file:.", Some(dir.path())), Some("is not a regular file"));
+        check(&location("file:token", None), Some("write an absolute path"));
     }
 
     #[test]
     fn a_missing_variable_or_credential_is_named() {
-        check(&place("env:PORTCULLIS_TEST_UNSET", None), Some("`PORTCULLIS_TEST_UNSET` is not set"));
-        check(&place("credential:s", None), Some("LoadCredential="));
-        let mut taken = place("env:PORTCULLIS_TEST_UNSET", None);
-        taken.taken = Some(SecretValue::new(b"hunter2-hunter2".to_vec()));
-        check(&taken, None);
-        assert!(!format!("{taken:?}").contains("hunter2"));
-        taken.taken = Some(SecretValue::new(b"hunter2".to_vec()));
-        check(&taken, Some("fewer than 8 bytes"));
+        check(&location("env:PORTCULLIS_TEST_UNSET", None), Some("`PORTCULLIS_TEST_UNSET` is not set"));
+        check(&location("credential:s", None), Some("LoadCredential="));
+        let mut secret = location("env:PORTCULLIS_TEST_UNSET", None);
+        secret.taken_value = Some(SecretValue::new(b"hunter2-hunter2".to_vec()));
+        check(&secret, None);
+        assert!(!format!("{secret:?}").contains("hunter2"));
+        secret.taken_value = Some(SecretValue::new(b"hunter2".to_vec()));
+        check(&secret, Some("fewer than 8 bytes"));
     }
 
     #[test]

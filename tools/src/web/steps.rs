@@ -1,5 +1,5 @@
-//! Calls the steps of an operation of the web: the request, whose response stays here, and the guest that
-//! reads it.
+//! Calls the steps of a web operation: the request, and the guest that reads the response. The operation keeps the
+//! response between the two.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -18,36 +18,38 @@ use crate::{
     sandbox::{Transfer, TransferEnd},
 };
 
-/// Where the request step leaves what came of its request for the operation. A result for a model holds no body.
+/// The cell in which the request step leaves its outcome for the operation, because a result for a model contains no
+/// body.
 pub(crate) type FetchedHop = Arc<OnceLock<Result<Hop, RedirectRefused>>>;
 
-/// The request was made, and the policy refuses its redirect.
+/// The request was made, but the policy refused its redirect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RedirectRefused;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Hop {
     /// The response.
     Answer(Response),
-    /// A redirect, which the policy lets through and the operation follows.
-    LeadsTo(Url),
+    /// A redirect that the policy allows and the operation follows.
+    Redirect(Url),
 }
 
-/// The terms of a request whose redirects the operation follows itself, to ask for `robots.txt` before each.
+/// The terms of a request whose redirects the operation follows itself, so that it can read `robots.txt` before each of
+/// them.
 #[derive(Debug, Clone)]
 pub(crate) struct HopTerms {
-    /// The redirects that were followed before this request.
-    pub(crate) followed: u32,
-    /// Why `robots.txt` keeps the request from being made.
+    /// The number of redirects that were followed before this request.
+    pub(crate) redirects_followed: u32,
+    /// Why `robots.txt` forbids the request, if it does.
     pub(crate) refusal: Option<RobotsRefusal>,
 }
 
 /// Why a request has neither a response nor a redirect to follow.
 pub(super) struct HopFailure {
     pub(super) error: ToolError,
-    /// Whether the request was made, and its redirect refused.
-    pub(super) at_redirect: bool,
+    /// Whether the request was made and its redirect refused.
+    pub(super) is_redirect_refused: bool,
 }
 
 /// A running operation: the registry of its steps, its context and its caller.
@@ -58,7 +60,7 @@ pub(super) struct OperationSteps<'a> {
 }
 
 impl<'a> OperationSteps<'a> {
-    /// The steps of an operation. Only a step itself has no registry of steps.
+    /// The steps of an operation. The registry is missing only if a step tries to run steps.
     pub(super) fn new(
         registry: Option<&'a Arc<ToolRegistry>>,
         context: OperationContext,
@@ -68,7 +70,7 @@ impl<'a> OperationSteps<'a> {
         Ok(Self { registry, context, caller })
     }
 
-    /// Makes a request by calling its step, which follows redirects as its form says.
+    /// Makes a request by calling its step, which follows redirects according to its form.
     pub(super) async fn request(&self, step: &str, arguments: &Value) -> Result<Response, ToolError> {
         match self
             .call(step, arguments, None, self.context.deadline)
@@ -76,11 +78,11 @@ impl<'a> OperationSteps<'a> {
             .map_err(|failure| failure.error)?
         {
             Hop::Answer(response) => Ok(response),
-            Hop::LeadsTo(_) => Err(ToolError::internal("the request left no response")),
+            Hop::Redirect(_) => Err(ToolError::internal("the request left no response")),
         }
     }
 
-    /// Makes a request by calling its step, until this moment. The step follows no redirect.
+    /// Makes a request by calling its step, until `deadline`. The step follows no redirect.
     pub(super) async fn hop(
         &self,
         step: &str,
@@ -98,29 +100,29 @@ impl<'a> OperationSteps<'a> {
         terms: Option<HopTerms>,
         deadline: Instant,
     ) -> Result<Hop, HopFailure> {
-        let place = FetchedHop::default();
+        let response_slot = FetchedHop::default();
         let mut requester = self.caller(OperationStep {
-            response: Some(Arc::clone(&place)),
+            response: Some(Arc::clone(&response_slot)),
             hop: terms,
             ..OperationStep::default()
         });
         requester.turn_deadline = Some(deadline);
         let call = new_call(step, arguments.to_string());
         let outcome = self.registry.execute_with_policy(call, &requester).await.outcome;
-        // The body is shared, not copied.
-        match (outcome, place.get()) {
+        // The clone shares the body and does not copy it.
+        match (outcome, response_slot.get()) {
             (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
             (Ok(_), Some(Err(RedirectRefused)) | None) => {
                 let error = ToolError::internal("the request left no response");
-                Err(HopFailure { error, at_redirect: false })
+                Err(HopFailure { error, is_redirect_refused: false })
             }
-            (Err(error), left) => {
-                Err(HopFailure { error, at_redirect: matches!(left, Some(Err(RedirectRefused))) })
+            (Err(error), response) => {
+                Err(HopFailure { error, is_redirect_refused: matches!(response, Some(Err(RedirectRefused))) })
             }
         }
     }
 
-    /// Lets a guest read these bytes of a response, until this moment.
+    /// Runs the guest that reads these bytes of a response, until `deadline`.
     pub(super) async fn read(
         &self,
         step: &str,
@@ -128,7 +130,7 @@ impl<'a> OperationSteps<'a> {
         body: &Bytes,
         deadline: Instant,
     ) -> Result<ToolOutput, ToolError> {
-        let transfer = TransferEnd::Receiving(Transfer::of(body));
+        let transfer = TransferEnd::Receiving(Transfer::from_bytes(body));
         let mut reader = self.caller(OperationStep { transfer: Some(transfer), ..OperationStep::default() });
         reader.turn_deadline = Some(deadline);
         let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;
@@ -136,8 +138,8 @@ impl<'a> OperationSteps<'a> {
         result.outcome.map(|output| output.with_details(result.details))
     }
 
-    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was
-    /// counted and approved with both grants in view.
+    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was already counted
+    /// against the rate, and was approved together with the grants of its steps.
     fn caller(&self, step: OperationStep) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
@@ -157,7 +159,7 @@ impl<'a> OperationSteps<'a> {
     }
 }
 
-/// Adds the source of a result to its details.
+/// Adds the source of a result to the result's details.
 pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     if let Value::Object(details) = &mut output.details {
         details.insert("url".to_owned(), response.url.as_str().into());
@@ -170,14 +172,14 @@ pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     }
 }
 
-/// The error for a status of 400 or above, with the server's name and its message, if any.
+/// The error for a status of 400 or above, with the server's name and the server's message if there is one.
 pub(super) fn refused_by_status(server: &str, response: &Response, message: &str) -> Option<ToolError> {
     let status = response.status;
     if !status.is_client_error() && !status.is_server_error() {
         return None;
     }
-    let said = if message.is_empty() { String::new() } else { format!("; it says: {message}") };
-    let message = format!("{server} answered {status}{said}");
+    let message_suffix = if message.is_empty() { String::new() } else { format!("; it says: {message}") };
+    let message = format!("{server} answered {status}{message_suffix}");
     let error = match status.as_u16() {
         404 | 410 => ToolError::not_found(message),
         429 | 503 => ToolError::unavailable(message),
@@ -186,7 +188,7 @@ pub(super) fn refused_by_status(server: &str, response: &Response, message: &str
     Some(error.with_code("http_status"))
 }
 
-/// Whether a guest itself reported the error. A trap has another code than its kind.
+/// Whether the guest itself reported the error. A trap has a code that differs from its kind.
 pub(super) fn is_reported_by_guest(error: &ToolError) -> bool {
     error.kind() == ToolErrorKind::Failed && error.code() == error.kind().as_str()
 }

@@ -14,7 +14,7 @@ use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTabl
 
 const OPERATION: Operation = Operation::WEB_FETCH;
 
-/// The form of a page's request.
+/// The form of the request for a page.
 pub(crate) const PAGE: RequestForm = RequestForm {
     method: HttpMethod::Get,
     accept: "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",
@@ -39,7 +39,7 @@ impl WebFetch {
     }
 }
 
-/// The tool, built from these steps.
+/// Builds the tool from these steps.
 pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     let decl = FunctionDecl {
         name: OPERATION.name.to_owned(),

@@ -1,59 +1,53 @@
-//! Anthropic's strict tool use, as its guide to structured outputs lists what it supports.
+//! Anthropic's strict tool use. The supported keywords are those of Anthropic's guide to structured outputs.
 
 use serde_json::{Map, Value};
 
-use super::{ANYTHING, MAP, ProfileFault, RECURSION, allows_everything, below, items_of_any_place, notes};
+use super::{
+    DialectFault, MAP, RECURSION, keywords_of, nested_pointer, notes, render_branches, render_item_schemas,
+};
 
-pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
+pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
     schema(root, "")
 }
 
-fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
-    if allows_everything(value) {
-        return Err(ProfileFault::at(at, ANYTHING));
-    }
-    let Some(map) = value.as_object() else {
-        return Err(ProfileFault::at(at, "a schema that allows nothing"));
-    };
+fn schema(value: &Value, pointer: &str) -> Result<Value, DialectFault> {
+    let map = keywords_of(value, pointer)?;
     // The normal form uses references only for recursion.
     if map.contains_key("$ref") || map.contains_key("$defs") {
-        return Err(ProfileFault::at(at, RECURSION));
+        return Err(DialectFault::new(pointer, RECURSION));
     }
     let mut map = map.clone();
     notes::move_to_description(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
-    if let Some(branches) = map.get_mut("anyOf").and_then(Value::as_array_mut) {
-        for (index, branch) in branches.iter_mut().enumerate() {
-            *branch = schema(branch, &below(at, "anyOf", Some(&index.to_string())))?;
-        }
-    }
+    render_branches(&mut map, pointer, schema)?;
     if map.get("type") == Some(&"object".into()) {
-        object(&mut map, at)?;
+        object(&mut map, pointer)?;
     }
     if map.get("type") == Some(&"array".into()) {
-        array(&mut map, at)?;
+        array(&mut map, pointer)?;
     }
     Ok(Value::Object(map))
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
-    if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
-        return Err(ProfileFault::at(at, MAP));
+fn object(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault> {
+    if map.get("additionalProperties").is_some_and(|extra_properties| extra_properties != &Value::Bool(false))
+    {
+        return Err(DialectFault::new(pointer, MAP));
     }
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else {
-        return Err(ProfileFault::at(at, MAP));
+        return Err(DialectFault::new(pointer, MAP));
     };
     for (name, property) in properties.iter_mut() {
-        *property = schema(property, &below(at, "properties", Some(name)))?;
+        *property = schema(property, &nested_pointer(pointer, "properties", Some(name)))?;
     }
     map.insert("additionalProperties".to_owned(), false.into());
     Ok(())
 }
 
-/// `minItems` may be 0 or 1; other counts go into the description. A tuple becomes a list.
-fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
-    let least = map.get("minItems").and_then(Value::as_u64);
-    // `None` is less than `Some`: without `minItems` there is none to tell.
-    let array_bounds: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
+/// Renders a list. `minItems` may be 0 or 1; other counts go into the description. A tuple becomes a list.
+fn array(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault> {
+    let min_items = map.get("minItems").and_then(Value::as_u64);
+    // `None` is less than `Some`, so a missing `minItems` is not described.
+    let array_bounds: &[&str] = if min_items > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
     notes::move_to_description(map, array_bounds);
-    items_of_any_place(map, at, schema)
+    render_item_schemas(map, pointer, schema)
 }

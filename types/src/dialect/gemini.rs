@@ -2,29 +2,25 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, MAP, ProfileFault, RECURSION, allows_everything, below, notes};
+use super::{ANYTHING, DialectFault, MAP, RECURSION, keywords_of, nested_pointer, notes};
 
 const UNION: &str =
     "a choice between kinds of values; one kind, or objects told apart by a field, have a place";
 
-pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
+pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
     schema(root, "").map(Value::Object)
 }
 
-fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, ProfileFault> {
-    if allows_everything(value) {
-        return Err(ProfileFault::at(at, ANYTHING));
-    }
-    let Some(map) = value.as_object() else {
-        return Err(ProfileFault::at(at, "a schema that allows nothing"));
-    };
+fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFault> {
+    let map = keywords_of(value, pointer)?;
     if map.contains_key("$ref") || map.contains_key("$defs") {
-        return Err(ProfileFault::at(at, RECURSION));
+        return Err(DialectFault::new(pointer, RECURSION));
     }
     let mut map = map.clone();
     if let Some(Value::Array(branches)) = map.remove("anyOf") {
-        return union(&map, &branches, at);
+        return merge_union(&map, &branches, pointer);
     }
+    // Gemini has no list of types, so make it a union with one branch for each type.
     if let Some(Value::Array(kinds)) = map.get("type").cloned() {
         let branches: Vec<Value> = kinds
             .into_iter()
@@ -36,117 +32,125 @@ fn schema(value: &Value, at: &str) -> Result<Map<String, Value>, ProfileFault> {
             })
             .collect();
         map.retain(|key, _| key == "description" || key == "default");
-        return union(&map, &branches, at);
+        return merge_union(&map, &branches, pointer);
     }
+    // Gemini has no `const`, but an `enum` of one value.
     if let Some(value) = map.remove("const") {
         map.insert("enum".to_owned(), json!([value]));
     }
     if let Some(Value::Array(values)) = map.get("enum")
         && !values.iter().all(Value::is_string)
     {
-        return Err(ProfileFault::at(at, "constants that are no texts; texts have a place"));
+        return Err(DialectFault::new(pointer, "constants that are no texts; texts have a place"));
     }
     notes::move_to_description(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {
         notes::move_to_description(&mut map, &["format"]);
     }
     match map.get("type").and_then(Value::as_str) {
-        Some("object") => object(&mut map, at)?,
-        Some("array") => array(&mut map, at)?,
-        Some("null") | None => return Err(ProfileFault::at(at, ANYTHING)),
+        Some("object") => object(&mut map, pointer)?,
+        Some("array") => array(&mut map, pointer)?,
+        Some("null") | None => return Err(DialectFault::new(pointer, ANYTHING)),
         Some(_) => {}
     }
     Ok(map)
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
-    if map.remove("additionalProperties").is_some_and(|extra| extra != Value::Bool(false)) {
-        return Err(ProfileFault::at(at, MAP));
+fn object(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault> {
+    if map
+        .remove("additionalProperties")
+        .is_some_and(|extra_properties| extra_properties != Value::Bool(false))
+    {
+        return Err(DialectFault::new(pointer, MAP));
     }
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else {
-        return Err(ProfileFault::at(at, MAP));
+        return Err(DialectFault::new(pointer, MAP));
     };
     for (name, property) in properties.iter_mut() {
-        *property = schema(property, &below(at, "properties", Some(name)))?.into();
+        *property = schema(property, &nested_pointer(pointer, "properties", Some(name)))?.into();
     }
     Ok(())
 }
 
-fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
+fn array(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
-        (Some(Value::Array(places)), _) => union(&Map::new(), &places, &below(at, "prefixItems", None))?,
-        (_, Some(items)) => schema(items, &below(at, "items", None))?,
-        (_, None) => return Err(ProfileFault::at(at, ANYTHING)),
+        (Some(Value::Array(places)), _) => {
+            merge_union(&Map::new(), &places, &nested_pointer(pointer, "prefixItems", None))?
+        }
+        (_, Some(items)) => schema(items, &nested_pointer(pointer, "items", None))?,
+        (_, None) => return Err(DialectFault::new(pointer, ANYTHING)),
     };
     map.insert("items".to_owned(), items.into());
     Ok(())
 }
 
-/// A schema that allows at least what the branches allow. `around` holds the union's annotations.
-fn union(
-    around: &Map<String, Value>,
+/// Merges the branches of a union into one schema that allows at least as much. `enclosing` has the union's
+/// annotations.
+fn merge_union(
+    enclosing: &Map<String, Value>,
     branches: &[Value],
-    at: &str,
-) -> Result<Map<String, Value>, ProfileFault> {
-    let null = json!("null");
-    let some: Vec<&Value> = branches.iter().filter(|branch| branch.get("type") != Some(&null)).collect();
+    pointer: &str,
+) -> Result<Map<String, Value>, DialectFault> {
+    let null_type = json!("null");
+    let non_null_branches: Vec<&Value> =
+        branches.iter().filter(|branch| branch.get("type") != Some(&null_type)).collect();
     let mut rendered = Vec::new();
-    for (index, branch) in some.iter().enumerate() {
-        rendered.push(schema(branch, &below(at, "anyOf", Some(&index.to_string())))?);
+    for (index, branch) in non_null_branches.iter().enumerate() {
+        rendered.push(schema(branch, &nested_pointer(pointer, "anyOf", Some(&index.to_string())))?);
     }
-    let mut merged = merge(rendered, at)?;
-    // A branch `null` was filtered out above.
-    if some.len() < branches.len() {
+    let mut merged = merge(rendered, pointer)?;
+    // `null` branches were filtered out above, so a shorter list means that the value may be null.
+    if non_null_branches.len() < branches.len() {
         merged.insert("nullable".to_owned(), true.into());
     }
-    if let Some(text) = around.get("description").and_then(Value::as_str) {
-        let inner = merged.remove("description");
+    if let Some(text) = enclosing.get("description").and_then(Value::as_str) {
+        let inner_description = merged.remove("description");
         merged.insert("description".to_owned(), text.into());
-        if let Some(inner) = inner.as_ref().and_then(Value::as_str) {
-            notes::add(&mut merged, inner);
+        if let Some(inner_description) = inner_description.as_ref().and_then(Value::as_str) {
+            notes::append_to_description(&mut merged, inner_description);
         }
     }
-    if let Some(default) = around.get("default") {
+    if let Some(default) = enclosing.get("default") {
         merged.insert("default".to_owned(), default.clone());
         notes::move_to_description(&mut merged, &["default"]);
     }
     Ok(merged)
 }
 
-fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, Value>, ProfileFault> {
-    let Some(first) = branches.first() else {
-        return Err(ProfileFault::at(at, ANYTHING));
+fn merge(mut branches: Vec<Map<String, Value>>, pointer: &str) -> Result<Map<String, Value>, DialectFault> {
+    let Some(first_branch) = branches.first() else {
+        return Err(DialectFault::new(pointer, ANYTHING));
     };
-    if branches.iter().all(|branch| branch == first) {
+    if branches.iter().all(|branch| branch == first_branch) {
         return Ok(branches.swap_remove(0));
     }
-    let all = |kinds: &[&str]| {
+    let all_of_kinds = |kinds: &[&str]| {
         branches.iter().all(|branch| {
             branch.get("type").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind))
         })
     };
-    if all(&["object"]) {
-        objects(&branches, at)
-    } else if all(&["string"]) {
-        Ok(strings(&branches))
-    // Wider than the branches, never narrower: a call is checked against the normal form.
-    } else if all(&["integer", "number"]) {
+    if all_of_kinds(&["object"]) {
+        merge_objects(&branches, pointer)
+    } else if all_of_kinds(&["string"]) {
+        Ok(merge_strings(&branches))
+    // The type is wider than the branches. This is safe, because the registry checks calls against the normal form.
+    } else if all_of_kinds(&["integer", "number"]) {
         Ok(Map::from_iter([("type".to_owned(), json!("number"))]))
     } else {
-        Err(ProfileFault::at(at, UNION))
+        Err(DialectFault::new(pointer, UNION))
     }
 }
 
-/// Merges strings: the values of all branches, or any string if a branch allows any.
-fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
+/// Merges strings: the values of all branches, or any string if one branch allows any.
+fn merge_strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut merged = Map::from_iter([("type".to_owned(), json!("string"))]);
     let mut values: Vec<Value> = Vec::new();
     for branch in branches {
-        // This branch allows any string, so the union does too.
-        let Some(Value::Array(known)) = branch.get("enum") else {
+        // A branch without `enum` allows any string, so the union does too.
+        let Some(Value::Array(enum_values)) = branch.get("enum") else {
             return merged;
         };
-        for value in known {
+        for value in enum_values {
             if !values.contains(value) {
                 values.push(value.clone());
             }
@@ -156,28 +160,32 @@ fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Merges objects: the properties of all, required if required in all, and a description of which go
-/// together.
-fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Value>, ProfileFault> {
+/// Merges objects. The result has the properties of all branches, requires what every branch requires, and describes
+/// which properties belong together.
+fn merge_objects(branches: &[Map<String, Value>], pointer: &str) -> Result<Map<String, Value>, DialectFault> {
     let mut properties: Map<String, Value> = Map::new();
-    let mut forms = Vec::new();
+    let mut form_lines = Vec::new();
     for branch in branches {
         for (name, property) in properties_of(branch) {
             let merged = match (properties.get(name).and_then(Value::as_object), property.as_object()) {
-                (Some(known), Some(new)) => {
-                    merge(vec![known.clone(), new.clone()], &below(at, "properties", Some(name)))?.into()
-                }
+                (Some(earlier_property), Some(property_schema)) => merge(
+                    vec![earlier_property.clone(), property_schema.clone()],
+                    &nested_pointer(pointer, "properties", Some(name)),
+                )?
+                .into(),
                 _ => property.clone(),
             };
             properties.insert(name.clone(), merged);
         }
-        forms.push(form(branch));
+        form_lines.push(describe_branch(branch));
     }
     let required: Vec<&str> = required_of(&branches[0])
-        .filter(|name| branches.iter().all(|branch| required_of(branch).any(|other| other == *name)))
+        .filter(|name| {
+            branches.iter().all(|branch| required_of(branch).any(|required_name| required_name == *name))
+        })
         .collect();
     Ok(Map::from_iter([
-        ("description".to_owned(), format!("Exactly one of these forms:\n{}", forms.join("\n")).into()),
+        ("description".to_owned(), format!("Exactly one of these forms:\n{}", form_lines.join("\n")).into()),
         ("properties".to_owned(), properties.clone().into()),
         ("required".to_owned(), required.into()),
         ("type".to_owned(), "object".into()),
@@ -185,13 +193,13 @@ fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Valu
 }
 
 /// The description of one branch, such as ``- `kind` = "circle", `radius`, optionally `color`: a circle``.
-fn form(branch: &Map<String, Value>) -> String {
+fn describe_branch(branch: &Map<String, Value>) -> String {
     let required: Vec<&str> = required_of(branch).collect();
     let mut parts = Vec::new();
     for name in &required {
         let value = branch.get("properties").and_then(|properties| properties.get(*name));
         match value.and_then(|value| value.get("enum")).and_then(Value::as_array).map(Vec::as_slice) {
-            Some([only]) => parts.push(format!("`{name}` = {only}")),
+            Some([only_value]) => parts.push(format!("`{name}` = {only_value}")),
             _ => parts.push(format!("`{name}`")),
         }
     }

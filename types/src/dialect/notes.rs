@@ -1,4 +1,4 @@
-//! Describes keywords that a dialect lacks in the description.
+//! Moves keywords that a dialect lacks into the description.
 
 use serde_json::{Map, Value};
 
@@ -7,26 +7,26 @@ pub(super) fn move_to_description(schema: &mut Map<String, Value>, keywords: &[&
     let mut clauses = Vec::new();
     for keyword in keywords {
         if let Some(value) = schema.remove(*keyword)
-            && let Some(clause) = clause(keyword, &value)
+            && let Some(clause) = keyword_clause(keyword, &value)
         {
             clauses.push(clause);
         }
     }
     if !clauses.is_empty() {
-        add(schema, &format!("({})", clauses.join(", ")));
+        append_to_description(schema, &format!("({})", clauses.join(", ")));
     }
 }
 
 /// Appends a text to the description.
-pub(super) fn add(schema: &mut Map<String, Value>, text: &str) {
+pub(super) fn append_to_description(schema: &mut Map<String, Value>, text: &str) {
     let described = match schema.get("description").and_then(Value::as_str) {
-        Some(before) => format!("{before}\n{text}"),
+        Some(description) => format!("{description}\n{text}"),
         None => text.to_owned(),
     };
     schema.insert("description".to_owned(), described.into());
 }
 
-fn clause(keyword: &str, value: &Value) -> Option<String> {
+fn keyword_clause(keyword: &str, value: &Value) -> Option<String> {
     Some(match keyword {
         "default" => format!("default: {value}"),
         "minimum" => format!("at least {value}"),

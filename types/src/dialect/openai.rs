@@ -1,20 +1,15 @@
-//! OpenAI's strict mode, as its guide to structured outputs lists what it supports.
+//! OpenAI's strict mode. The supported keywords are those of OpenAI's guide to structured outputs.
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, MAP, ProfileFault, allows_everything, below, items_of_any_place, notes};
+use super::{DialectFault, MAP, keywords_of, nested_pointer, notes, render_branches, render_item_schemas};
 
-pub(super) fn render(root: &Value) -> Result<Value, ProfileFault> {
+pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
     schema(root, "")
 }
 
-fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
-    if allows_everything(value) {
-        return Err(ProfileFault::at(at, ANYTHING));
-    }
-    let Some(map) = value.as_object() else {
-        return Err(ProfileFault::at(at, "a schema that allows nothing"));
-    };
+fn schema(value: &Value, pointer: &str) -> Result<Value, DialectFault> {
+    let map = keywords_of(value, pointer)?;
     // A reference has no sibling keywords.
     if let Some(target) = map.get("$ref") {
         return Ok(json!({"$ref": target}));
@@ -23,49 +18,46 @@ fn schema(value: &Value, at: &str) -> Result<Value, ProfileFault> {
     notes::move_to_description(&mut map, &["default", "minLength", "maxLength"]);
     if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
         for (name, definition) in defs.iter_mut() {
-            *definition = schema(definition, &below(at, "$defs", Some(name)))?;
+            *definition = schema(definition, &nested_pointer(pointer, "$defs", Some(name)))?;
         }
     }
-    if let Some(branches) = map.get_mut("anyOf").and_then(Value::as_array_mut) {
-        for (index, branch) in branches.iter_mut().enumerate() {
-            *branch = schema(branch, &below(at, "anyOf", Some(&index.to_string())))?;
-        }
+    render_branches(&mut map, pointer, schema)?;
+    if has_type(&map, "object") {
+        object(&mut map, pointer)?;
     }
-    if is(&map, "object") {
-        object(&mut map, at)?;
-    }
-    if is(&map, "array") {
-        // A tuple is not supported: it becomes a list.
-        items_of_any_place(&mut map, at, schema)?;
+    if has_type(&map, "array") {
+        // Strict mode has no tuples, so a tuple becomes a list.
+        render_item_schemas(&mut map, pointer, schema)?;
     }
     Ok(Value::Object(map))
 }
 
-fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), ProfileFault> {
-    if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
-        return Err(ProfileFault::at(at, MAP));
+fn object(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault> {
+    if map.get("additionalProperties").is_some_and(|extra_properties| extra_properties != &Value::Bool(false))
+    {
+        return Err(DialectFault::new(pointer, MAP));
     }
     let Some(Value::Object(properties)) = map.get("properties").cloned() else {
-        return Err(ProfileFault::at(at, MAP));
+        return Err(DialectFault::new(pointer, MAP));
     };
     let mut required: Vec<Value> = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut strict = Map::new();
+    let mut strict_properties = Map::new();
     for (name, property) in &properties {
-        let rendered = schema(property, &below(at, "properties", Some(name)))?;
-        // Strict mode requires every property: an optional one may be null instead.
-        let must = required.iter().any(|known| known == name);
-        strict.insert(name.clone(), if must { rendered } else { nullable(rendered) });
-        if !must {
+        let rendered = schema(property, &nested_pointer(pointer, "properties", Some(name)))?;
+        // Strict mode requires every property, so an optional property may be null instead.
+        let is_required = required.iter().any(|required_name| required_name == name);
+        strict_properties.insert(name.clone(), if is_required { rendered } else { nullable(rendered) });
+        if !is_required {
             required.push(name.clone().into());
         }
     }
-    map.insert("properties".to_owned(), strict.into());
+    map.insert("properties".to_owned(), strict_properties.into());
     map.insert("required".to_owned(), required.into());
     map.insert("additionalProperties".to_owned(), false.into());
     Ok(())
 }
 
-/// Allows null in a schema: a model omits an optional argument that way.
+/// Allows null in a schema: in strict mode a model omits an optional argument by setting it to null.
 fn nullable(schema: Value) -> Value {
     let absent = json!({"type": "null"});
     let Value::Object(mut map) = schema else {
@@ -81,7 +73,7 @@ fn nullable(schema: Value) -> Value {
         Some(Value::String(kind)) if !map.contains_key("const") => {
             map.insert("type".to_owned(), json!([kind, "null"]));
             if let Some(Value::Array(values)) = map.get_mut("enum") {
-                // `enum` restricts the type list too, so null must be in both.
+                // `enum` restricts the types too, so null must be in both lists.
                 values.push(Value::Null);
             }
             Value::Object(map)
@@ -99,10 +91,10 @@ fn nullable(schema: Value) -> Value {
     }
 }
 
-fn is(map: &Map<String, Value>, kind: &str) -> bool {
+fn has_type(map: &Map<String, Value>, kind: &str) -> bool {
     match map.get("type") {
-        Some(Value::String(only)) => only == kind,
-        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+        Some(Value::String(single_kind)) => single_kind == kind,
+        Some(Value::Array(kinds)) => kinds.iter().any(|name| name == kind),
         _ => false,
     }
 }

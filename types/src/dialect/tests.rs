@@ -1,4 +1,4 @@
-//! Each rule of each dialect separately. The goldens of `portcullis-sdk` cover whole tools.
+//! Each rule of each dialect, tested separately. The goldens of `portcullis-sdk` cover whole tools.
 
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ fn tuples_become_lists() {
 }
 
 #[test]
-fn maps_and_values_of_any_kind_have_a_place_in_mcp_alone() {
+fn only_mcp_supports_maps_and_untyped_values() {
     for dialect in [SchemaDialect::OpenAiStrict, SchemaDialect::Gemini, SchemaDialect::Anthropic] {
         refused(
             dialect,
@@ -84,7 +84,7 @@ fn maps_and_values_of_any_kind_have_a_place_in_mcp_alone() {
 }
 
 #[test]
-fn recursion_has_a_place_where_references_have_one() {
+fn recursion_is_supported_where_references_are() {
     let schema = JsonSchema::new(json!({
         "$defs": {"Node": {
             "properties": {"next": {"$ref": "#/$defs/Node", "description": "The next one."}},

@@ -1,5 +1,5 @@
-//! Escapes untrusted text for a terminal: a workspace's overlay or a model's path may contain characters that
-//! move the cursor, change the writing direction, or are invisible.
+//! Escapes untrusted text for a terminal. A workspace's overlay or a model's path may contain characters that move the
+//! cursor, change the writing direction, or are invisible.
 
 use std::fmt::{self, Write as _};
 
@@ -9,14 +9,14 @@ use icu_properties::{
 };
 use unicode_width::UnicodeWidthChar as _;
 
-/// Shows at most 256 characters of a text, with deceptive ones escaped.
+/// Shows at most 256 characters of a text. Deceptive characters are escaped.
 #[derive(Debug, Clone, Copy)]
 pub struct EscapedText<'a>(pub &'a str);
 
-/// The length of untrusted text that an error repeats.
+/// The most characters of untrusted text that are shown; a longer text ends with `…`.
 const MAX_SHOWN_CHARS: usize = 256;
 
-/// The most combining marks on one readable character: more would paint over the lines around it.
+/// The most combining marks on one character. More marks would paint over the neighbouring lines.
 const MAX_MARKS: usize = 4;
 
 impl fmt::Display for EscapedText<'_> {
@@ -26,7 +26,7 @@ impl fmt::Display for EscapedText<'_> {
             if index == MAX_SHOWN_CHARS {
                 return f.write_char('…');
             }
-            escaper.show(character, f)?;
+            escaper.write_escaped(character, f)?;
         }
         Ok(())
     }
@@ -36,52 +36,52 @@ impl fmt::Display for EscapedText<'_> {
 /// visible base, and marks after the fourth on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
-    struct EscapedText<'a>(&'a str);
+    struct FullyEscaped<'a>(&'a str);
 
-    impl fmt::Display for EscapedText<'_> {
+    impl fmt::Display for FullyEscaped<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let mut escaper = Escaper::default();
-            self.0.chars().try_for_each(|character| escaper.show(character, f))
+            self.0.chars().try_for_each(|character| escaper.write_escaped(character, f))
         }
     }
 
-    EscapedText(text)
+    FullyEscaped(text)
 }
 
 /// Escapes character by character.
 #[derive(Default)]
 struct Escaper {
-    /// The number of further marks that the last character may carry.
-    bears: usize,
+    /// The number of marks that the last shown character may still carry.
+    marks_left: usize,
 }
 
 impl Escaper {
-    fn show(&mut self, character: char, f: &mut impl fmt::Write) -> fmt::Result {
+    fn write_escaped(&mut self, character: char, f: &mut impl fmt::Write) -> fmt::Result {
         let is_mark = is_mark(character);
-        if is_deceptive(character) || (is_mark && self.bears == 0) {
-            // An escape is no base for a mark.
-            self.bears = 0;
+        if is_deceptive(character) || (is_mark && self.marks_left == 0) {
+            // An escape sequence cannot carry a mark.
+            self.marks_left = 0;
             return write!(f, "{}", character.escape_unicode());
         }
-        self.bears = match character {
-            // A mark on a space has no visible base.
+        self.marks_left = match character {
+            // A mark on a space would have no visible base.
             ' ' => 0,
-            // Cannot underflow: a mark with `bears` 0 was escaped above.
-            _ if is_mark => self.bears - 1,
+            // Cannot underflow: a mark was escaped above if `marks_left` is 0.
+            _ if is_mark => self.marks_left - 1,
             _ => MAX_MARKS,
         };
         f.write_char(character)
     }
 }
 
-/// Whether a character deceives a terminal or a reader: control characters, invisible ones, blanks other than
-/// the space, and unassigned ones.
+/// Whether a character deceives a terminal or a reader. Control characters, invisible characters, blanks other than
+/// the space, enclosing marks, and characters without a meaning of their own (private use, unassigned) do.
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }
-    let has_no_look = matches!(
+    let is_deceptive_category = matches!(
         CodePointMapData::<GeneralCategory>::new().get(character),
         GeneralCategory::Control
             | GeneralCategory::SpaceSeparator
@@ -90,7 +90,7 @@ pub fn is_deceptive(character: char) -> bool {
             | GeneralCategory::Surrogate
             | GeneralCategory::Unassigned
     );
-    has_no_look || is_invisible(character) || is_blank(character)
+    is_deceptive_category || is_invisible(character) || is_blank(character)
 }
 
 /// Whether a character is invisible or changes how others are shown: bidirectional controls, zero-width
@@ -108,8 +108,7 @@ pub fn is_invisible(character: char) -> bool {
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
-/// Whether a character belongs to a right-to-left script. Its neighbours on the line may then be shown in
-/// another order.
+/// Whether a character belongs to a right-to-left script. Its neighbours on the line may be shown in another order.
 #[must_use]
 pub fn is_right_to_left(character: char) -> bool {
     !character.is_ascii()
@@ -145,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(text: &str) -> String {
+    fn escape_text(text: &str) -> String {
         escape_for_display(text).to_string()
     }
 
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(EscapedText("a/ü 'b'").to_string(), "a/ü 'b'");
         assert_eq!(EscapedText("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
         let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
-        assert_eq!(shown(text), "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä");
+        assert_eq!(escape_text(text), "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä");
         assert_eq!(EscapedText(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
     }
 
@@ -191,20 +190,21 @@ mod tests {
             '\u{10ffff}',
             '\u{20dd}',
         ] {
-            assert_eq!(shown(&format!("a{character}b")), format!("a{}b", character.escape_unicode()));
+            assert_eq!(escape_text(&format!("a{character}b")), format!("a{}b", character.escape_unicode()));
         }
     }
 
-    /// Over all of Unicode: alone, and after another character.
+    /// Checks all of Unicode: each character alone, and after another character.
     #[test]
     fn every_character_is_seen_or_escaped() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
-            let alone = shown(&character.to_string());
-            assert!(character == ' ' || alone.trim() == alone, "{character:?} is a blank");
-            assert!(alone.width() >= 1, "{character:?} alone is not seen");
-            let behind = shown(&format!("a{character}"));
-            let is_mark_that_is_seen = behind.width() == 1 && is_mark(character) && !is_deceptive(character);
-            assert!(behind.width() > 1 || is_mark_that_is_seen, "{character:?} is not seen");
+            let escaped_alone = escape_text(&character.to_string());
+            assert!(character == ' ' || escaped_alone.trim() == escaped_alone, "{character:?} is a blank");
+            assert!(escaped_alone.width() >= 1, "{character:?} alone is not seen");
+            let escaped_after_letter = escape_text(&format!("a{character}"));
+            let is_visible_mark =
+                escaped_after_letter.width() == 1 && is_mark(character) && !is_deceptive(character);
+            assert!(escaped_after_letter.width() > 1 || is_visible_mark, "{character:?} is not seen");
         }
     }
 
@@ -218,20 +218,20 @@ mod tests {
             "\u{1112}\u{1161}\u{11ab}",
             "Tiê\u{301}ng Vi\u{323}\u{302}t",
         ] {
-            assert_eq!(shown(text), text);
+            assert_eq!(escape_text(text), text);
         }
     }
 
     #[test]
-    fn marks_that_stand_on_nothing_or_in_heaps_are_escaped() {
-        assert_eq!(shown("\u{301}a"), "\\u{301}a");
-        assert_eq!(shown(" \u{301}"), " \\u{301}");
-        let heap = format!("a{}b", "\u{301}".repeat(100));
-        let escaped = shown(&heap);
+    fn marks_without_a_base_and_stacked_marks_are_escaped() {
+        assert_eq!(escape_text("\u{301}a"), "\\u{301}a");
+        assert_eq!(escape_text(" \u{301}"), " \\u{301}");
+        let stacked_marks = format!("a{}b", "\u{301}".repeat(100));
+        let escaped = escape_text(&stacked_marks);
         assert_eq!(escaped.matches('\u{301}').count(), MAX_MARKS);
         assert_eq!(escaped.matches("\\u{301}").count(), 100 - MAX_MARKS);
         // An escaped character carries no marks either.
-        assert_eq!(shown("\u{200b}\u{301}"), "\\u{200b}\\u{301}");
+        assert_eq!(escape_text("\u{200b}\u{301}"), "\\u{200b}\\u{301}");
     }
 
     #[test]

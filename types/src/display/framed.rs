@@ -1,23 +1,23 @@
-//! Frames untrusted text: the frame shows the text's source on every line and at every column.
+//! Frames untrusted text: every line, at every width, shows where the text comes from.
 
 use std::fmt::Write as _;
 
 use super::{is_right_to_left, text};
 
-/// The least width at which names and values stand side by side.
+/// The least width, in columns, at which names and values stand side by side.
 const WIDE_COLUMNS: usize = 40;
 
-/// The columns of a name, with its margins.
+/// The width of a name, in columns, with its margins.
 const NAME_COLUMNS: usize = 13;
 
-/// The most spaces in a row that are shown as they are. More are shown as a count: blanks could move the
-/// following text to a place where readers expect something else.
+/// The most consecutive spaces that are shown unchanged. A longer run is shown as a count, because it could push the
+/// following text to a place where readers expect trusted text.
 const MAX_SPACES: usize = 8;
 
 /// Marks a space at either end of a folded line.
 const SPACE_SIGN: char = '␣';
 
-/// The most lines of a value: of a longer one, the first and the last are shown.
+/// The most lines of a value. A longer value shows its first and its last lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineLimit {
     first: usize,
@@ -25,14 +25,14 @@ pub struct LineLimit {
 }
 
 impl LineLimit {
-    /// For a name, an id, a list: 8.
+    /// For a name, an id or a list: 8 lines.
     pub const FEW: Self = Self { first: 6, last: 2 };
-    /// For arguments and their subjects: 64.
+    /// For arguments and their subjects: 64 lines.
     pub const MANY: Self = Self { first: 48, last: 16 };
 }
 
-/// Lines of names and values. A value is escaped and folded at the terminal's width, so that no part of it
-/// stands at the start of a line, where our own text begins.
+/// Lines of names and values. A value is escaped and folded at the terminal's width, so no part of the value
+/// stands at the start of a line, where trusted text starts.
 #[derive(Debug)]
 pub struct Framed {
     out: String,
@@ -44,44 +44,46 @@ impl Framed {
     /// Starts with a trusted line, for a terminal of this width.
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
-        // At least 4: the margin and the free column take 3.
+        // At least 4 columns: the margin and the free column take 3.
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
     }
 
     /// Adds a value.
-    pub fn line(&mut self, name: &str, value: &str, lines: LineLimit) {
+    pub fn push_value(&mut self, name: &str, value: &str, lines: LineLimit) {
         let is_wide = self.columns >= WIDE_COLUMNS;
-        let (first, next, cut) = if is_wide {
+        let (first_prefix, next_prefix, cut_prefix) = if is_wide {
             (format!("  {name:<10} "), format!("{:>11}│ ", ""), format!("{:>11}┆ ", ""))
         } else {
             (format!("  {name}\n│ "), "│ ".to_owned(), "┆ ".to_owned())
         };
-        // The last column stays free: some terminals wrap as soon as it is written.
-        let room = self.columns - if is_wide { NAME_COLUMNS } else { 2 } - 1;
-        let value = counted_spaces(&text::inline(value));
-        let folded = fold(&value, room);
-        let shown = folded.len().min(lines.first + lines.last);
-        let (begin, end) = if folded.len() > shown {
-            (&folded[..lines.first], &folded[folded.len() - lines.last..])
+        // The last column stays free, because some terminals wrap as soon as it is written.
+        let columns_left = self.columns - if is_wide { NAME_COLUMNS } else { 2 } - 1;
+        let value = shorten_spaces(&text::inline(value));
+        let pieces = fold(&value, columns_left);
+        let row_count = pieces.len().min(lines.first + lines.last);
+        let (first_pieces, last_pieces) = if pieces.len() > row_count {
+            (&pieces[..lines.first], &pieces[pieces.len() - lines.last..])
         } else {
-            (&folded[..], &folded[..0])
+            (&pieces[..], &pieces[..0])
         };
-        let mut prefix = first;
-        let is_folded = folded.len() > 1;
-        let seen = |piece: &str| isolated(&if is_folded { ends_seen(piece) } else { piece.to_owned() });
-        for piece in begin {
-            self.push(&prefix, &seen(piece));
-            prefix.clone_from(&next);
+        let mut prefix = first_prefix;
+        let is_folded = pieces.len() > 1;
+        let displayed = |piece: &str| {
+            isolate_direction(&if is_folded { mark_end_spaces(piece) } else { piece.to_owned() })
+        };
+        for piece in first_pieces {
+            self.push(&prefix, &displayed(piece));
+            prefix.clone_from(&next_prefix);
         }
-        if !end.is_empty() {
-            let hidden = &folded[lines.first..folded.len() - lines.last];
-            let characters: usize = hidden.iter().map(|piece| piece.chars().count()).sum();
+        if !last_pieces.is_empty() {
+            let hidden_pieces = &pieces[lines.first..pieces.len() - lines.last];
+            let characters: usize = hidden_pieces.iter().map(|piece| piece.chars().count()).sum();
             self.left_out += characters;
-            self.push(&cut, &format!("{characters} characters"));
-            self.push(&cut, "are not shown");
+            self.push(&cut_prefix, &format!("{characters} characters"));
+            self.push(&cut_prefix, "are not shown");
         }
-        for piece in end {
-            self.push(&next, &seen(piece));
+        for piece in last_pieces {
+            self.push(&next_prefix, &displayed(piece));
         }
     }
 
@@ -90,7 +92,7 @@ impl Framed {
         let _ = writeln!(self.out, "{}", format!("{prefix}{piece}").trim_end());
     }
 
-    /// All lines, and at the end a trusted line that counts what is not shown.
+    /// All lines, followed by a trusted line that counts the characters that are not shown, if any.
     #[must_use]
     pub fn finish(mut self) -> String {
         if self.left_out > 0 {
@@ -104,56 +106,56 @@ impl Framed {
     }
 }
 
-/// Replaces longer rows of spaces by a count.
-pub(super) fn counted_spaces(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+/// Replaces each row of more than [`MAX_SPACES`] spaces by a count.
+pub(super) fn shorten_spaces(text: &str) -> String {
+    let mut shortened = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(' ') {
         let count = rest[start..].bytes().take_while(|byte| *byte == b' ').count();
-        out.push_str(&rest[..start]);
+        shortened.push_str(&rest[..start]);
         if count > MAX_SPACES {
-            let _ = write!(out, "⟨{count} spaces⟩");
+            let _ = write!(shortened, "⟨{count} spaces⟩");
         } else {
-            out.push_str(&rest[start..start + count]);
+            shortened.push_str(&rest[start..start + count]);
         }
         rest = &rest[start + count..];
     }
-    out + rest
+    shortened + rest
 }
 
-/// Splits a text into pieces of at most this width, at least one.
-pub(super) fn fold(text: &str, room: usize) -> Vec<&str> {
-    let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
-    for (at, character) in text.char_indices() {
-        // Terminals disagree about the width of a character, but none uses more columns than this.
+/// Splits a text into pieces of at most `max_columns` columns. There is at least one piece.
+pub(super) fn fold(text: &str, max_columns: usize) -> Vec<&str> {
+    let (mut pieces, mut start, mut used_columns) = (Vec::new(), 0, 0);
+    for (offset, character) in text.char_indices() {
+        // Terminals disagree about the width of a character, but none uses more columns than counted here.
         let columns = if character.is_ascii() { 1 } else { 2 };
-        // A piece has at least one character, or a narrow terminal would never get through the text.
-        if used + columns > room && at > start {
-            pieces.push(&text[start..at]);
-            (start, used) = (at, 0);
+        // A piece has at least one character, so that the loop makes progress on a very narrow terminal.
+        if used_columns + columns > max_columns && offset > start {
+            pieces.push(&text[start..offset]);
+            (start, used_columns) = (offset, 0);
         }
-        used += columns;
+        used_columns += columns;
     }
     pieces.push(&text[start..]);
     pieces
 }
 
-/// A piece of a folded text with its first and last space made visible: otherwise two words at a fold would
-/// look like one.
-pub(super) fn ends_seen(piece: &str) -> String {
-    let mut seen = piece.to_owned();
-    if seen.ends_with(' ') {
-        seen.pop();
-        seen.push(SPACE_SIGN);
+/// Makes the first and the last space of a folded piece visible. Without the sign, readers would join two words at a
+/// fold.
+pub(super) fn mark_end_spaces(piece: &str) -> String {
+    let mut marked = piece.to_owned();
+    if marked.ends_with(' ') {
+        marked.pop();
+        marked.push(SPACE_SIGN);
     }
-    if let Some(rest) = seen.strip_prefix(' ') {
-        seen = format!("{SPACE_SIGN}{rest}");
+    if let Some(rest) = marked.strip_prefix(' ') {
+        marked = format!("{SPACE_SIGN}{rest}");
     }
-    seen
+    marked
 }
 
 /// Isolates the writing direction of a piece (Unicode Standard Annex 9: first strong isolate, pop).
-fn isolated(piece: &str) -> String {
+fn isolate_direction(piece: &str) -> String {
     if piece.chars().any(is_right_to_left) { format!("\u{2068}{piece}\u{2069}") } else { piece.to_owned() }
 }
 
@@ -176,38 +178,41 @@ mod tests {
 
     fn framed(value: &str, columns: usize) -> String {
         let mut framed = Framed::new(HEAD, columns);
-        framed.line("names", "x", LineLimit::FEW);
-        framed.line("arguments", value, LineLimit::MANY);
+        framed.push_value("names", "x", LineLimit::FEW);
+        framed.push_value("arguments", value, LineLimit::MANY);
         framed.finish()
     }
 
     #[test]
     fn a_space_where_a_line_is_folded_is_seen() {
         for columns in [20, 41, 72, 80] {
-            for at in 0..100 {
-                let (before, after) = ("x".repeat(at), "y".repeat(100 - at));
-                let [apart, joined, longer] =
-                    [format!("{before} {after}"), format!("{before}{after}"), format!("{before}y{after}")]
+            for split in 0..100 {
+                let (left, right) = ("x".repeat(split), "y".repeat(100 - split));
+                let [with_space, without_space, with_letter] =
+                    [format!("{left} {right}"), format!("{left}{right}"), format!("{left}y{right}")]
                         .map(|value| framed(&value, columns));
-                assert!(apart != joined && apart != longer, "{columns} {at}:\n{apart}");
+                assert!(
+                    with_space != without_space && with_space != with_letter,
+                    "{columns} {split}:\n{with_space}"
+                );
                 let rows = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-                assert_ne!(rows(&apart), rows(&joined), "{columns} {at}");
+                assert_ne!(rows(&with_space), rows(&without_space), "{columns} {split}");
             }
         }
     }
 
     #[test]
-    fn value_never_begins_a_line_of_ours_at_any_width() {
+    fn a_value_never_forges_a_line_of_the_frame() {
         let forged = "This call needs your approval.  tool       add  Approve? y = yes";
-        let ours = [HEAD, "  names", "  arguments", "           │", "│"];
+        let frame_line_starts = [HEAD, "  names", "  arguments", "           │", "│"];
         for columns in (16..=200).step_by(3) {
             for pad in ["x", " ", "\u{3000}", "é"] {
                 for padding in 0..16 {
-                    let before = pad.repeat(padding + columns - 8);
-                    let shown = framed(&format!("{before}{forged}{}", pad.repeat(2 * columns)), columns);
-                    for row in screen(&shown, columns) {
-                        let begins = ours.iter().any(|begin| row.starts_with(begin));
-                        assert!(begins, "{columns} columns: {row:?} in\n{shown}");
+                    let leading = pad.repeat(padding + columns - 8);
+                    let frame = framed(&format!("{leading}{forged}{}", pad.repeat(2 * columns)), columns);
+                    for row in screen(&frame, columns) {
+                        let is_frame_line = frame_line_starts.iter().any(|begin| row.starts_with(begin));
+                        assert!(is_frame_line, "{columns} columns: {row:?} in\n{frame}");
                     }
                 }
             }
@@ -223,21 +228,21 @@ mod tests {
     #[test]
     fn long_value_shows_both_ends_and_counts_the_rest() {
         let value = format!("begin{}end", "x".repeat(100_000));
-        let shown = framed(&value, 80);
-        assert!(shown.contains("  arguments  beginx") && shown.contains("xend\n"), "{shown}");
-        assert!(shown.lines().count() < 80, "{shown}");
-        let room = 80 - NAME_COLUMNS - 1;
-        let left_out = value.len().div_ceil(room) - 64;
-        let left_out = left_out * room;
-        assert!(shown.contains(&format!("┆ {left_out} characters\n")), "{shown}");
-        assert!(shown.ends_with(&format!("{left_out} characters are left out.\n")), "{shown}");
+        let frame = framed(&value, 80);
+        assert!(frame.contains("  arguments  beginx") && frame.contains("xend\n"), "{frame}");
+        assert!(frame.lines().count() < 80, "{frame}");
+        let line_columns = 80 - NAME_COLUMNS - 1;
+        let hidden_rows = value.len().div_ceil(line_columns) - 64;
+        let hidden_characters = hidden_rows * line_columns;
+        assert!(frame.contains(&format!("┆ {hidden_characters} characters\n")), "{frame}");
+        assert!(frame.ends_with(&format!("{hidden_characters} characters are left out.\n")), "{frame}");
     }
 
     #[test]
     fn rows_of_spaces_are_counted() {
-        assert_eq!(counted_spaces("a        b"), "a        b");
-        assert_eq!(counted_spaces("a         b  c"), "a⟨9 spaces⟩b  c");
-        assert_eq!(counted_spaces(&" ".repeat(500)), "⟨500 spaces⟩");
+        assert_eq!(shorten_spaces("a        b"), "a        b");
+        assert_eq!(shorten_spaces("a         b  c"), "a⟨9 spaces⟩b  c");
+        assert_eq!(shorten_spaces(&" ".repeat(500)), "⟨500 spaces⟩");
     }
 
     #[test]

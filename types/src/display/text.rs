@@ -3,83 +3,83 @@
 use super::{escape_for_display, framed};
 use crate::Content;
 
-/// The text of a result: its text blocks joined by newlines, as for a model. Any other block becomes a line
+/// The text of a result: its text blocks joined by newlines, as for a model. A block of another kind becomes a line
 /// that describes it.
 #[must_use]
 pub fn of_content(content: &[Content]) -> String {
-    let blocks: Vec<String> = content.iter().map(block).collect();
+    let blocks: Vec<String> = content.iter().map(block_text).collect();
     blocks.join("\n")
 }
 
-/// A text for a terminal: control characters and deceptive ones are escaped, except newlines (also of
-/// Windows) and tabs.
+/// A text for a terminal. Control characters and deceptive characters are escaped, except tabs and newlines,
+/// including those of Windows.
 #[must_use]
 pub fn for_terminal(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let end = if line.ends_with("\r\n") {
+        let line_break = if line.ends_with("\r\n") {
             "\r\n"
         } else if line.ends_with('\n') {
             "\n"
         } else {
             ""
         };
-        for (index, part) in line[..line.len() - end.len()].split('\t').enumerate() {
+        for (index, part) in line[..line.len() - line_break.len()].split('\t').enumerate() {
             if index > 0 {
-                shown.push('\t');
+                escaped.push('\t');
             }
-            shown.push_str(&escape_for_display(part).to_string());
+            escaped.push_str(&escape_for_display(part).to_string());
         }
-        shown.push_str(end);
+        escaped.push_str(line_break);
     }
-    shown
+    escaped
 }
 
 /// A text for a terminal, with a newline at its end.
 #[must_use]
 pub fn for_terminal_with_newline(text: &str) -> String {
-    let mut shown = for_terminal(text);
-    if !shown.is_empty() && !shown.ends_with('\n') {
-        shown.push('\n');
+    let mut escaped = for_terminal(text);
+    if !escaped.is_empty() && !escaped.ends_with('\n') {
+        escaped.push('\n');
     }
-    shown
+    escaped
 }
 
-/// A text within a trusted line.
+/// A text within a trusted line. Every character that a terminal would act on is escaped.
 #[must_use]
 pub fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
-/// A text of several lines below a trusted one: each is escaped and stands after a margin, so that none looks
-/// trusted. With a terminal width, lines are folded here, since the terminal would wrap them to the margin's
-/// column.
+/// A text of several lines below a trusted line. Each line is escaped and follows a margin, so that none looks trusted.
+/// If the terminal's width is given, long lines are folded here: the terminal itself would continue them in the
+/// margin's column.
 #[must_use]
 pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
-    let behind = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
+    let with_margin = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
     let Some(columns) = columns else {
-        return text.lines().map(|line| behind(&for_terminal(line))).collect();
+        return text.lines().map(|line| with_margin(&for_terminal(line))).collect();
     };
-    // The last column stays free: some terminals wrap as soon as it is written.
-    let room = columns.saturating_sub(margin.chars().count() + 1).max(1);
-    let mut shown = String::new();
+    // The last column stays free, because some terminals wrap as soon as it is written.
+    let max_columns = columns.saturating_sub(margin.chars().count() + 1).max(1);
+    let mut output = String::new();
     for line in text.lines() {
-        // The width of a tab depends on its column.
-        let line = framed::counted_spaces(&inline(&line.replace('\t', TAB)));
-        let pieces = framed::fold(&line, room);
+        // Replace tabs, because the width of a tab depends on its column.
+        let line = framed::shorten_spaces(&inline(&line.replace('\t', TAB)));
+        let pieces = framed::fold(&line, max_columns);
         let is_folded = pieces.len() > 1;
-        shown.extend(pieces.into_iter().map(|piece| match is_folded {
-            true => behind(&framed::ends_seen(piece)),
-            false => behind(piece),
+        output.extend(pieces.into_iter().map(|piece| match is_folded {
+            true => with_margin(&framed::mark_end_spaces(piece)),
+            false => with_margin(piece),
         }));
     }
-    shown
+    output
 }
 
-/// Replaces a tab where columns are counted.
+/// Stands for a tab where columns are counted.
 const TAB: &str = "    ";
 
-/// The words of a text of several lines, in one line.
+/// Joins the lines of a text into one line.
 #[must_use]
 pub fn in_one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -93,12 +93,12 @@ pub fn bytes(count: u64) -> String {
     match units.into_iter().find(|(_, size)| count >= *size) {
         None => format!("{count} bytes"),
         Some((unit, size)) if count.is_multiple_of(size) => format!("{} {unit}", count / size),
-        // One decimal, cut off: the size is never shown as more than it is.
+        // One decimal, rounded down: a size is never shown larger than it is.
         Some((unit, size)) => format!("{}.{} {unit}", count / size, count % size * 10 / size),
     }
 }
 
-fn block(content: &Content) -> String {
+fn block_text(content: &Content) -> String {
     match content {
         Content::Text { text } => text.clone(),
         Content::Image { data, mime_type } => format!("[image: {mime_type}, {}]", decoded_size(data)),
@@ -118,7 +118,7 @@ fn block(content: &Content) -> String {
 /// The decoded size of base64 text.
 fn decoded_size(base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
-    // Saturating: a text that is no base64 may be all padding.
+    // Saturating, because a text that is not base64 may be all padding.
     bytes((base64.len() / 4 * 3).saturating_sub(padding) as u64)
 }
 
@@ -142,11 +142,11 @@ mod tests {
         let forged = format!("{}approved: pinned in lock", "x".repeat(20));
         for columns in 5..60 {
             for text in [forged.clone(), format!("a\t{}b", " ".repeat(70)), "ä".repeat(50)] {
-                let shown = behind_margin(&text, "  | ", Some(columns));
-                for line in shown.lines() {
-                    assert!(line.starts_with("  |"), "{columns}: {shown}");
-                    // One character gets its place even if it does not fit.
-                    assert!(line.chars().count() <= columns.max(6), "{columns}: {shown}");
+                let output = behind_margin(&text, "  | ", Some(columns));
+                for line in output.lines() {
+                    assert!(line.starts_with("  |"), "{columns}: {output}");
+                    // One character is always placed, even if it does not fit.
+                    assert!(line.chars().count() <= columns.max(6), "{columns}: {output}");
                 }
             }
         }
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_lines_and_tabs_and_nothing_else_to_act_on() {
-        for (text, shown) in [
+    fn only_line_breaks_and_tabs_reach_a_terminal_unescaped() {
+        for (text, expected) in [
             ("a\tb\nc", "a\tb\nc\n"),
             ("a\r\nb\n", "a\r\nb\n"),
             ("a\rb", "a\\u{d}b\n"),
@@ -164,20 +164,20 @@ mod tests {
             ("\u{202e}gpj", "\\u{202e}gpj\n"),
             ("", ""),
         ] {
-            assert_eq!(for_terminal_with_newline(text), shown);
+            assert_eq!(for_terminal_with_newline(text), expected);
         }
     }
 
     #[test]
     fn sizes_are_readable() {
-        for (count, shown) in [
+        for (count, expected) in [
             (0, "0 bytes"),
             (1023, "1023 bytes"),
             (16_384, "16 KiB"),
             (1536, "1.5 KiB"),
             (64 << 20, "64 MiB"),
         ] {
-            assert_eq!(bytes(count), shown);
+            assert_eq!(bytes(count), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The events and messages of specification 002, as programs match on them and as they are serialised.
+//! The events and messages of Yoagent, in the form that programs match on and serialise.
 
 use portcullis_types::{Content, ToolCall};
 use serde::Serialize;
@@ -6,35 +6,35 @@ use serde_json::{Value, json};
 
 use crate::yoagent::types::ToolResult;
 
-/// An event of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress Messages").
+/// An event of Yoagent.
 ///
-/// Serialised, `type` is the variant's name, and all names are in camel case.
+/// In serialised form, `type` is the variant's name, and all names are in camel case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum AgentEvent {
     /// The run starts.
     AgentStart,
-    /// The model is asked.
+    /// A turn starts: the model is asked.
     TurnStart,
-    /// A message begins.
+    /// A message starts.
     MessageStart {
         /// The message; the model's message has no content yet.
         message: Message,
     },
     /// More of the model's message.
     MessageUpdate {
-        /// The message, still without content: the pieces carry it.
+        /// The message, still without content: the pieces carry the content.
         message: Message,
         /// The piece.
         delta: StreamDelta,
     },
-    /// A message is whole.
+    /// A message is complete.
     MessageEnd {
         /// The message.
         message: Message,
     },
-    /// A call is asked for.
+    /// The model requests a call.
     ToolExecutionStart {
         /// The call's id.
         tool_call_id: String,
@@ -83,7 +83,7 @@ pub enum AgentEvent {
     LoopDetected {
         /// The tool's name.
         tool_name: String,
-        /// Whether this ended the run.
+        /// Whether the repetition ended the run; always true.
         aborted: bool,
     },
     /// The run is over.
@@ -100,7 +100,7 @@ pub enum AgentEvent {
 #[serde(tag = "type", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum StreamDelta {
-    /// A piece of its text.
+    /// A piece of the message's text.
     Text {
         /// The text of the piece.
         delta: String,
@@ -131,13 +131,13 @@ pub enum Message {
     Assistant {
         /// The content, followed by the calls.
         content: Vec<Block>,
-        /// The stop reason; none while the message is incomplete.
+        /// The stop reason; `None` while the message is incomplete.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<StopReason>,
         /// The turn's tokens, if the provider reports them.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// Why there is no complete answer, if there is none.
+        /// The reason why there is no complete answer, if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_message: Option<String>,
     },
@@ -182,7 +182,7 @@ impl From<&ToolCall> for CallBlock {
     }
 }
 
-/// Why a message ended.
+/// The reason why a message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -210,14 +210,14 @@ pub struct Usage {
     pub input: u64,
     /// Tokens of the answers.
     pub output: u64,
-    /// Sum of both.
+    /// The sum of both.
     pub total_tokens: u64,
 }
 
 impl Usage {
     /// Adds a turn's tokens.
     pub(super) fn add(&mut self, usage: portcullis_agent::Usage) {
-        // Saturating: a provider chooses these numbers.
+        // Saturating, because a provider chooses these numbers.
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
         self.total_tokens = self.input.saturating_add(self.output);
@@ -236,13 +236,13 @@ impl From<portcullis_agent::Usage> for Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionStats {
-    /// Number of completed turns.
+    /// The number of completed turns.
     pub turns: u32,
-    /// Tokens of all turns.
+    /// The tokens of all turns.
     pub usage: Usage,
 }
 
-/// Parses arguments: empty text means no arguments, and text that is not JSON becomes a string.
+/// Parses arguments. Empty text means no arguments, and text that is not JSON becomes a string.
 pub(super) fn arguments_of(text: &str) -> Value {
     if text.trim().is_empty() {
         return json!({});

@@ -4,7 +4,7 @@ use super::*;
 use crate::{ProviderErrorKind, StopReason, StrictTools, Usage};
 
 /// Named events, as the API sends them.
-fn named(data: &[Value]) -> Reply {
+fn event_reply(data: &[Value]) -> Reply {
     let text = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().expect("a type"));
     Reply::events(data.iter().map(text).collect::<String>())
 }
@@ -21,23 +21,27 @@ fn end(reason: &str) -> [Value; 2] {
     ]
 }
 
-fn whole(pieces: &[Value], reason: &str) -> Reply {
-    named(&[&[start()], pieces, &end(reason)].concat())
+fn complete_reply(pieces: &[Value], reason: &str) -> Reply {
+    event_reply(&[&[start()], pieces, &end(reason)].concat())
 }
 
 #[tokio::test]
 async fn a_conversation_is_sent_as_the_protocol_has_it() {
-    let server = Server::start([whole(&[], "end_turn")]).await;
+    let server = Server::start([complete_reply(&[], "end_turn")]).await;
     answer(&provider(ProviderKind::Anthropic, &server), whole_conversation()).await;
-    let seen = &server.seen()[0];
-    assert_eq!(seen.line, "POST /v1/messages");
-    assert_eq!(seen.header("x-api-key"), Some(KEY));
-    assert_eq!(seen.header("authorization"), None);
-    assert_eq!(seen.header("anthropic-version"), Some("2023-06-01"));
-    assert_eq!(seen.header("content-type"), Some("application/json"));
+    let sent_request = &server.requests()[0];
+    assert_eq!(sent_request.line, "POST /v1/messages");
+    assert_eq!(sent_request.header("x-api-key"), Some(KEY));
+    assert_eq!(sent_request.header("authorization"), None);
+    assert_eq!(sent_request.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(sent_request.header("content-type"), Some("application/json"));
     // Numbers are sent unchanged.
-    assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
-    let mut body = seen.body();
+    assert!(
+        sent_request.text.contains("\"n\":340282366920938463463374607431768211455"),
+        "{}",
+        sent_request.text
+    );
+    let mut body = sent_request.body();
     body["messages"][1]["content"][1]["input"]["n"] = json!("checked above");
     assert_eq!(
         body,
@@ -78,13 +82,13 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
 
 #[tokio::test]
 async fn content_that_the_protocol_lacks_is_left_out() {
-    let server = Server::start([whole(&[], "end_turn")]).await;
+    let server = Server::start([complete_reply(&[], "end_turn")]).await;
     let mut empty = Message::tool_failure("a", &portcullis_types::ToolError::invalid_arguments("x"));
     empty.content.clear();
     let mut picture = Message::user("");
     picture.content =
         vec![portcullis_types::Content::Image { data: "AA==".into(), mime_type: "image/tiff".into() }];
-    let asked = ModelRequest {
+    let model_request = ModelRequest {
         temperature: Some(1.7),
         ..request(vec![
             picture,
@@ -93,8 +97,8 @@ async fn content_that_the_protocol_lacks_is_left_out() {
             Message::assistant("", Vec::new()),
         ])
     };
-    answer(&provider(ProviderKind::Anthropic, &server), asked).await;
-    let body = server.seen()[0].body();
+    answer(&provider(ProviderKind::Anthropic, &server), model_request).await;
+    let body = server.requests()[0].body();
     assert_eq!(body["max_tokens"], 8192);
     assert_eq!(body["temperature"], 1.0);
     assert_eq!(body.get("system"), None);
@@ -113,17 +117,17 @@ async fn content_that_the_protocol_lacks_is_left_out() {
 
 #[tokio::test]
 async fn tools_are_strict_where_settings_say_so() {
-    let server = Server::start([whole(&[], "end_turn")]).await;
+    let server = Server::start([complete_reply(&[], "end_turn")]).await;
     let strict =
         ProviderSettings { strict_tools: StrictTools::Always, ..settings(ProviderKind::Anthropic, &server) };
-    let asked = ModelRequest { tools: vec![tool()], ..request(vec![Message::user("x")]) };
-    answer(&RemoteProvider::new(strict).expect("a provider"), asked).await;
-    assert_eq!(server.seen()[0].body()["tools"][0]["strict"], true);
+    let model_request = ModelRequest { tools: vec![tool()], ..request(vec![Message::user("x")]) };
+    answer(&RemoteProvider::new(strict).expect("a provider"), model_request).await;
+    assert_eq!(server.requests()[0].body()["tools"][0]["strict"], true);
 }
 
 #[tokio::test]
 async fn an_answer_comes_in_its_pieces() {
-    let server = Server::start([whole(
+    let server = Server::start([complete_reply(
         &[
             json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
             json!({"type": "ping"}),
@@ -164,7 +168,7 @@ async fn arguments_that_come_whole_are_taken_once() {
         json!({"type": "content_block_start", "index": index,
             "content_block": {"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}})
     };
-    let server = Server::start([whole(
+    let server = Server::start([complete_reply(
         &[
             begin(0),
             json!({"type": "content_block_stop", "index": 0}),
@@ -195,7 +199,7 @@ async fn the_reason_of_an_end_is_kept() {
         ("pause_turn", StopReason::Other("pause_turn".into())),
     ];
     for (word, reason) in reasons {
-        let server = Server::start([whole(&[], word)]).await;
+        let server = Server::start([complete_reply(&[], word)]).await;
         let deltas =
             answer(&provider(ProviderKind::Anthropic, &server), request(vec![Message::user("x")])).await;
         assert_eq!(deltas.last(), Some(&Delta::End(reason)), "{word}");
@@ -207,8 +211,11 @@ async fn an_error_is_retried_before_the_first_word_and_not_after() {
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let text =
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}});
-    let server =
-        Server::start([named(&[start(), overloaded.clone()]), named(&[start(), text, overloaded])]).await;
+    let server = Server::start([
+        event_reply(&[start(), overloaded.clone()]),
+        event_reply(&[start(), text, overloaded]),
+    ])
+    .await;
     let provider = provider(ProviderKind::Anthropic, &server);
     let stream = provider.stream(request(vec![Message::user("x")])).await.expect("the second try");
     let (deltas, error) = drain(stream).await;
@@ -216,7 +223,7 @@ async fn an_error_is_retried_before_the_first_word_and_not_after() {
     let error = error.expect("broken off");
     assert_eq!(error.kind(), ProviderErrorKind::Server);
     assert!(error.to_string().contains("Overloaded"), "{error}");
-    assert_eq!(server.seen().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -224,7 +231,8 @@ async fn an_answer_without_its_reason_is_not_whole() {
     let text =
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}});
     for last in [vec![], vec![json!({"type": "message_stop"})]] {
-        let server = Server::start([named(&[&[start(), text.clone()], last.as_slice()].concat())]).await;
+        let server =
+            Server::start([event_reply(&[&[start(), text.clone()], last.as_slice()].concat())]).await;
         let stream =
             provider(ProviderKind::Anthropic, &server).stream(request(vec![Message::user("x")])).await;
         let (_, error) = drain(stream.expect("begins")).await;
@@ -234,14 +242,14 @@ async fn an_answer_without_its_reason_is_not_whole() {
 
 #[tokio::test]
 async fn text_of_white_space_alone_is_not_sent() {
-    let server = Server::start([whole(&[], "end_turn")]).await;
+    let server = Server::start([complete_reply(&[], "end_turn")]).await;
     let mut blank_result = Message { tool_call_id: Some("a".into()), ..Message::user("\t") };
     blank_result.role = portcullis_types::MessageRole::Tool;
     let mut picture = Message::user(" ");
     picture
         .content
         .push(portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() });
-    let asked = request(vec![
+    let model_request = request(vec![
         Message::system(" \n"),
         Message::user("\u{a0}\r\n\u{1f}"),
         Message::assistant(" \n", vec![call("a", "t", "")]),
@@ -250,8 +258,8 @@ async fn text_of_white_space_alone_is_not_sent() {
         picture,
         Message::user(" x "),
     ]);
-    answer(&provider(ProviderKind::Anthropic, &server), asked).await;
-    let body = server.seen()[0].body();
+    answer(&provider(ProviderKind::Anthropic, &server), model_request).await;
+    let body = server.requests()[0].body();
     assert_eq!(body.get("system"), None);
     assert_eq!(
         body["messages"],

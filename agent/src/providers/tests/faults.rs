@@ -23,10 +23,10 @@ async fn broken(wire: Wire, server: &Server) -> (String, ProviderError) {
 async fn a_connection_that_breaks_within_an_answer_is_not_retried() {
     for wire in WIRES {
         let server = Server::start([wire.reply(wire.text("half")).and_break(), wire.fine()]).await;
-        let (said, error) = broken(wire, &server).await;
-        assert_eq!(said, "half");
+        let (text, error) = broken(wire, &server).await;
+        assert_eq!(text, "half");
         assert_eq!(error.kind(), ProviderErrorKind::Transport);
-        assert_eq!(server.seen().len(), 1, "half of the answer was passed on");
+        assert_eq!(server.requests().len(), 1, "half of the answer was passed on");
     }
 }
 
@@ -34,8 +34,8 @@ async fn a_connection_that_breaks_within_an_answer_is_not_retried() {
 async fn an_answer_that_ends_early_is_not_whole() {
     for wire in WIRES {
         let server = Server::start([wire.reply(wire.text("half"))]).await;
-        let (said, error) = broken(wire, &server).await;
-        assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Incomplete));
+        let (text, error) = broken(wire, &server).await;
+        assert_eq!((text.as_str(), error.kind()), ("half", ProviderErrorKind::Incomplete));
     }
 }
 
@@ -52,9 +52,12 @@ async fn a_connection_that_breaks_before_the_first_word_is_retried() {
         let mut deltas = answer(&provider(wire.kind, &server), hello()).await;
         deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
         assert_eq!(deltas, [Delta::Text("fine".into()), Delta::End(StopReason::Stop)]);
-        let seen = server.seen();
-        assert_eq!(seen.len(), 4);
-        assert!(seen.iter().all(|request| request.text == seen[0].text), "the same request each time");
+        let requests = server.requests();
+        assert_eq!(requests.len(), 4);
+        assert!(
+            requests.iter().all(|request| request.text == requests[0].text),
+            "the same request each time"
+        );
     }
 }
 
@@ -66,7 +69,7 @@ async fn a_server_that_is_not_there_is_a_fault_of_transport() {
         drop(server);
         let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
         assert_eq!(error.kind(), ProviderErrorKind::Transport);
-        assert!(!shown(&error).contains(KEY));
+        assert!(!printable_text(&error).contains(KEY));
     }
 }
 
@@ -77,7 +80,7 @@ async fn too_many_requests_and_failing_servers_are_asked_again() {
         let server =
             Server::start([limited(), Reply::new(500, "text/plain", "oops"), limited(), wire.fine()]).await;
         answer(&provider(wire.kind, &server), hello()).await;
-        assert_eq!(server.seen().len(), 4);
+        assert_eq!(server.requests().len(), 4);
     }
 }
 
@@ -86,10 +89,10 @@ async fn a_server_is_not_asked_before_the_time_that_it_names() {
     for wire in WIRES {
         let limited = wire.limited("1");
         let server = Server::start([limited, wire.fine()]).await;
-        let before = std::time::Instant::now();
+        let start = std::time::Instant::now();
         answer(&provider(wire.kind, &server), hello()).await;
-        assert!(before.elapsed() >= Duration::from_secs(1));
-        assert_eq!(server.seen().len(), 2);
+        assert!(start.elapsed() >= Duration::from_secs(1));
+        assert_eq!(server.requests().len(), 2);
     }
 }
 
@@ -102,7 +105,7 @@ async fn a_server_that_wants_too_long_a_wait_is_not_asked_again() {
         assert_eq!(error.kind(), ProviderErrorKind::RateLimited);
         assert_eq!(error.status(), Some(429));
         assert_eq!(error.to_string(), format!("{} answered 429 Too Many Requests: slow down", wire.kind));
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -112,17 +115,17 @@ async fn tries_have_a_number() {
         let server = Server::start(std::iter::repeat_n(Reply::new(503, "text/plain", "oops"), 9)).await;
         let error = refusal(&provider(wire.kind, &server), hello()).await;
         assert_eq!((error.kind(), error.status()), (ProviderErrorKind::Server, Some(503)));
-        assert_eq!(server.seen().len(), 4, "one, and three more");
+        assert_eq!(server.requests().len(), 4, "one, and three more");
 
         let server = Server::start([Reply::new(503, "text/plain", "oops"), wire.fine()]).await;
         let once = settings(wire.kind, &server).with_limits(ProviderLimits { retries: 0, ..limits() });
         refusal(&RemoteProvider::new(once).expect("a provider"), hello()).await;
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_servers_words_and_not_tried_again() {
+async fn a_refusal_reports_the_servers_message_without_a_retry() {
     for wire in WIRES {
         for (status, kind) in [
             (400, ProviderErrorKind::Rejected),
@@ -136,7 +139,7 @@ async fn a_refusal_is_told_in_the_servers_words_and_not_tried_again() {
             let error = refusal(&provider(wire.kind, &server), hello()).await;
             assert_eq!((error.kind(), error.status()), (kind, Some(status)));
             assert!(error.to_string().ends_with(": because"), "{error}");
-            assert_eq!(server.seen().len(), 1, "{status}");
+            assert_eq!(server.requests().len(), 1, "{status}");
         }
     }
 }
@@ -148,11 +151,11 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
         let refused = Reply::error(401, &(wire.error)(&echo));
         let wrong_type = Reply::new(200, "text/html", &echo);
         let in_answer = wire.reply(wire.framed(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
-        // The key stands across the point where messages are cut: no half of it may stay.
+        // The key lies across the point where messages are cut. No half of the key may stay.
         let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
         let as_type = Reply::new(200, &format!("text/{KEY}"), "");
         let not_json = wire.reply(wire.event(KEY));
-        // An error of an unspecific kind may pass, so it is retried.
+        // An error of an unspecific kind may be temporary, so it is retried.
         let in_answer_tries = if wire.lasting.is_some() { 1 } else { 4 };
         for (reply, tries) in [
             (refused, 1),
@@ -164,8 +167,8 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
         ] {
             let server = Server::start(std::iter::repeat_n(reply, 4)).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
-            assert!(!shown(&error).contains("sk-very"), "{}", shown(&error));
-            assert_eq!(server.seen().len(), tries, "{}", wire.kind);
+            assert!(!printable_text(&error).contains("sk-very"), "{}", printable_text(&error));
+            assert_eq!(server.requests().len(), tries, "{}", wire.kind);
         }
     }
 }
@@ -173,29 +176,29 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
 #[tokio::test]
 async fn unexpected_media_type_is_a_malformed_answer() {
     for wire in WIRES {
-        let whole = (wire.unstreamed)().to_string();
-        let other = if wire.media_type() == "text/event-stream" {
+        let whole_answer = (wire.unstreamed)().to_string();
+        let other_media_type = if wire.media_type() == "text/event-stream" {
             "application/x-ndjson"
         } else {
             "text/event-stream"
         };
         for (content_type, body) in [
-            ("application/json", whole.as_str()),
+            ("application/json", whole_answer.as_str()),
             ("text/html", "<html>a gateway's greeting</html>"),
             ("application/octet-stream", "\u{0}\u{1}"),
             ("text/event-streamer", "data: [DONE]\n\n"),
             // The media type of another provider.
-            (other, "{}\n"),
+            (other_media_type, "{}\n"),
             ("", ""),
         ] {
             let server = Server::start([Reply::new(200, content_type, body), wire.fine()]).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
             assert_eq!(error.kind(), ProviderErrorKind::Malformed, "{content_type}");
-            assert_eq!(server.seen().len(), 1);
+            assert_eq!(server.requests().len(), 1);
         }
         let server = Server::start([wire
             .fine()
-            .with("content-type", &format!("{}; charset=utf-8", wire.media_type().to_uppercase()))])
+            .with_header("content-type", &format!("{}; charset=utf-8", wire.media_type().to_uppercase()))])
         .await;
         answer(&provider(wire.kind, &server), hello()).await;
     }
@@ -207,8 +210,8 @@ async fn a_malformed_piece_ends_the_answer() {
         for bad in wire.malformed {
             let server =
                 Server::start([wire.reply(wire.text("half")).and(wire.event(bad)), wire.fine()]).await;
-            let (said, error) = broken(wire, &server).await;
-            assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Malformed), "{bad}");
+            let (text, error) = broken(wire, &server).await;
+            assert_eq!((text.as_str(), error.kind()), ("half", ProviderErrorKind::Malformed), "{bad}");
         }
         let server = Server::start([wire.reply(wire.text("half")).and(wire.event(b"\xff\xfe"))]).await;
         assert_eq!(broken(wire, &server).await.1.kind(), ProviderErrorKind::Malformed);
@@ -218,10 +221,11 @@ async fn a_malformed_piece_ends_the_answer() {
 #[tokio::test]
 async fn an_answer_without_a_word_or_a_reason_is_incomplete() {
     for wire in WIRES {
-        let server = Server::start(std::iter::repeat_n(wire.reply(wire.nothing() + wire.over), 4)).await;
+        let server =
+            Server::start(std::iter::repeat_n(wire.reply(wire.nothing() + wire.end_marker), 4)).await;
         let error = refusal(&provider(wire.kind, &server), hello()).await;
         assert_eq!(error.kind(), ProviderErrorKind::Incomplete);
-        assert_eq!(server.seen().len(), wire.tries_of_what_has_no_reason());
+        assert_eq!(server.requests().len(), wire.tries_of_what_has_no_reason());
     }
 }
 
@@ -234,11 +238,11 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
             deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
             assert_eq!(deltas, [Delta::End(StopReason::Stop)], "{empty}");
             // Without a stop reason the same answer is incomplete.
-            let cut = wire.reply(empty.clone() + wire.over);
+            let cut = wire.reply(empty.clone() + wire.end_marker);
             let server = Server::start(std::iter::repeat_n(cut, 4)).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
             assert_eq!(error.kind(), ProviderErrorKind::Incomplete, "{empty}");
-            assert_eq!(server.seen().len(), wire.tries_of_what_has_no_reason(), "{empty}");
+            assert_eq!(server.requests().len(), wire.tries_of_what_has_no_reason(), "{empty}");
         }
     }
 }
@@ -246,39 +250,39 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
 #[tokio::test]
 async fn an_error_is_retried_before_the_first_word_and_not_after() {
     for wire in WIRES {
-        let failing = |before: String| wire.reply(before + &wire.error_event("too much to do"));
+        let failing = |prefix: String| wire.reply(prefix + &wire.error_event("too much to do"));
         let server = Server::start([failing(wire.nothing()), failing(wire.text("half")), wire.fine()]).await;
-        let (said, error) = broken(wire, &server).await;
-        assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Server));
+        let (text, error) = broken(wire, &server).await;
+        assert_eq!((text.as_str(), error.kind()), ("half", ProviderErrorKind::Server));
         assert!(error.to_string().ends_with(": too much to do"), "{error}");
-        assert_eq!(server.seen().len(), 2);
+        assert_eq!(server.requests().len(), 2);
     }
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_bounded() {
     for wire in WIRES {
-        let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
-        let endless_line = wire.reply(wire.before()).and_for_ever([b'x'; 4096]);
+        let small_limits = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+        let endless_line = wire.reply(wire.frame_prefix()).and_for_ever([b'x'; 4096]);
         let endless_comments = wire.reply("").and_for_ever(wire.still_here().repeat(300));
         let endless_text = wire.reply("").and_for_ever(wire.text(&"x".repeat(1000)));
         let endless_counts = wire.reply("").and_for_ever(wire.count().repeat(100));
         for reply in [endless_line, endless_comments, endless_text, endless_counts] {
             let mut server = Server::start([reply]).await;
-            let settings = settings(wire.kind, &server).with_limits(small);
+            let settings = settings(wire.kind, &server).with_limits(small_limits);
             let error = match RemoteProvider::new(settings).expect("a provider").stream(hello()).await {
                 Err(error) => error,
                 Ok(stream) => {
                     let (deltas, error) = drain(stream).await;
-                    let said: usize =
+                    let text_bytes: usize =
                         deltas.iter().map(|d| if let Delta::Text(t) = d { t.len() } else { 0 }).sum();
-                    assert!(said <= small.answer_bytes, "{said}");
+                    assert!(text_bytes <= small_limits.answer_bytes, "{text_bytes}");
                     error.expect("an error")
                 }
             };
             assert_eq!(error.kind(), ProviderErrorKind::Malformed);
             assert!(error.to_string().contains("larger than the limit"), "{error}");
-            server.given_up().await;
+            server.wait_until_abandoned().await;
         }
     }
 }
@@ -307,8 +311,8 @@ async fn a_server_that_falls_silent_is_given_up() {
             };
             assert_eq!(error.kind(), ProviderErrorKind::Transport);
             assert!(error.to_string().contains("sent nothing for 0.1 s"), "{error}");
-            server.given_up().await;
-            assert_eq!(server.seen().len(), 1, "a further request would wait as long");
+            server.wait_until_abandoned().await;
+            assert_eq!(server.requests().len(), 1, "a further request would wait as long");
         }
     }
 }
@@ -346,7 +350,7 @@ async fn a_key_does_not_go_to_a_server_that_fails_to_speak_tls() {
         };
         let error = refusal(&provider, hello()).await;
         assert_eq!(error.kind(), ProviderErrorKind::Transport);
-        assert!(server.seen().is_empty());
+        assert!(server.requests().is_empty());
     }
 }
 
@@ -355,36 +359,36 @@ async fn cancelling_ends_the_request_wherever_it_is() {
     for wire in WIRES {
         // Before the request.
         let server = Server::start([wire.fine()]).await;
-        let asked = hello();
-        asked.cancel.cancel();
-        let error = refusal(&provider(wire.kind, &server), asked).await;
+        let model_request = hello();
+        model_request.cancel.cancel();
+        let error = refusal(&provider(wire.kind, &server), model_request).await;
         assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-        assert!(server.seen().is_empty());
+        assert!(server.requests().is_empty());
 
         // Before the first piece.
         let mut server = Server::start([wire.reply(wire.still_here()).and_stall()]).await;
         let provider_here = provider(wire.kind, &server);
-        let asked = hello();
-        let cancel = asked.cancel.clone();
-        let (error, ()) = futures_util::join!(refusal(&provider_here, asked), async {
-            while server.seen().is_empty() {
+        let model_request = hello();
+        let cancel = model_request.cancel.clone();
+        let (error, ()) = futures_util::join!(refusal(&provider_here, model_request), async {
+            while server.requests().is_empty() {
                 tokio::task::yield_now().await;
             }
             cancel.cancel();
         });
         assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-        server.given_up().await;
+        server.wait_until_abandoned().await;
 
         // Within the answer.
         let mut server = Server::start([wire.reply(wire.text("half")).and_stall()]).await;
-        let asked = hello();
-        let cancel = asked.cancel.clone();
-        let mut stream = provider(wire.kind, &server).stream(asked).await.expect("begins");
+        let model_request = hello();
+        let cancel = model_request.cancel.clone();
+        let mut stream = provider(wire.kind, &server).stream(model_request).await.expect("begins");
         assert_eq!(stream.next().await.expect("a piece").expect("fine"), Delta::Text("half".into()));
         let (next, ()) = futures_util::join!(stream.next(), async { cancel.cancel() });
         assert_eq!(next.expect("an end").expect_err("cancelled").kind(), ProviderErrorKind::Cancelled);
         assert!(stream.next().await.is_none());
-        server.given_up().await;
+        server.wait_until_abandoned().await;
     }
 }
 
@@ -396,16 +400,16 @@ async fn cancelling_ends_the_wait_between_two_tries() {
         let patient = ProviderLimits { retry_wait_max: Duration::from_secs(2000), ..limits() };
         let provider =
             RemoteProvider::new(settings(wire.kind, &server).with_limits(patient)).expect("a provider");
-        let asked = hello();
-        let cancel = asked.cancel.clone();
-        let (error, ()) = futures_util::join!(refusal(&provider, asked), async {
-            while server.seen().is_empty() {
+        let model_request = hello();
+        let cancel = model_request.cancel.clone();
+        let (error, ()) = futures_util::join!(refusal(&provider, model_request), async {
+            while server.requests().is_empty() {
                 tokio::task::yield_now().await;
             }
             cancel.cancel();
         });
         assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
@@ -415,7 +419,7 @@ async fn dropping_an_answer_closes_its_connection() {
         let mut server = Server::start([wire.reply(wire.text("half")).and_stall()]).await;
         let stream = provider(wire.kind, &server).stream(hello()).await.expect("begins");
         drop(stream);
-        server.given_up().await;
+        server.wait_until_abandoned().await;
     }
 }
 
@@ -426,6 +430,6 @@ async fn a_request_without_a_model_is_not_made() {
         let settings = ProviderSettings { model: String::new(), ..settings(wire.kind, &server) };
         let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
         assert_eq!(error.kind(), ProviderErrorKind::Configuration);
-        assert!(server.seen().is_empty());
+        assert!(server.requests().is_empty());
     }
 }

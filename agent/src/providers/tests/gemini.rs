@@ -10,14 +10,18 @@ fn finish(reason: &str) -> Value {
 #[tokio::test]
 async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
-    let asked = ModelRequest { model: "gemini-2.5-pro".into(), ..whole_conversation() };
-    answer(&provider(ProviderKind::Gemini, &server), asked).await;
-    let seen = &server.seen()[0];
-    assert_eq!(seen.line, "POST /models/gemini-2.5-pro:streamGenerateContent?alt=sse");
-    assert_eq!(seen.header("x-goog-api-key"), Some(KEY));
-    assert_eq!(seen.header("authorization"), None);
-    let mut body = seen.body();
-    assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
+    let model_request = ModelRequest { model: "gemini-2.5-pro".into(), ..whole_conversation() };
+    answer(&provider(ProviderKind::Gemini, &server), model_request).await;
+    let sent_request = &server.requests()[0];
+    assert_eq!(sent_request.line, "POST /v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse");
+    assert_eq!(sent_request.header("x-goog-api-key"), Some(KEY));
+    assert_eq!(sent_request.header("authorization"), None);
+    let mut body = sent_request.body();
+    assert!(
+        sent_request.text.contains("\"n\":340282366920938463463374607431768211455"),
+        "{}",
+        sent_request.text
+    );
     body["contents"][1]["parts"][1]["functionCall"]["args"]["n"] = json!("checked above");
     // The schema dialect has separate tests.
     let declared = body["tools"][0]["functionDeclarations"][0].take();
@@ -52,22 +56,22 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
 }
 
 #[tokio::test]
-async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
+async fn an_inexpressible_schema_is_sent_unchanged() {
     let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
     let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
     let map =
         FunctionDecl { name: "map".into(), description: None, parameters: JsonSchema::new(schema.clone()) };
     assert!(portcullis_types::SchemaDialect::Gemini.render(&map.parameters).is_err(), "has no words for it");
-    let asked = ModelRequest { tools: vec![map], ..request(vec![Message::user("x")]) };
-    answer(&provider(ProviderKind::Gemini, &server), asked).await;
-    let declared = &server.seen()[0].body()["tools"][0]["functionDeclarations"][0];
+    let model_request = ModelRequest { tools: vec![map], ..request(vec![Message::user("x")]) };
+    answer(&provider(ProviderKind::Gemini, &server), model_request).await;
+    let declared = &server.requests()[0].body()["tools"][0]["functionDeclarations"][0];
     assert_eq!(declared["parametersJsonSchema"], schema);
     assert_eq!(declared.get("parameters"), None);
 }
 
 #[tokio::test]
 async fn calls_declare_a_missing_signature_except_to_old_models() {
-    for (model, wanted) in [
+    for (model, is_declared) in [
         ("gemini-3-pro", true),
         ("models/gemini-3.5-flash", true),
         ("gemini-flash-latest", true),
@@ -79,12 +83,12 @@ async fn calls_declare_a_missing_signature_except_to_old_models() {
         ("gemini-1.5-pro", false),
     ] {
         let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
-        let asked = ModelRequest { model: model.into(), ..whole_conversation() };
-        answer(&provider(ProviderKind::Gemini, &server), asked).await;
-        let parts = &server.seen()[0].body()["contents"][1]["parts"];
+        let model_request = ModelRequest { model: model.into(), ..whole_conversation() };
+        answer(&provider(ProviderKind::Gemini, &server), model_request).await;
+        let parts = &server.requests()[0].body()["contents"][1]["parts"];
         let expected = json!("skip_thought_signature_validator");
         for part in [&parts[1], &parts[2]] {
-            assert_eq!(part.get("thoughtSignature"), wanted.then_some(&expected), "{model}");
+            assert_eq!(part.get("thoughtSignature"), is_declared.then_some(&expected), "{model}");
         }
         assert_eq!(parts[0].get("thoughtSignature"), None, "{model}");
     }

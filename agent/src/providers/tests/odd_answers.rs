@@ -1,4 +1,4 @@
-//! Answers that end, or begin, in ways outside the protocols.
+//! Answers that start or end in ways outside the protocols.
 
 use super::*;
 use crate::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
@@ -7,7 +7,7 @@ fn hello() -> ModelRequest {
     request(vec![Message::user("x")])
 }
 
-fn in_form(kind: ProviderKind, data: &[Value]) -> Reply {
+fn framed_reply(kind: ProviderKind, data: &[Value]) -> Reply {
     match kind {
         ProviderKind::Ollama => {
             let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
@@ -18,7 +18,7 @@ fn in_form(kind: ProviderKind, data: &[Value]) -> Reply {
 }
 
 /// The pieces of an answer, and the error that the request or its answer ends with.
-async fn asked(
+async fn ask_with_reply(
     kind: ProviderKind,
     reply: Reply,
     limits: ProviderLimits,
@@ -38,7 +38,7 @@ fn too_large(error: Option<ProviderError>) {
     assert!(error.to_string().contains("larger than the limit"), "{error}");
 }
 
-/// An Anthropic call whose arguments come with its beginning, and the stop reason. No event ends the call.
+/// An Anthropic call whose arguments arrive with its start, and the stop reason. No event ends the call.
 fn begun_call(input: &Value) -> [Value; 2] {
     [
         json!({"type": "content_block_start", "index": 0,
@@ -49,19 +49,19 @@ fn begun_call(input: &Value) -> [Value; 2] {
 
 #[tokio::test]
 async fn initial_arguments_are_kept_though_nothing_ends_the_call() {
-    let begun = begun_call(&json!({"n": 1}));
+    let call_events = begun_call(&json!({"n": 1}));
     let stop = json!({"type": "message_stop"});
-    let late = json!({"type": "content_block_delta", "index": 0,
+    let late_arguments = json!({"type": "content_block_delta", "index": 0,
         "delta": {"type": "input_json_delta", "partial_json": "{\"n\":1}"}});
-    let [call, reason] = begun.clone();
+    let [call, reason] = call_events.clone();
     for reply in [
         Reply::events(events(&[call.clone(), reason.clone(), stop.clone()])),
-        Reply::events(events(&begun)),
-        Reply::events(events(&begun)).and_break(),
-        // Pieces replace the initial arguments even when they come this late.
-        Reply::events(events(&[call, reason, late, stop])),
+        Reply::events(events(&call_events)),
+        Reply::events(events(&call_events)).and_break(),
+        // Pieces replace the initial arguments even after the stop reason.
+        Reply::events(events(&[call, reason, late_arguments, stop])),
     ] {
-        let (deltas, error) = asked(ProviderKind::Anthropic, reply, limits()).await;
+        let (deltas, error) = ask_with_reply(ProviderKind::Anthropic, reply, limits()).await;
         assert!(error.is_none(), "{error:?}");
         assert_eq!(
             deltas,
@@ -76,21 +76,21 @@ async fn initial_arguments_are_kept_though_nothing_ends_the_call() {
 
 #[tokio::test]
 async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
-    let small = ProviderLimits { answer_bytes: 100, ..limits() };
+    let small_limits = ProviderLimits { answer_bytes: 100, ..limits() };
     let [call, reason] = begun_call(&json!({"text": "x".repeat(100)}));
     for reply in [
         Reply::events(events(&[call.clone(), reason.clone(), json!({"type": "message_stop"})])),
         Reply::events(events(&[call.clone(), reason.clone()])),
         Reply::events(events(&[call, reason])).and_break(),
     ] {
-        let (deltas, error) = asked(ProviderKind::Anthropic, reply, small).await;
+        let (deltas, error) = ask_with_reply(ProviderKind::Anthropic, reply, small_limits).await;
         assert_eq!(deltas, [piece(0, Some("a"), Some("t"), None)]);
         too_large(error);
     }
 }
 
 /// The first half of an answer, then an end for this reason.
-fn half(kind: ProviderKind, reason: &str) -> [Value; 2] {
+fn text_and_reason(kind: ProviderKind, reason: &str) -> [Value; 2] {
     match kind {
         ProviderKind::OpenAi => [
             json!({"choices": [{"delta": {"content": "half"}}]}),
@@ -115,43 +115,49 @@ fn half(kind: ProviderKind, reason: &str) -> [Value; 2] {
 async fn an_empty_reason_ends_no_answer() {
     for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
         for empty in ["", " "] {
-            let reply = || in_form(kind, &half(kind, empty));
+            let reply = || framed_reply(kind, &text_and_reason(kind, empty));
             for (reply, expected) in [
                 (reply(), ProviderErrorKind::Incomplete),
                 (reply().and_break(), ProviderErrorKind::Transport),
             ] {
-                let (deltas, error) = asked(kind, reply, limits()).await;
+                let (deltas, error) = ask_with_reply(kind, reply, limits()).await;
                 assert_eq!(deltas, [Delta::Text("half".into())], "{kind}");
                 assert_eq!(error.expect("not whole").kind(), expected, "{kind}");
             }
         }
     }
-    // A stop reason stays once it was given.
+    // A later empty stop reason does not remove an earlier one.
     let kind = ProviderKind::OpenAi;
-    let data = [half(kind, "stop"), half(kind, "")].concat();
-    let (deltas, error) = asked(kind, in_form(kind, &data).and_break(), limits()).await;
+    let data = [text_and_reason(kind, "stop"), text_and_reason(kind, "")].concat();
+    let (deltas, error) = ask_with_reply(kind, framed_reply(kind, &data).and_break(), limits()).await;
     assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
 }
 
 #[tokio::test]
 async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
     let kind = ProviderKind::Ollama;
-    let (deltas, error) = asked(kind, in_form(kind, &half(kind, "")), limits()).await;
+    let (deltas, error) =
+        ask_with_reply(kind, framed_reply(kind, &text_and_reason(kind, "")), limits()).await;
     assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
 }
 
 #[tokio::test]
 async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
-    // The key stands across the point where the reason is cut: no half of it may stay.
+    // The key lies across the point where the reason is cut. No half of the key may stay.
     let at_the_cut = format!("{}{KEY}", "x".repeat(190));
     for kind in ProviderKind::ALL {
         for reason in [&"é".repeat(1 << 20), &at_the_cut, KEY] {
-            let (deltas, error) = asked(kind, in_form(kind, &half(kind, reason)), limits()).await;
-            let Some(Delta::End(StopReason::Other(shown))) = deltas.last() else {
+            let (deltas, error) =
+                ask_with_reply(kind, framed_reply(kind, &text_and_reason(kind, reason)), limits()).await;
+            let Some(Delta::End(StopReason::Other(reported_reason))) = deltas.last() else {
                 panic!("{kind}: {deltas:?} {error:?}")
             };
-            assert!(!shown.is_empty() && shown.len() <= 200, "{kind}: {} bytes", shown.len());
-            assert!(!shown.contains("sk-very"), "{kind}: {shown}");
+            assert!(
+                !reported_reason.is_empty() && reported_reason.len() <= 200,
+                "{kind}: {} bytes",
+                reported_reason.len()
+            );
+            assert!(!reported_reason.contains("sk-very"), "{kind}: {reported_reason}");
         }
     }
 }
@@ -181,22 +187,24 @@ async fn a_list_without_end_is_refused() {
         ),
     ];
     let once = ProviderLimits { retries: 0, ..limits() };
-    for (kind, before, item, after, most) in lists {
-        let (deltas, error) = asked(kind, listing(kind, before, item, after, most + 1), limits()).await;
+    for (kind, before, item, after, max_items) in lists {
+        let (deltas, error) =
+            ask_with_reply(kind, listing(kind, before, item, after, max_items + 1), limits()).await;
         assert!(deltas.is_empty(), "{kind}");
         too_large(error);
-        let (_, error) = asked(kind, listing(kind, before, item, after, most), once).await;
-        // The answer has no end, but the list was accepted.
+        let (_, error) = ask_with_reply(kind, listing(kind, before, item, after, max_items), once).await;
+        // The answer has no end, but the list itself was accepted.
         assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete, "{kind} {before}");
     }
 }
 
 #[tokio::test]
 async fn pieces_of_calls_count_though_they_say_nothing() {
-    let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+    let small_limits = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
     let empty = events(&[json!({"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]})]);
     let (deltas, error) =
-        asked(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small).await;
-    assert_eq!(deltas.len(), small.answer_bytes / 32);
+        ask_with_reply(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small_limits)
+            .await;
+    assert_eq!(deltas.len(), small_limits.answer_bytes / 32);
     too_large(error);
 }

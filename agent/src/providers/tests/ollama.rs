@@ -12,11 +12,15 @@ fn lines(data: &[Value]) -> Reply {
 async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let server = Server::start([lines(&[json!({"done": true, "done_reason": "stop"})])]).await;
     answer(&provider(ProviderKind::Ollama, &server), whole_conversation()).await;
-    let seen = &server.seen()[0];
-    assert_eq!(seen.line, "POST /api/chat");
-    assert_eq!(seen.header("authorization"), Some("Bearer sk-very-secret-0123"));
-    let mut body = seen.body();
-    assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
+    let sent_request = &server.requests()[0];
+    assert_eq!(sent_request.line, "POST /api/chat");
+    assert_eq!(sent_request.header("authorization"), Some("Bearer sk-very-secret-0123"));
+    let mut body = sent_request.body();
+    assert!(
+        sent_request.text.contains("\"n\":340282366920938463463374607431768211455"),
+        "{}",
+        sent_request.text
+    );
     body["messages"][2]["tool_calls"][0]["function"]["arguments"]["n"] = json!("checked above");
     assert_eq!(
         body,
@@ -72,10 +76,10 @@ async fn an_answer_comes_in_its_pieces() {
 
 #[tokio::test]
 async fn an_answer_that_is_cut_or_fails_is_an_error() {
-    let half = json!({"message": {"content": "half"}, "done": false});
+    let text_event = json!({"message": {"content": "half"}, "done": false});
     for (data, kind) in [
-        (vec![half.clone()], ProviderErrorKind::Incomplete),
-        (vec![half.clone(), json!({"error": "out of memory"})], ProviderErrorKind::Server),
+        (vec![text_event.clone()], ProviderErrorKind::Incomplete),
+        (vec![text_event.clone(), json!({"error": "out of memory"})], ProviderErrorKind::Server),
     ] {
         let server = Server::start([lines(&data)]).await;
         let stream = provider(ProviderKind::Ollama, &server).stream(request(vec![Message::user("x")])).await;

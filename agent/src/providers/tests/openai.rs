@@ -1,4 +1,4 @@
-//! Chat completions, as OpenAI and most servers speak them.
+//! Chat completions, the protocol of OpenAI and of most servers.
 
 use super::{
     super::wire::{self, WireRequest},
@@ -23,13 +23,13 @@ fn done(data: &[Value]) -> Reply {
 async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let server = Server::start([done(&[finish("stop")])]).await;
     answer(&provider(ProviderKind::OpenAi, &server), whole_conversation()).await;
-    let seen = &server.seen()[0];
-    assert_eq!(seen.line, "POST /v1/chat/completions");
-    assert_eq!(seen.header("authorization"), Some("Bearer sk-very-secret-0123"));
-    assert_eq!(seen.header("content-type"), Some("application/json"));
-    assert_eq!(seen.header("accept"), Some("text/event-stream"));
+    let sent_request = &server.requests()[0];
+    assert_eq!(sent_request.line, "POST /v1/chat/completions");
+    assert_eq!(sent_request.header("authorization"), Some("Bearer sk-very-secret-0123"));
+    assert_eq!(sent_request.header("content-type"), Some("application/json"));
+    assert_eq!(sent_request.header("accept"), Some("text/event-stream"));
     assert_eq!(
-        seen.body(),
+        sent_request.body(),
         json!({
             "model": "a-model",
             "stream": true,
@@ -66,15 +66,15 @@ async fn without_a_key_none_is_sent() {
     let server = Server::start([done(&[finish("stop")])]).await;
     let settings = ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(server.url());
     answer(&RemoteProvider::new(settings).expect("a provider"), request(vec![Message::user("x")])).await;
-    assert_eq!(server.seen()[0].header("authorization"), None);
+    assert_eq!(server.requests()[0].header("authorization"), None);
 }
 
 #[tokio::test]
 async fn a_request_may_name_its_model() {
     let server = Server::start([done(&[finish("stop")])]).await;
-    let asked = ModelRequest { model: "another".into(), ..request(vec![Message::user("x")]) };
-    answer(&provider(ProviderKind::OpenAi, &server), asked).await;
-    assert_eq!(server.seen()[0].body()["model"], "another");
+    let model_request = ModelRequest { model: "another".into(), ..request(vec![Message::user("x")]) };
+    answer(&provider(ProviderKind::OpenAi, &server), model_request).await;
+    assert_eq!(server.requests()[0].body()["model"], "another");
 }
 
 #[tokio::test]
@@ -87,9 +87,9 @@ async fn tools_are_strict_if_settings_and_schema_allow_it() {
         description: None,
         parameters: JsonSchema::new(json!({"type": "object", "additionalProperties": {"type": "string"}})),
     };
-    let asked = ModelRequest { tools: vec![tool(), map], ..request(vec![Message::user("x")]) };
-    answer(&RemoteProvider::new(strict).expect("a provider"), asked).await;
-    let tools = &server.seen()[0].body()["tools"];
+    let model_request = ModelRequest { tools: vec![tool(), map], ..request(vec![Message::user("x")]) };
+    answer(&RemoteProvider::new(strict).expect("a provider"), model_request).await;
+    let tools = &server.requests()[0].body()["tools"];
     assert_eq!(tools[0]["function"]["strict"], true);
     assert_eq!(tools[0]["function"]["parameters"]["required"], json!(["path", "limit"]));
     assert_eq!(tools[1]["function"].get("strict"), None);
@@ -97,10 +97,10 @@ async fn tools_are_strict_if_settings_and_schema_allow_it() {
 }
 
 #[test]
-fn openai_itself_is_told_the_limit_in_its_own_word() {
-    let asked = whole_conversation();
+fn openai_gets_the_token_limit_in_its_own_field() {
+    let model_request = whole_conversation();
     let body = |official| -> Value {
-        let turn = WireRequest { model: "m", request: &asked, strict: official, official };
+        let turn = WireRequest { model: "m", request: &model_request, strict: official, official };
         let body = wire::body(ProviderKind::OpenAi, turn).expect("a body");
         serde_json::from_slice(&body).expect("JSON")
     };

@@ -8,7 +8,7 @@ fn hello() -> ModelRequest {
 }
 
 #[tokio::test]
-async fn a_script_is_said_turn_by_turn() {
+async fn a_script_answers_turn_by_turn() {
     let script = r#"
         # The model thinks, speaks, and asks.
         {"thinking": "hm"}
@@ -112,19 +112,19 @@ fn a_wrong_script_is_refused_at_its_line() {
     assert_eq!(line("{\"fail\": {\"kind\": \"x\", \"message\": \"\"}}"), 1);
     assert_eq!(line("{\"expect\": {\"mesages\": 1}}"), 1);
     assert_eq!(line("# note\n\n{\"text\": \"a\"}\n{\"expect\": {}}"), 4);
-    let open = ScriptedProvider::from_lines("{\"end\": \"stop\"}\n{\"text\": \"a\"}");
-    assert!(matches!(open, Err(ScriptError::NotFinished)));
+    let script = ScriptedProvider::from_lines("{\"end\": \"stop\"}\n{\"text\": \"a\"}");
+    assert!(matches!(script, Err(ScriptError::NotFinished)));
 }
 
 #[tokio::test]
 async fn recorded_provider_answer_is_replayed() {
     let openai = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     let ollama = "{\"message\":{\"content\":\"b\"},\"done\":true,\"done_reason\":\"stop\"}";
-    let half = "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}]}\n\n";
+    let recording = "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}]}\n\n";
     let provider = ScriptedProvider::new()
         .then_recorded(ProviderKind::OpenAi, openai.as_bytes())
         .then_recorded(ProviderKind::Ollama, ollama.as_bytes())
-        .then_recorded(ProviderKind::OpenAi, half.as_bytes());
+        .then_recorded(ProviderKind::OpenAi, recording.as_bytes());
     let end = Delta::End(StopReason::Stop);
     assert_eq!(answer(&provider, hello()).await, [Delta::Text("a".into()), end.clone()]);
     assert_eq!(answer(&provider, hello()).await[0], Delta::Text("b".into()));
@@ -138,13 +138,13 @@ async fn a_script_stops_when_it_is_cancelled() {
     let provider = ScriptedProvider::new()
         .then([Delta::Text("a".into()), Delta::End(StopReason::Stop)])
         .with_pace(Duration::from_secs(1000));
-    let asked = hello();
-    let cancel = asked.cancel.clone();
-    let stream = provider.stream(asked).await.expect("begins");
+    let model_request = hello();
+    let cancel = model_request.cancel.clone();
+    let stream = provider.stream(model_request).await.expect("begins");
     let ((deltas, error), ()) = futures_util::join!(drain(stream), async { cancel.cancel() });
     assert!(deltas.is_empty());
     assert_eq!(error.expect("cancelled").kind(), ProviderErrorKind::Cancelled);
-    let asked = hello();
-    asked.cancel.cancel();
-    assert_eq!(refusal(&provider, asked).await.kind(), ProviderErrorKind::Cancelled);
+    let model_request = hello();
+    model_request.cancel.cancel();
+    assert_eq!(refusal(&provider, model_request).await.kind(), ProviderErrorKind::Cancelled);
 }

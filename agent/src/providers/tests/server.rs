@@ -23,13 +23,13 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
 /// A recorded request.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) line: String,
     pub(super) headers: HeaderMap,
     pub(super) text: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(super) fn body(&self) -> Value {
         serde_json::from_str(&self.text).expect("a request's body is JSON")
     }
@@ -50,7 +50,7 @@ pub(super) struct Reply {
 #[derive(Debug, Clone)]
 enum Piece {
     Bytes(Bytes),
-    /// The same bytes for ever.
+    /// The same bytes, repeated forever.
     Endless(Bytes),
     /// The connection breaks.
     Break,
@@ -72,7 +72,7 @@ impl Reply {
         Self::new(status, "application/json", body.to_string())
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(super) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.to_owned()));
         self
@@ -103,42 +103,46 @@ impl Reply {
 #[derive(Debug)]
 pub(super) struct Server {
     address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    given_up: mpsc::UnboundedReceiver<()>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    abandonments: mpsc::UnboundedReceiver<()>,
     _accepts: JoinSet<()>,
 }
 
 impl Server {
-    /// Answers the first request with the first reply, and so on; later ones with status 418.
+    /// Answers the first request with the first reply, and so on. Requests beyond the replies get status 418.
     pub(super) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (gone, given_up) = mpsc::unbounded_channel();
-        let state = State { replies: Mutex::new(replies.into_iter().collect()), seen: seen.clone(), gone };
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (abandoned, abandonments) = mpsc::unbounded_channel();
+        let state = State {
+            replies: Mutex::new(replies.into_iter().collect()),
+            requests: requests.clone(),
+            abandoned,
+        };
         let mut accepts = JoinSet::new();
         accepts.spawn(accept(listener, Arc::new(state)));
-        Self { address, seen, given_up, _accepts: accepts }
+        Self { address, requests, abandonments, _accepts: accepts }
     }
 
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("not poisoned").clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().expect("not poisoned").clone()
     }
 
     /// Waits until a client has left an unfinished answer.
-    pub(super) async fn given_up(&mut self) {
-        self.given_up.recv().await.expect("the server runs");
+    pub(super) async fn wait_until_abandoned(&mut self) {
+        self.abandonments.recv().await.expect("the server runs");
     }
 }
 
 struct State {
     replies: Mutex<VecDeque<Reply>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    gone: mpsc::UnboundedSender<()>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    abandoned: mpsc::UnboundedSender<()>,
 }
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
@@ -148,7 +152,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
         let state = state.clone();
         connections.spawn(async move {
             let service = service_fn(|request| reply(request, state.clone()));
-            // Clients that drop the connection are part of the tests.
+            // Ignore the error: clients that drop the connection are part of the tests.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
         });
     }
@@ -162,22 +166,22 @@ async fn reply(
     let headers = request.headers().clone();
     let body = request.into_body().collect().await.expect("a whole request").to_bytes();
     let text = String::from_utf8(body.to_vec()).expect("text");
-    state.seen.lock().expect("not poisoned").push(Seen { line, headers, text });
+    state.requests.lock().expect("not poisoned").push(ReceivedRequest { line, headers, text });
     let next = state.replies.lock().expect("not poisoned").pop_front();
     let reply = next.unwrap_or_else(|| Reply::new(418, "text/plain", "there is no further reply"));
     let mut response = Response::builder().status(reply.status);
     for (name, value) in &reply.headers {
         response = response.header(*name, value);
     }
-    let watch = Watch { over: false, gone: state.gone.clone() };
+    let watch = BodyWatch { is_finished: false, abandoned: state.abandoned.clone() };
     Ok(response.body(StreamBody::new(body_frames(reply.pieces, watch))).expect("a response"))
 }
 
-fn body_frames(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<Frame<Bytes>>> {
+fn body_frames(pieces: VecDeque<Piece>, watch: BodyWatch) -> impl Stream<Item = io::Result<Frame<Bytes>>> {
     stream::unfold((pieces, watch), |(mut pieces, mut watch)| async move {
         let item = match pieces.pop_front() {
             None => {
-                watch.over();
+                watch.finish();
                 return None;
             }
             Some(Piece::Bytes(bytes)) => Ok(Frame::data(bytes)),
@@ -186,7 +190,7 @@ fn body_frames(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::
                 Ok(Frame::data(bytes))
             }
             Some(Piece::Break) => {
-                watch.over();
+                watch.finish();
                 // Yield, so that everything sent before leaves first.
                 tokio::task::yield_now().await;
                 Err(io::Error::other("the connection breaks"))
@@ -198,22 +202,22 @@ fn body_frames(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::
 }
 
 /// Reports when a body is dropped before its end.
-struct Watch {
-    over: bool,
-    gone: mpsc::UnboundedSender<()>,
+struct BodyWatch {
+    is_finished: bool,
+    abandoned: mpsc::UnboundedSender<()>,
 }
 
-impl Watch {
-    fn over(&mut self) {
-        self.over = true;
+impl BodyWatch {
+    fn finish(&mut self) {
+        self.is_finished = true;
     }
 }
 
-impl Drop for Watch {
+impl Drop for BodyWatch {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.is_finished {
             // The receiver may be gone already.
-            let _ = self.gone.send(());
+            let _ = self.abandoned.send(());
         }
     }
 }

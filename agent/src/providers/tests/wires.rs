@@ -1,5 +1,5 @@
-//! The messages of a server in each protocol in which faults are tested: the same words, errors and malformed
-//! data.
+//! The messages of a server in each protocol whose faults are tested: the same texts, errors and malformed data in
+//! each.
 
 use super::*;
 
@@ -13,7 +13,7 @@ pub(super) struct Wire {
     /// The event with the stop reason.
     reason: fn() -> Value,
     /// Sent after the last event; empty where the protocol has no such marker.
-    pub(super) over: &'static str,
+    pub(super) end_marker: &'static str,
     /// An error, as a body and as an event.
     pub(super) error: fn(&str) -> Value,
     /// An error that a retry cannot overcome; none where the protocol has only one kind.
@@ -36,7 +36,7 @@ const OPEN_AI: Wire = Wire {
     nothing: || vec![json!({"choices": []})],
     text: |words| json!({"choices": [{"index": 0, "delta": {"content": words}}]}),
     reason: || json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
-    over: "data: [DONE]\n\n",
+    end_marker: "data: [DONE]\n\n",
     error: |message| json!({"error": {"message": message}}),
     lasting: Some(|message| json!({"error": {"message": message, "type": "authentication_error"}})),
     count: || json!({"usage": {"prompt_tokens": 1}}),
@@ -72,7 +72,7 @@ const ANTHROPIC: Wire = Wire {
     },
     text: |words| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}}),
     reason: || json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
-    over: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    end_marker: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     error: |message| json!({"type": "error", "error": {"type": "a_new_error", "message": message}}),
     lasting: Some(
         |message| json!({"type": "error", "error": {"type": "authentication_error", "message": message}}),
@@ -114,7 +114,7 @@ const GEMINI: Wire = Wire {
     },
     text: |words| json!({"candidates": [{"content": {"parts": [{"text": words}], "role": "model"}, "index": 0}]}),
     reason: || json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP", "index": 0}]}),
-    over: "",
+    end_marker: "",
     error: |message| json!({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}}),
     lasting: Some(|message| json!({"error": {"code": 401, "message": message, "status": "UNAUTHENTICATED"}})),
     count: || json!({"usageMetadata": {"promptTokenCount": 1}}),
@@ -150,7 +150,7 @@ const OLLAMA: Wire = Wire {
     nothing: || vec![json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": false})],
     text: |words| json!({"model": "m", "message": {"role": "assistant", "content": words}, "done": false}),
     reason: || json!({"message": {"content": ""}, "done": true, "done_reason": "stop", "eval_count": 2}),
-    over: "",
+    end_marker: "",
     error: |message| json!({"error": message}),
     lasting: None,
     count: || json!({"done": false, "prompt_eval_count": 1, "eval_count": 1}),
@@ -195,15 +195,15 @@ impl Wire {
 
     /// Data as an event.
     pub(super) fn event(&self, data: impl AsRef<[u8]>) -> Vec<u8> {
-        [self.before(), data.as_ref(), self.after()].concat()
+        [self.frame_prefix(), data.as_ref(), self.frame_suffix()].concat()
     }
 
     /// The bytes before an event's data.
-    pub(super) fn before(&self) -> &'static [u8] {
+    pub(super) fn frame_prefix(&self) -> &'static [u8] {
         if self.has_lines() { b"" } else { b"data: " }
     }
 
-    fn after(&self) -> &'static [u8] {
+    fn frame_suffix(&self) -> &'static [u8] {
         if self.has_lines() { b"\n" } else { b"\n\n" }
     }
 
@@ -234,7 +234,7 @@ impl Wire {
 
     /// The end of an answer that is whole.
     pub(super) fn end(&self) -> String {
-        self.framed(&[(self.reason)()]) + self.over
+        self.framed(&[(self.reason)()]) + self.end_marker
     }
 
     /// An answer that says `fine`.
@@ -242,15 +242,16 @@ impl Wire {
         self.reply(self.nothing() + &self.text("fine") + &self.end())
     }
 
-    /// How many requests are made for an answer that ends without text and without a reason. In a protocol
-    /// without an end marker it looks like a connection that broke before the first piece, so it is retried.
+    /// How many requests are made for an answer that ends without text and without a stop reason. In a protocol
+    /// without an end marker, such an answer looks like a connection that broke before the first piece, so the
+    /// request is retried.
     pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
-        if self.over.is_empty() { 4 } else { 1 }
+        if self.end_marker.is_empty() { 4 } else { 1 }
     }
 
     /// A refusal for too many requests.
     pub(super) fn limited(&self, wait: &str) -> Reply {
-        Reply::error(429, &(self.error)("slow down")).with("retry-after", wait)
+        Reply::error(429, &(self.error)("slow down")).with_header("retry-after", wait)
     }
 
     /// Events in the protocol's framing, with names where it has them.

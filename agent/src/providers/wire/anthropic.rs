@@ -15,10 +15,10 @@ use crate::{ProviderError, ProviderErrorKind};
 /// The API version.
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// Limit of an answer's tokens if the request has none; the API requires one.
+/// Limit of an answer's tokens if the request has none. The API requires a limit.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// Replaces an empty user message: the API refuses a conversation without any user message.
+/// Replaces an empty user message, because the API refuses a conversation without any user message.
 const EMPTY_MESSAGE: &str = "[empty message]";
 
 pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
@@ -28,7 +28,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
         stream: true,
         system: history::instructions(&turn.request.messages).filter(|text| !is_blank(text)),
         messages: conversation(&turn.request.messages)?,
-        tools: turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect(),
+        tools: turn.request.tools.iter().map(|tool| declare_tool(tool, turn.strict)).collect(),
         // The API's range ends at 1.
         temperature: turn.request.temperature.map(|temperature| temperature.min(1.0)),
     };
@@ -46,16 +46,16 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
         let (role, content) = match message.role {
             MessageRole::System => continue,
             MessageRole::User => {
-                let mut content = shown(message);
+                let mut content = content_blocks(message);
                 if content.is_empty() {
                     content.push(ContentBlockParam::Text { text: EMPTY_MESSAGE.into() });
                 }
                 ("user", content)
             }
             MessageRole::Assistant => {
-                let mut content = shown(message);
+                let mut content = content_blocks(message);
                 content.extend(message.tool_calls.iter().map(|call| {
-                    let on_wire = calls.asked(call);
+                    let on_wire = calls.assign_wire_id(call);
                     ContentBlockParam::ToolUse {
                         id: on_wire.id,
                         name: on_wire.name,
@@ -65,10 +65,10 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
                 ("assistant", content)
             }
             MessageRole::Tool => {
-                let tool_use_id = calls.answered(message)?.id;
+                let tool_use_id = calls.answered_call(message)?.id;
                 let result = ContentBlockParam::ToolResult {
                     tool_use_id,
-                    content: shown(message),
+                    content: content_blocks(message),
                     is_error: message.is_error,
                 };
                 ("user", vec![result])
@@ -83,7 +83,7 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
     Ok(turns)
 }
 
-fn shown(message: &Message) -> Vec<ContentBlockParam<'_>> {
+fn content_blocks(message: &Message) -> Vec<ContentBlockParam<'_>> {
     let takes = |mime: &str| matches!(mime, "image/jpeg" | "image/png" | "image/gif" | "image/webp");
     history::blocks(&message.content, takes)
         .into_iter()
@@ -97,14 +97,14 @@ fn shown(message: &Message) -> Vec<ContentBlockParam<'_>> {
         .collect()
 }
 
-/// Whether a text is only white space. The API refuses such text, and a stored conversation with such a
-/// message could never be sent again. The four separators count as white space in some languages and not in
+/// Whether a text is only white space. The API refuses such text, so a stored conversation with it could never
+/// be sent again. The four separators U+001C to U+001F count as white space in some languages and not in
 /// others.
 fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }
 
-fn declared(tool: &FunctionDecl, strict: bool) -> ToolDefinition<'_> {
+fn declare_tool(tool: &FunctionDecl, strict: bool) -> ToolDefinition<'_> {
     let rendered = history::schema(tool, strict.then_some(SchemaDialect::Anthropic));
     ToolDefinition {
         name: &tool.name,

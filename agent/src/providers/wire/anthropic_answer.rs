@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{AnswerReader, Progress, ReadFault, event, push_text, reason, with_calls};
+use super::{AnswerReader, Progress, ReadFault, event, non_blank, push_text, stop_reason_with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
@@ -12,9 +12,9 @@ pub(super) struct MessagesReader {
     stop: Option<StopReason>,
     usage: Usage,
     has_calls: bool,
-    /// The initial arguments of the last call: some servers send them whole. Kept until pieces of them come,
-    /// or the call or the answer ends.
-    begun: Option<(u64, Box<RawValue>)>,
+    /// Index and initial arguments of the last call, which some servers send whole. Pieces of the arguments
+    /// replace them. Otherwise they are emitted when the call or the answer ends.
+    initial_input: Option<(u64, Box<RawValue>)>,
 }
 
 impl AnswerReader for MessagesReader {
@@ -22,37 +22,38 @@ impl AnswerReader for MessagesReader {
         let event: MessageStreamEvent = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {
-            "message_start" => self.count(event.message.and_then(|message| message.usage), out),
+            "message_start" => self.report_usage(event.message.and_then(|message| message.usage), out),
             "content_block_start" => self.block(index, event.content_block, out),
             "content_block_delta" => self.piece(index, event.delta.unwrap_or_default(), out),
-            "content_block_stop" => self.keep_begun(out),
+            "content_block_stop" => self.emit_initial_input(out),
             "message_delta" => {
-                if let Some(reason) = reason(event.delta.and_then(|delta| delta.stop_reason)) {
+                if let Some(reason) = non_blank(event.delta.and_then(|delta| delta.stop_reason)) {
                     self.stop = Some(stop(reason));
                 }
-                self.count(event.usage, out);
+                self.report_usage(event.usage, out);
             }
-            "message_stop" => return Ok(Progress::Over),
+            "message_stop" => return Ok(Progress::Finished),
             // `ping`, and event types of later versions.
             _ => {}
         }
         Ok(Progress::More)
     }
 
-    /// Some servers never send a block's end. The call must not run without its initial arguments.
-    fn rest(&mut self, out: &mut Vec<Delta>) {
-        self.keep_begun(out);
+    /// Emits initial arguments at the answer's end: some servers never send a block's end, and the call must not
+    /// run without its initial arguments.
+    fn emit_held_back(&mut self, out: &mut Vec<Delta>) {
+        self.emit_initial_input(out);
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.has_calls))
+        self.stop.clone().map(|stop| stop_reason_with_calls(stop, self.has_calls))
     }
 }
 
 impl MessagesReader {
     fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
         // A new block ends the one before.
-        self.keep_begun(out);
+        self.emit_initial_input(out);
         let Some(block) = block else { return };
         match block.kind.as_str() {
             "text" => push_text(out, Delta::Text, block.text),
@@ -60,7 +61,7 @@ impl MessagesReader {
             "tool_use" => {
                 self.has_calls = true;
                 if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
-                    self.begun = Some((index, input));
+                    self.initial_input = Some((index, input));
                 }
                 out.push(Delta::ToolCall(ToolCallDelta {
                     index,
@@ -79,7 +80,7 @@ impl MessagesReader {
             Some("thinking_delta") => push_text(out, Delta::Thinking, piece.thinking),
             Some("input_json_delta") => {
                 if let Some(text) = piece.partial_json.filter(|text| !text.is_empty()) {
-                    self.begun.take_if(|(begun, _)| *begun == index);
+                    self.initial_input.take_if(|(block_index, _)| *block_index == index);
                     out.push(arguments(index, text));
                 }
             }
@@ -88,18 +89,22 @@ impl MessagesReader {
     }
 
     /// Emits the initial arguments if no pieces replaced them.
-    fn keep_begun(&mut self, out: &mut Vec<Delta>) {
-        out.extend(self.begun.take().map(|(index, whole)| arguments(index, whole.get().to_owned())));
+    fn emit_initial_input(&mut self, out: &mut Vec<Delta>) {
+        out.extend(self.initial_input.take().map(|(index, input)| arguments(index, input.get().to_owned())));
     }
 
-    /// Updates the token counts. They cover the whole turn so far, and each event has only some of them.
-    fn count(&mut self, count: Option<MessageUsage>, out: &mut Vec<Delta>) {
-        let Some(count) = count else { return };
-        let input = [count.input_tokens, count.cache_creation_input_tokens, count.cache_read_input_tokens];
-        if count.input_tokens.is_some() {
+    /// Updates the token counts. Each count covers the whole turn so far. An event has only some of the counts.
+    fn report_usage(&mut self, message_usage: Option<MessageUsage>, out: &mut Vec<Delta>) {
+        let Some(message_usage) = message_usage else { return };
+        let input = [
+            message_usage.input_tokens,
+            message_usage.cache_creation_input_tokens,
+            message_usage.cache_read_input_tokens,
+        ];
+        if message_usage.input_tokens.is_some() {
             self.usage.input_tokens = input.into_iter().flatten().fold(0, u64::saturating_add);
         }
-        self.usage.output_tokens = count.output_tokens.unwrap_or(self.usage.output_tokens);
+        self.usage.output_tokens = message_usage.output_tokens.unwrap_or(self.usage.output_tokens);
         out.push(Delta::Usage(self.usage));
     }
 }

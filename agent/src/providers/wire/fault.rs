@@ -8,7 +8,7 @@ use crate::ProviderErrorKind;
 /// Limit of a provider's message when shown, in characters.
 const MAX_SHOWN: usize = 500;
 
-/// Limit of an error in an event that is parsed: 64 KiB. Of a longer one only the beginning is shown.
+/// Limit of an event's error that is parsed: 64 KiB. A longer error is shown unparsed, up to this limit.
 const MAX_READ_BYTES: usize = 64 << 10;
 
 /// An error as the provider describes it.
@@ -16,11 +16,11 @@ const MAX_READ_BYTES: usize = 64 << 10;
 pub(in super::super) struct ReportedError {
     /// The kind of failure, derived from the provider's words.
     pub(in super::super) kind: ProviderErrorKind,
-    /// The provider's raw message. [`shown`] makes it safe to show.
+    /// The provider's raw message. [`printable_excerpt`] makes it safe to show.
     pub(in super::super) message: String,
 }
 
-/// The error of an event; all other fields are skipped, whatever their size.
+/// The error of an event. All other fields are skipped, whatever their size.
 #[derive(Deserialize)]
 struct ErrorEvent<'a> {
     #[serde(borrow)]
@@ -28,33 +28,39 @@ struct ErrorEvent<'a> {
 }
 
 impl ReportedError {
-    /// Reads the body of a refusal; text of any form is accepted.
-    pub(in super::super) fn in_body(body: &str) -> Self {
+    /// Reads the body of a refusal. Text of any form is accepted.
+    pub(in super::super) fn from_body(body: &str) -> Self {
         serde_json::from_str::<Value>(body)
             .ok()
-            .and_then(|value| Self::in_value(&value))
-            .unwrap_or_else(|| Self::unread(body))
+            .and_then(|value| Self::from_value(&value))
+            .unwrap_or_else(|| Self::from_unparsed(body))
     }
 
-    /// Reads an event; none if it holds no error.
-    pub(super) fn in_event(data: &str) -> Option<Self> {
-        // Check the text first: almost no event holds an error, and parsing twice is costly.
+    /// Reads the error of an event; `None` if the event holds no error.
+    pub(super) fn from_event(data: &str) -> Option<Self> {
+        // Search the text first: few events hold an error, and parsing every event twice is costly.
         if !data.trim_start().starts_with('{') || !data.contains("\"error\"") {
             return None;
         }
         let error = serde_json::from_str::<ErrorEvent<'_>>(data).ok()?.error?.get();
         if error.len() > MAX_READ_BYTES {
-            return Some(Self::unread(&error[..error.floor_char_boundary(MAX_READ_BYTES)]));
+            return Some(Self::from_unparsed(&error[..error.floor_char_boundary(MAX_READ_BYTES)]));
         }
         let value = serde_json::from_str::<Value>(error).map(|error| json!({ "error": error }));
-        Some(value.ok().and_then(|value| Self::in_value(&value)).unwrap_or_else(|| Self::unread(error)))
+        Some(
+            value
+                .ok()
+                .and_then(|value| Self::from_value(&value))
+                .unwrap_or_else(|| Self::from_unparsed(error)),
+        )
     }
 
-    fn unread(text: &str) -> Self {
+    /// An error that could not be parsed, with its text as the message.
+    fn from_unparsed(text: &str) -> Self {
         Self { kind: ProviderErrorKind::Server, message: text.to_owned() }
     }
 
-    fn in_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &Value) -> Option<Self> {
         // Gemini wraps its error in a list.
         let value = value.get(0).unwrap_or(value);
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
@@ -71,7 +77,7 @@ impl ReportedError {
 /// Maps a provider's word or number to a kind.
 fn kind_of(word: &Value) -> Option<ProviderErrorKind> {
     if let Some(status) = word.as_u64() {
-        return u16::try_from(status).ok().and_then(of_status);
+        return u16::try_from(status).ok().and_then(kind_of_status);
     }
     Some(match word.as_str()? {
         "authentication_error"
@@ -93,8 +99,8 @@ fn kind_of(word: &Value) -> Option<ProviderErrorKind> {
     })
 }
 
-/// Maps an HTTP status to a kind; none for a status that is not a failure.
-pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
+/// Maps an HTTP status to a kind; `None` for a status that is not a failure.
+pub(in super::super) fn kind_of_status(status: u16) -> Option<ProviderErrorKind> {
     match status {
         401 | 403 => Some(ProviderErrorKind::Unauthorized),
         // Redirects are not followed, so the configured address is wrong.
@@ -107,14 +113,14 @@ pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
 }
 
 /// Makes a provider's message safe for a terminal or a log: one line, shortened, without control characters.
-/// Remove the key before: a cut half of it would not be found.
-pub(in super::super) fn shown(text: &str) -> String {
-    let mut shown: String =
+/// The caller removes the key first: half a key at the cut would not be found.
+pub(in super::super) fn printable_excerpt(text: &str) -> String {
+    let mut excerpt: String =
         text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.trim().chars().nth(MAX_SHOWN).is_some() {
-        shown.push('…');
+        excerpt.push('…');
     }
-    shown
+    excerpt
 }
 
 #[cfg(test)]
@@ -123,8 +129,8 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, kind: ProviderErrorKind, message: &str) {
-        let told = ReportedError::in_body(body);
-        assert_eq!((told.kind, shown(&told.message).as_str()), (kind, message));
+        let reported = ReportedError::from_body(body);
+        assert_eq!((reported.kind, printable_excerpt(&reported.message).as_str()), (kind, message));
     }
 
     #[test]
@@ -159,30 +165,30 @@ mod tests {
         check("{}", Server, "{}");
         check("[]", Server, "[]");
         check(r#"{"error":{"message":5}}"#, Server, r#"{"error":{"message":5}}"#);
-        assert_eq!(shown(&"é".repeat(10_000)).chars().count(), MAX_SHOWN + 1);
+        assert_eq!(printable_excerpt(&"é".repeat(10_000)).chars().count(), MAX_SHOWN + 1);
     }
 
     #[test]
     fn an_event_without_an_error_tells_none() {
         for data in [r#"{"choices":[],"error":null}"#, r#"["error"]"#, r#"[{"error":{"message":"m"}}]"#] {
-            assert_eq!(ReportedError::in_event(data), None, "{data}");
+            assert_eq!(ReportedError::from_event(data), None, "{data}");
         }
-        assert_eq!(ReportedError::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
+        assert_eq!(ReportedError::from_event(r#"{"text":"an \"error\" in quotes"}"#), None);
         for data in [
             r#"{"error":1e999}"#,
             r#"{"error":{"message":"m"}}"#,
             r#"{"error":{"code":500}}"#,
             r#"{"error":true}"#,
         ] {
-            assert!(ReportedError::in_event(data).is_some(), "{data}");
+            assert!(ReportedError::from_event(data).is_some(), "{data}");
         }
     }
 
     #[test]
     fn an_error_too_long_to_be_read_is_one_all_the_same() {
         let data = format!(r#"{{"error":{{"code":429,"message":"{}"}}}}"#, "é".repeat(MAX_READ_BYTES));
-        let told = ReportedError::in_event(&data).expect("an error");
-        assert_eq!(told.kind, ProviderErrorKind::Server);
-        assert!(told.message.len() <= MAX_READ_BYTES && told.message.starts_with(r#"{"code":429"#));
+        let reported = ReportedError::from_event(&data).expect("an error");
+        assert_eq!(reported.kind, ProviderErrorKind::Server);
+        assert!(reported.message.len() <= MAX_READ_BYTES && reported.message.starts_with(r#"{"code":429"#));
     }
 }

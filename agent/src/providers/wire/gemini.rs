@@ -8,23 +8,31 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest, below, event,
+    AnswerReader, Progress, ReadFault, WireRequest, append_segments,
+    bounded_list::{BoundedList, MAX_CHOICES},
+    event, has_no_path,
     history::{self, CallHistory, HistoryBlock},
-    listed::{BoundedList, MAX_CHOICES},
-    push_text, reason, whole_call, with_calls,
+    non_blank, push_text, stop_reason_with_calls, whole_call,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
-/// Sent in place of a call's thought signature. Models from the third generation on refuse a call in the
-/// history without the signature that it came with. A conversation here may come from any provider and keeps
-/// no signatures; the API has this value for that case (ai.google.dev/gemini-api/docs/thought-signatures).
-/// Names such as `gemini-flash-latest` do not tell the generation, so only models known to be older get no
-/// value.
+/// Sent in place of a call's thought signature (ai.google.dev/gemini-api/docs/thought-signatures).
+///
+/// Models from the third generation on refuse a call in the history without the signature that they sent with it.
+/// Conversations here may come from any provider and keep no signatures, and the API has this value for such
+/// conversations. Names such as `gemini-flash-latest` do not tell the generation, so only models that are known to be
+/// older get no value.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn endpoint(base: &Url, model: &str) -> Url {
     let model = model.strip_prefix("models/").unwrap_or(model);
-    let mut url = below(base, &["models", &format!("{model}:streamGenerateContent")]);
+    let method = format!("{model}:streamGenerateContent");
+    // Google's programs take an address without the version, too.
+    let mut url = if has_no_path(base) {
+        append_segments(base, &["v1beta", "models", &method])
+    } else {
+        append_segments(base, &["models", &method])
+    };
     url.set_query(Some("alt=sse"));
     url
 }
@@ -37,7 +45,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     if let Some(temperature) = turn.request.temperature {
         config["temperature"] = temperature.into();
     }
-    let tools: Vec<Value> = turn.request.tools.iter().map(declared).collect();
+    let tools: Vec<Value> = turn.request.tools.iter().map(declare_tool).collect();
     let body = GenerateContentRequest {
         system_instruction: history::instructions(&turn.request.messages)
             .map(|text| Content { role: None, parts: vec![Part::text(text.into())] }),
@@ -50,7 +58,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     })
 }
 
-fn declared(tool: &FunctionDecl) -> Value {
+fn declare_tool(tool: &FunctionDecl) -> Value {
     let mut declared = json!({"name": tool.name, "description": tool.description.as_deref().unwrap_or("")});
     match history::schema(tool, Some(SchemaDialect::Gemini)) {
         Some(schema) => declared["parameters"] = schema.into_value(),
@@ -66,12 +74,12 @@ fn conversation<'a>(turn: &WireRequest<'a>) -> Result<Vec<Content<'a>>, Provider
     for message in &turn.request.messages {
         let (role, parts) = match message.role {
             MessageRole::System => continue,
-            MessageRole::User => ("user", shown(message)),
+            MessageRole::User => ("user", content_parts(message)),
             MessageRole::Assistant => {
-                let mut parts = shown(message);
+                let mut parts = content_parts(message);
                 parts.extend(message.tool_calls.iter().map(|call| Part {
                     function_call: Some(FunctionCall {
-                        name: calls.asked(call).name,
+                        name: calls.assign_wire_id(call).name,
                         args: history::arguments(call),
                     }),
                     thought_signature: signature,
@@ -79,7 +87,7 @@ fn conversation<'a>(turn: &WireRequest<'a>) -> Result<Vec<Content<'a>>, Provider
                 }));
                 ("model", parts)
             }
-            MessageRole::Tool => ("user", answered(message, &mut calls)?),
+            MessageRole::Tool => ("user", result_parts(message, &mut calls)?),
         };
         match turns.last_mut() {
             Some(last) if last.role == Some(role) => last.parts.extend(parts),
@@ -99,10 +107,13 @@ fn is_of_old_generation(model: &str) -> bool {
 }
 
 /// The result of a call, followed by its pictures as separate parts.
-fn answered<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<Vec<Part<'a>>, ProviderError> {
-    let name = calls.answered(message)?.name;
+fn result_parts<'a>(
+    message: &'a Message,
+    calls: &mut CallHistory<'a>,
+) -> Result<Vec<Part<'a>>, ProviderError> {
+    let name = calls.answered_call(message)?.name;
     let (pictures, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
-        shown(message).into_iter().partition(|part| part.inline_data.is_some());
+        content_parts(message).into_iter().partition(|part| part.inline_data.is_some());
     let texts: Vec<&str> = texts.iter().filter_map(|part| part.text.as_deref()).collect();
     let word = if message.is_error { "error" } else { "output" };
     let response = json!({word: texts.join("\n")});
@@ -112,7 +123,7 @@ fn answered<'a>(message: &'a Message, calls: &mut CallHistory<'a>) -> Result<Vec
     Ok(parts)
 }
 
-fn shown(message: &Message) -> Vec<Part<'_>> {
+fn content_parts(message: &Message) -> Vec<Part<'_>> {
     history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"))
         .into_iter()
         .map(|block| match block {
@@ -186,7 +197,7 @@ struct FunctionResponse {
 #[derive(Debug, Default)]
 pub(super) struct GenerateContentReader {
     stop: Option<StopReason>,
-    /// Number of calls so far: each comes whole, and without an index.
+    /// Number of calls so far. It serves as the index, because each call arrives whole and without an index.
     calls: u64,
 }
 
@@ -205,7 +216,7 @@ impl AnswerReader for GenerateContentReader {
                     out.push(whole_call(&mut self.calls, call.id, call.name, call.args.as_deref()));
                 }
             }
-            if let Some(reason) = reason(candidate.finish_reason) {
+            if let Some(reason) = non_blank(candidate.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }
@@ -220,7 +231,7 @@ impl AnswerReader for GenerateContentReader {
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.calls > 0))
+        self.stop.clone().map(|stop| stop_reason_with_calls(stop, self.calls > 0))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Converts a conversation into terms that every provider accepts: call ids and names, blocks, arguments.
+//! Converts a conversation into a form that every provider accepts: call ids and names, blocks, arguments.
 
 use std::{
     borrow::Cow,
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
 
-/// Limit of a call id that every provider accepts; OpenAI's limit.
+/// Limit of a call id that every provider accepts, in bytes: OpenAI's limit.
 const MAX_ID_BYTES: usize = 40;
 
 /// A call with an id and a name that every provider accepts.
@@ -24,38 +24,41 @@ pub(super) struct WireCall {
 
 /// The calls of a conversation so far, with their ids on the wire.
 ///
-/// A model may ask for a tool with an impossible name, and another provider may have chosen ids that this one
-/// refuses, or the same id again in a later turn. The history must still be sendable, since every later
-/// request contains it.
+/// A model may ask for a tool by an invalid name. Another provider may have chosen ids that this provider refuses, or
+/// may have reused an id. The history must still be valid, because every later request contains it.
 #[derive(Debug, Default)]
 pub(super) struct CallHistory<'a> {
-    used: HashSet<String>,
-    open: HashMap<&'a str, VecDeque<WireCall>>,
+    /// The ids on the wire so far.
+    used_ids: HashSet<String>,
+    /// The calls without a result, by their id in the conversation. Calls with the same id are answered in order.
+    unanswered: HashMap<&'a str, VecDeque<WireCall>>,
 }
 
 impl<'a> CallHistory<'a> {
     /// Assigns an id on the wire to a call of the model.
-    pub(super) fn asked(&mut self, call: &'a ToolCall) -> WireCall {
+    pub(super) fn assign_wire_id(&mut self, call: &'a ToolCall) -> WireCall {
         let mut id = call.id.clone();
-        let mut number = self.used.len();
-        while !is_word(&id, MAX_ID_BYTES) || self.used.contains(&id) {
+        let mut number = self.used_ids.len();
+        while !is_word(&id, MAX_ID_BYTES) || self.used_ids.contains(&id) {
             id = format!("call_{number}");
             number += 1;
         }
-        self.used.insert(id.clone());
-        let call_on_wire = WireCall { id, name: name(&call.tool) };
-        self.open.entry(&call.id).or_default().push_back(call_on_wire.clone());
+        self.used_ids.insert(id.clone());
+        let call_on_wire = WireCall { id, name: wire_name(&call.tool) };
+        self.unanswered.entry(&call.id).or_default().push_back(call_on_wire.clone());
         call_on_wire
     }
 
     /// Returns the call that a tool message answers.
-    pub(super) fn answered(&mut self, message: &Message) -> Result<WireCall, ProviderError> {
-        message.tool_call_id.as_deref().and_then(|id| self.open.get_mut(id)?.pop_front()).ok_or_else(|| {
-            ProviderError::new(
-                ProviderErrorKind::Rejected,
-                "the conversation answers a call that the model did not ask for",
-            )
-        })
+    pub(super) fn answered_call(&mut self, message: &Message) -> Result<WireCall, ProviderError> {
+        message.tool_call_id.as_deref().and_then(|id| self.unanswered.get_mut(id)?.pop_front()).ok_or_else(
+            || {
+                ProviderError::new(
+                    ProviderErrorKind::Rejected,
+                    "the conversation answers a call that the model did not ask for",
+                )
+            },
+        )
     }
 }
 
@@ -105,7 +108,7 @@ pub(super) fn instructions(messages: &[Message]) -> Option<String> {
 }
 
 /// The arguments of a call as a JSON object, copied verbatim so that no number changes. Text that is not an
-/// object was refused when the call was made; it is wrapped into an object, so that the model sees its own
+/// object was refused when the call was made. It is wrapped into an object, so that the model sees its own
 /// text.
 pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
     let text = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.trim() };
@@ -122,7 +125,7 @@ pub(super) fn schema(tool: &FunctionDecl, dialect: Option<SchemaDialect>) -> Opt
 }
 
 /// The tool's name, in characters that every provider accepts.
-fn name(tool: &str) -> String {
+fn wire_name(tool: &str) -> String {
     if tool.is_empty() { "_".to_owned() } else { sendable_name(tool) }
 }
 
@@ -137,18 +140,18 @@ fn is_word_character(c: char) -> bool {
 fn as_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text { text } | Content::Resource { text: Some(text), .. } => Cow::Borrowed(text),
-        Content::Image { data, mime_type } => not_shown("image", mime_type, data),
-        Content::Audio { data, mime_type } => not_shown("audio", mime_type, data),
+        Content::Image { data, mime_type } => omission_note("image", mime_type, data),
+        Content::Audio { data, mime_type } => omission_note("audio", mime_type, data),
         Content::Resource { uri, mime_type, blob, .. } => {
             let kind = mime_type.as_deref().unwrap_or("of no known type");
-            not_shown(&format!("resource {uri}"), kind, blob.as_deref().unwrap_or_default())
+            omission_note(&format!("resource {uri}"), kind, blob.as_deref().unwrap_or_default())
         }
         Content::ResourceLink { uri, name, .. } => Cow::Owned(format!("[link to {name}: {uri}]")),
         _ => Cow::Borrowed("[content of another kind, not shown]"),
     }
 }
 
-fn not_shown(what: &str, mime_type: &str, base64: &str) -> Cow<'static, str> {
+fn omission_note(what: &str, mime_type: &str, base64: &str) -> Cow<'static, str> {
     Cow::Owned(format!("[{what}, {mime_type}, about {} bytes, not shown]", base64.len() / 4 * 3))
 }
 
@@ -167,59 +170,64 @@ mod tests {
 
     #[test]
     fn ids_that_a_provider_takes_stay() {
-        let asked = call("toolu_01-a", "file_read");
+        let first_call = call("toolu_01-a", "file_read");
         let mut calls = CallHistory::default();
-        let on_wire = calls.asked(&asked);
+        let on_wire = calls.assign_wire_id(&first_call);
         assert_eq!(on_wire, WireCall { id: "toolu_01-a".into(), name: "file_read".into() });
-        assert_eq!(calls.answered(&answer("toolu_01-a")).expect("asked"), on_wire);
+        assert_eq!(calls.answered_call(&answer("toolu_01-a")).expect("asked"), on_wire);
     }
 
     #[test]
-    fn every_call_has_an_id_of_its_own_that_its_answer_has_too() {
+    fn each_call_and_its_answer_share_a_unique_id() {
         let long = "x".repeat(100);
-        let asked = ["call_1", "", "a.b", "a.b", "call_1", &long, "call_0"].map(|id| call(id, "t"));
+        let model_calls = ["call_1", "", "a.b", "a.b", "call_1", &long, "call_0"].map(|id| call(id, "t"));
         let mut calls = CallHistory::default();
-        let ids: Vec<String> = asked.iter().map(|call| calls.asked(call).id).collect();
+        let ids: Vec<String> = model_calls.iter().map(|call| calls.assign_wire_id(call).id).collect();
         let distinct: HashSet<&String> = ids.iter().collect();
         assert_eq!(distinct.len(), ids.len(), "{ids:?}");
         assert!(ids.iter().all(|id| is_word(id, MAX_ID_BYTES)), "{ids:?}");
-        let answered: Vec<String> =
-            asked.iter().map(|call| calls.answered(&answer(&call.id)).expect("asked").id).collect();
+        let answered: Vec<String> = model_calls
+            .iter()
+            .map(|call| calls.answered_call(&answer(&call.id)).expect("asked").id)
+            .collect();
         assert_eq!(answered, ids);
     }
 
     #[test]
     fn an_answer_to_nothing_is_refused() {
-        let asked = call("a", "t");
+        let model_call = call("a", "t");
         let mut calls = CallHistory::default();
-        calls.asked(&asked);
-        calls.answered(&answer("a")).expect("asked");
+        calls.assign_wire_id(&model_call);
+        calls.answered_call(&answer("a")).expect("asked");
         for message in [answer("a"), answer("b"), Message::user("x")] {
-            assert_eq!(calls.answered(&message).expect_err("refused").kind(), ProviderErrorKind::Rejected);
+            assert_eq!(
+                calls.answered_call(&message).expect_err("refused").kind(),
+                ProviderErrorKind::Rejected
+            );
         }
     }
 
     #[test]
-    fn a_tool_that_nobody_could_have_has_a_name_that_providers_take() {
+    fn an_invalid_tool_name_becomes_one_that_providers_accept() {
         for tool in ["", "a b", "rm -rf /", &"é".repeat(300)] {
-            assert!(is_word(&name(tool), MAX_NAME_CHARS), "{tool}");
+            assert!(is_word(&wire_name(tool), MAX_NAME_CHARS), "{tool}");
         }
-        assert_eq!(name("a b"), "a_b");
+        assert_eq!(wire_name("a b"), "a_b");
     }
 
     #[test]
     fn arguments_stay_word_for_word() {
-        let of = |text: &str| {
+        let sent_arguments = |text: &str| {
             let raw = arguments(&ToolCall { id: String::new(), tool: String::new(), arguments: text.into() });
             raw.get().to_owned()
         };
         assert_eq!(
-            of(" {\"n\": 340282366920938463463374607431768211455} "),
+            sent_arguments(" {\"n\": 340282366920938463463374607431768211455} "),
             "{\"n\": 340282366920938463463374607431768211455}"
         );
-        assert_eq!(of(""), "{}");
-        assert_eq!(of("{\"a\":"), r#"{"INVALID_JSON":"{\"a\":"}"#);
-        assert_eq!(of("[1]"), r#"{"INVALID_JSON":"[1]"}"#);
+        assert_eq!(sent_arguments(""), "{}");
+        assert_eq!(sent_arguments("{\"a\":"), r#"{"INVALID_JSON":"{\"a\":"}"#);
+        assert_eq!(sent_arguments("[1]"), r#"{"INVALID_JSON":"[1]"}"#);
     }
 
     #[test]
@@ -227,9 +235,9 @@ mod tests {
         let picture = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
         let content = [Content::text("a"), picture, Content::text("")];
         assert_eq!(text(&content), "a\n[image, image/png, about 3 bytes, not shown]");
-        let shown = blocks(&content, |mime| mime == "image/png");
+        let wire_blocks = blocks(&content, |mime| mime == "image/png");
         assert_eq!(
-            shown,
+            wire_blocks,
             [HistoryBlock::Text("a".into()), HistoryBlock::Image { data: "AAAA", mime_type: "image/png" }]
         );
     }

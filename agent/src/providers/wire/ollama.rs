@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest, event,
+    AnswerReader, Progress, ReadFault, WireRequest,
+    bounded_list::BoundedList,
+    event,
     history::{self, CallHistory, HistoryBlock},
-    listed::BoundedList,
-    push_text, reason, whole_call, with_calls,
+    non_blank, push_text, stop_reason_with_calls, whole_call,
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -51,11 +52,11 @@ fn chat_message<'a>(
         }
     }
     let tool_name = match message.role {
-        MessageRole::Tool => Some(calls.answered(message)?.name),
+        MessageRole::Tool => Some(calls.answered_call(message)?.name),
         _ => None,
     };
     let tool_calls = message.tool_calls.iter().map(|call| ChatCall {
-        function: Function { name: calls.asked(call).name, arguments: history::arguments(call) },
+        function: Function { name: calls.assign_wire_id(call).name, arguments: history::arguments(call) },
     });
     Ok(ChatMessage { role, content: texts.join("\n"), images, tool_calls: tool_calls.collect(), tool_name })
 }
@@ -97,7 +98,7 @@ struct Function {
 #[derive(Debug, Default)]
 pub(super) struct ChatReader {
     stop: Option<StopReason>,
-    /// Number of calls so far: each comes whole.
+    /// Number of calls so far. It serves as the index, because each call arrives whole.
     calls: u64,
 }
 
@@ -119,16 +120,16 @@ impl AnswerReader for ChatReader {
             input_tokens: chunk.prompt_eval_count.unwrap_or(0),
             output_tokens: chunk.eval_count.unwrap_or(0),
         }));
-        // Old versions send no reason.
-        self.stop = Some(match reason(chunk.done_reason) {
+        // Old versions send no stop reason.
+        self.stop = Some(match non_blank(chunk.done_reason) {
             None => StopReason::Stop,
             Some(reason) => stop(reason),
         });
-        Ok(Progress::Over)
+        Ok(Progress::Finished)
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.calls > 0))
+        self.stop.clone().map(|stop| stop_reason_with_calls(stop, self.calls > 0))
     }
 }
 

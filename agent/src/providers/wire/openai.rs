@@ -1,14 +1,15 @@
-//! OpenAI's chat completions (platform.openai.com/docs/api-reference/chat), as most servers speak them.
+//! OpenAI's chat completions (platform.openai.com/docs/api-reference/chat), which most model servers also speak.
 
 use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaDialect};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest, event,
+    AnswerReader, Progress, ReadFault, WireRequest,
+    bounded_list::{BoundedList, MAX_CHOICES},
+    event,
     history::{self, CallHistory, HistoryBlock},
-    listed::{BoundedList, MAX_CHOICES},
-    push_text, reason, with_calls,
+    non_blank, push_text, stop_reason_with_calls,
 };
 use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
@@ -28,11 +29,12 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
         "stream_options": {"include_usage": true},
     });
     if !turn.request.tools.is_empty() {
-        let tools: Vec<Value> = turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect();
+        let tools: Vec<Value> =
+            turn.request.tools.iter().map(|tool| declare_tool(tool, turn.strict)).collect();
         body["tools"] = tools.into();
     }
     if let Some(limit) = turn.request.max_tokens {
-        // OpenAI's newer models refuse the old name; other servers know only the old one.
+        // OpenAI's newer models refuse the old name, and other servers know only the old name.
         let word = if turn.official { "max_completion_tokens" } else { "max_tokens" };
         body[word] = limit.into();
     }
@@ -42,7 +44,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     Ok(body.to_string().into_bytes())
 }
 
-fn declared(tool: &FunctionDecl, strict: bool) -> Value {
+fn declare_tool(tool: &FunctionDecl, strict: bool) -> Value {
     let dialect = strict.then_some(SchemaDialect::OpenAiStrict);
     let mut function = json!({"name": tool.name});
     match history::schema(tool, dialect) {
@@ -67,11 +69,11 @@ fn chat_message<'a>(
         MessageRole::User => Some(json!({"role": "user", "content": content(message)})),
         MessageRole::Assistant => {
             let text = history::text(&message.content);
-            let asked: Vec<Value> = message
+            let tool_calls: Vec<Value> = message
                 .tool_calls
                 .iter()
                 .map(|call| {
-                    let on_wire = calls.asked(call);
+                    let on_wire = calls.assign_wire_id(call);
                     json!({
                         "id": on_wire.id,
                         "type": "function",
@@ -79,23 +81,27 @@ fn chat_message<'a>(
                     })
                 })
                 .collect();
-            match (text.is_empty(), asked.is_empty()) {
+            match (text.is_empty(), tool_calls.is_empty()) {
                 (true, true) => None,
                 (false, true) => Some(json!({"role": "assistant", "content": text})),
-                (true, false) => Some(json!({"role": "assistant", "content": null, "tool_calls": asked})),
-                (false, false) => Some(json!({"role": "assistant", "content": text, "tool_calls": asked})),
+                (true, false) => {
+                    Some(json!({"role": "assistant", "content": null, "tool_calls": tool_calls}))
+                }
+                (false, false) => {
+                    Some(json!({"role": "assistant", "content": text, "tool_calls": tool_calls}))
+                }
             }
         }
-        // The protocol cannot mark a failed call; the text says it.
+        // The protocol cannot mark a failed call, so only the text says that it failed.
         MessageRole::Tool => Some(json!({
             "role": "tool",
-            "tool_call_id": calls.answered(message)?.id,
+            "tool_call_id": calls.answered_call(message)?.id,
             "content": history::text(&message.content),
         })),
     })
 }
 
-/// A user message: plain text if it holds nothing else, since some servers accept only that.
+/// The content of a user message. Text alone is sent as a string, because some servers accept only that.
 fn content(message: &Message) -> Value {
     let blocks = history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"));
     if blocks.iter().all(|block| matches!(block, HistoryBlock::Text(_))) {
@@ -121,7 +127,7 @@ pub(super) struct ChatCompletionReader {
 impl AnswerReader for ChatCompletionReader {
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
         if data.trim() == DONE {
-            return Ok(Progress::Over);
+            return Ok(Progress::Finished);
         }
         let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
@@ -129,11 +135,12 @@ impl AnswerReader for ChatCompletionReader {
             let piece = choice.delta.unwrap_or_default();
             push_text(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
             push_text(out, Delta::Text, piece.content);
+            // A refusal is the model's answer, so it counts as text.
             push_text(out, Delta::Text, piece.refusal);
             for call in piece.tool_calls.items()? {
                 out.push(Delta::ToolCall(self.call(call)?));
             }
-            if let Some(reason) = reason(choice.finish_reason) {
+            if let Some(reason) = non_blank(choice.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }
@@ -147,7 +154,7 @@ impl AnswerReader for ChatCompletionReader {
     }
 
     fn stop(&self) -> Option<StopReason> {
-        self.stop.clone().map(|stop| with_calls(stop, self.last.is_some()))
+        self.stop.clone().map(|stop| stop_reason_with_calls(stop, self.last.is_some()))
     }
 }
 
@@ -171,7 +178,7 @@ impl ChatCompletionReader {
     }
 }
 
-/// The arguments' text. Some servers send the object itself; `null` means none.
+/// The arguments' text. Some servers send the object itself. `null` means no arguments.
 fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
     Ok(match raw.get().as_bytes().first() {
         Some(b'"') => Some(serde_json::from_str::<String>(raw.get())?).filter(|text| !text.is_empty()),

@@ -21,10 +21,10 @@ use rustix::{
 use crate::{
     Canary, Layer, NetworkRules, Requirement, SyscallOutcome, ThreadConfinement,
     sys::{HarmlessCall, TestCall, attempt},
-    testing::{World, confined, kernel_has_layers, open},
+    testing::{ConfineFixture, confined, kernel_has_layers, open},
 };
 
-/// A listener that answers each connection with one byte, in a thread of its own.
+/// A listener that answers each connection with one byte, in its own thread.
 struct Server {
     port: u16,
 }
@@ -35,8 +35,8 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         thread::spawn(move || {
             for connection in listener.incoming() {
-                // A canary connects and goes at once.
-                let _gone = connection.and_then(|mut connection| connection.write_all(b"!"));
+                // Ignored: a canary connects and leaves immediately.
+                let _ignored = connection.and_then(|mut connection| connection.write_all(b"!"));
             }
         });
         Self { port }
@@ -66,18 +66,18 @@ fn a_named_port_is_reached_and_no_other() {
     if !kernel_has_layers() {
         return;
     }
-    let (world, named, other) = (World::new(), Server::start(), Server::start());
-    confined(&rules(world.canary(), &[named.port]), |proven| {
-        let mut connection = TcpStream::connect(loopback(named.port)).unwrap();
+    let (fixture, allowed_server, other_server) = (ConfineFixture::new(), Server::start(), Server::start());
+    confined(&rules(fixture.canary(), &[allowed_server.port]), |proven| {
+        let mut connection = TcpStream::connect(loopback(allowed_server.port)).unwrap();
         connection.set_nodelay(true).unwrap();
         connection.write_all(b"?").unwrap();
         let mut answer = [0];
         connection.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"!");
         if proven.posture().landlock_abi() >= Some(4) {
-            let refused = TcpStream::connect(loopback(other.port)).unwrap_err();
+            let refused = TcpStream::connect(loopback(other_server.port)).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
-            let over_six = SocketAddrV6::new(Ipv6Addr::LOCALHOST, other.port, 0, 0);
+            let over_six = SocketAddrV6::new(Ipv6Addr::LOCALHOST, other_server.port, 0, 0);
             assert_eq!(TcpStream::connect(over_six).unwrap_err().raw_os_error(), Some(libc::EACCES));
         }
     });
@@ -88,8 +88,8 @@ fn other_protocols_have_no_socket() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&rules(world.canary(), &[443]), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&rules(fixture.canary(), &[443]), |_| {
         for family in [AddressFamily::INET, AddressFamily::INET6] {
             make(family, SocketType::STREAM, None).unwrap();
             make(family, SocketType::STREAM, Some(ipproto::TCP)).unwrap();
@@ -125,14 +125,17 @@ fn a_message_cannot_connect() {
     if !kernel_has_layers() {
         return;
     }
-    let (world, named) = (World::new(), Server::start());
-    confined(&rules(world.canary(), &[named.port]), |_| {
+    let (fixture, allowed_server) = (ConfineFixture::new(), Server::start());
+    confined(&rules(fixture.canary(), &[allowed_server.port]), |_| {
         let socket = || socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        // Refused to a named port too: an address in a message is not judged by port.
+        // An address in a message is refused even with a granted port, because no layer judges its port.
         let fast_open = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());
-        assert_eq!(sendto(socket(), b"?", fast_open, &loopback(named.port)), Err(Errno::PERM));
-        assert_eq!(sendto(socket(), b"?", SendFlags::empty(), &loopback(named.port)), Err(Errno::PERM));
-        let connected = TcpStream::connect(loopback(named.port)).unwrap();
+        assert_eq!(sendto(socket(), b"?", fast_open, &loopback(allowed_server.port)), Err(Errno::PERM));
+        assert_eq!(
+            sendto(socket(), b"?", SendFlags::empty(), &loopback(allowed_server.port)),
+            Err(Errno::PERM)
+        );
+        let connected = TcpStream::connect(loopback(allowed_server.port)).unwrap();
         let message = [std::io::IoSlice::new(b"?")];
         let sent = sendmsg(&connected, &message, &mut SendAncillaryBuffer::default(), SendFlags::empty());
         assert_eq!(sent, Err(Errno::PERM));
@@ -147,9 +150,9 @@ fn a_connected_socket_keeps_its_protocol_and_its_peer() {
     if !kernel_has_layers() {
         return;
     }
-    let (world, named) = (World::new(), Server::start());
-    confined(&rules(world.canary(), &[named.port]), |_| {
-        let connected = TcpStream::connect(loopback(named.port)).unwrap();
+    let (fixture, allowed_server) = (ConfineFixture::new(), Server::start());
+    confined(&rules(fixture.canary(), &[allowed_server.port]), |_| {
+        let connected = TcpStream::connect(loopback(allowed_server.port)).unwrap();
         assert_eq!(sockopt::set_socket_keepalive(&connected, true), Err(Errno::PERM));
         assert_eq!(sockopt::set_tcp_quickack(&connected, true), Err(Errno::PERM));
         assert_eq!(sockopt::set_ip_ttl(&connected, 1), Err(Errno::PERM));
@@ -163,8 +166,8 @@ fn a_connecting_thread_neither_binds_nor_listens() {
     if !kernel_has_layers() {
         return;
     }
-    let (world, listener) = (World::new(), TcpListener::bind(loopback(0)).unwrap());
-    confined(&rules(world.canary(), &[443]), |_| {
+    let (fixture, listener) = (ConfineFixture::new(), TcpListener::bind(loopback(0)).unwrap());
+    confined(&rules(fixture.canary(), &[443]), |_| {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         assert_eq!(rustix::net::bind(&socket, &loopback(0)), Err(Errno::PERM));
         assert_eq!(rustix::net::listen(&socket, 1), Err(Errno::PERM));
@@ -177,17 +180,17 @@ fn a_connecting_thread_opens_no_file() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    let kept = File::open(world.path("read/file")).unwrap();
-    confined(&rules(world.canary(), &[443]), |_| {
+    let fixture = ConfineFixture::new();
+    let open_file = File::open(fixture.path("read/file")).unwrap();
+    confined(&rules(fixture.canary(), &[443]), |_| {
         for path in ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/proc/self/exe", "/"] {
             assert_eq!(open(path, OFlags::RDONLY), Err(Errno::PERM), "{path}");
         }
-        assert_eq!(open(world.path("write/file"), OFlags::WRONLY), Err(Errno::PERM));
+        assert_eq!(open(fixture.path("write/file"), OFlags::WRONLY), Err(Errno::PERM));
         assert_eq!(rustix::fs::stat("/etc/passwd").map(drop), Err(Errno::PERM));
-        // The handles of the process are within reach, as of every thread.
+        // Like every thread, this one can use the open handles of its process.
         let mut byte = [0];
-        (&kept).read_exact(&mut byte).unwrap();
+        (&open_file).read_exact(&mut byte).unwrap();
     });
 }
 
@@ -196,8 +199,8 @@ fn a_connecting_thread_starts_no_program_and_no_process() {
     if !kernel_has_layers() {
         return;
     }
-    let world = World::new();
-    confined(&rules(world.canary(), &[443]), |_| {
+    let fixture = ConfineFixture::new();
+    confined(&rules(fixture.canary(), &[443]), |_| {
         for call in TestCall::REFUSED {
             let refused = SyscallOutcome::Failed(libc::EPERM);
             assert_eq!(attempt(HarmlessCall::Test(call)), refused, "{call:?}");
@@ -208,23 +211,23 @@ fn a_connecting_thread_starts_no_program_and_no_process() {
     });
 }
 
-/// The reason for each rule of the filter: Landlock alone lets these through.
+/// The reason for each rule of the filter: Landlock alone allows these attempts.
 #[test]
 fn landlock_alone_leaves_the_ways_round_open() {
     if !kernel_has_layers() {
         return;
     }
-    let (world, other) = (World::new(), Server::start());
-    let landlock_only = ThreadConfinement { seccomp: Requirement::Waived, ..rules(world.canary(), &[443]) };
+    let (fixture, other_server) = (ConfineFixture::new(), Server::start());
+    let landlock_only = ThreadConfinement { seccomp: Requirement::Waived, ..rules(fixture.canary(), &[443]) };
     confined(&landlock_only, |_| {
         let sender = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
-        sendto(&sender, b"?", SendFlags::empty(), &loopback(other.port)).unwrap();
+        sendto(&sender, b"?", SendFlags::empty(), &loopback(other_server.port)).unwrap();
         make(AddressFamily::NETLINK, SocketType::RAW, None).unwrap();
         assert_ne!(make(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP)), Err(Errno::PERM));
     });
-    let seccomp_only = ThreadConfinement { landlock: Requirement::Waived, ..rules(world.canary(), &[443]) };
+    let seccomp_only = ThreadConfinement { landlock: Requirement::Waived, ..rules(fixture.canary(), &[443]) };
     confined(&seccomp_only, |proven| {
-        TcpStream::connect(loopback(other.port)).unwrap();
+        TcpStream::connect(loopback(other_server.port)).unwrap();
         assert_eq!(proven.posture().summary(), "landlock=waived,seccomp=enforced");
         assert!(proven.posture().evidence().iter().all(|evidence| evidence.layer == Layer::Seccomp));
     });

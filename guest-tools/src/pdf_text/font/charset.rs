@@ -1,10 +1,10 @@
-//! The encodings of Asian texts that are charsets: their codes are characters, so no table of a font is needed.
+//! The encodings of Asian texts that are charsets. Their codes are characters, so no table of a font is needed.
 //!
-//! The specification names about sixty such encodings. A font with one is often not in the file.
+//! The specification names about sixty of these encodings. A font with such an encoding is often not in the file.
 
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, GB18030, SHIFT_JIS};
 
-/// A charset, and how its codes are told apart.
+/// A charset, with the rules that separate its codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charset {
     Utf16,
@@ -19,28 +19,28 @@ pub(super) enum Charset {
 }
 
 impl Charset {
-    /// The charset of an encoding with this name.
-    pub(super) fn of_name(name: &str) -> Option<Self> {
-        let has = |part: &str| name.contains(part);
+    /// The charset of the encoding with this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        let name_contains = |part: &str| name.contains(part);
         Some(match name {
             "H" | "V" => Self::Jis,
             "EUC-H" | "EUC-V" => Self::EucJp,
-            _ if name.starts_with("Uni") && (has("UCS2") || has("UTF16")) => Self::Utf16,
-            _ if has("RKSJ") => Self::ShiftJis,
+            _ if name.starts_with("Uni") && (name_contains("UCS2") || name_contains("UTF16")) => Self::Utf16,
+            _ if name_contains("RKSJ") => Self::ShiftJis,
             _ if name.starts_with("GB") => Self::Gb18030,
-            _ if has("B5") => Self::Big5,
+            _ if name_contains("B5") => Self::Big5,
             _ if name.starts_with("KSC") => Self::EucKr,
             _ => return None,
         })
     }
 
-    /// The length of the first code, in bytes; at least 1.
+    /// The length of the first code in bytes, at least 1.
     pub(super) fn length(self, bytes: &[u8]) -> usize {
         let (first, second) = (bytes[0], bytes.get(1).copied().unwrap_or(0));
         let length = match self {
             Self::Utf16 if (0xd8..0xdc).contains(&first) => 4,
             Self::Utf16 | Self::Jis => 2,
-            // Half-width katakana take one byte.
+            // Half-width katakana have one byte.
             Self::ShiftJis if matches!(first, 0x81..=0x9f | 0xe0..=0xfc) => 2,
             Self::EucJp if first == 0x8f => 3,
             Self::EucJp if first == 0x8e || first >= 0xa1 => 2,
@@ -51,7 +51,6 @@ impl Charset {
         length.min(bytes.len())
     }
 
-    /// The characters of a code.
     pub(super) fn characters(self, code: &[u8]) -> Option<String> {
         if self == Self::Utf16 {
             let units = code.chunks_exact(2).map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
@@ -80,7 +79,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, bytes: &[u8], expected: &[&str]) {
-        let charset = Charset::of_name(name).expect("known");
+        let charset = Charset::from_name(name).expect("known");
         let mut rest = bytes;
         let mut found = Vec::new();
         while !rest.is_empty() {
@@ -108,6 +107,6 @@ mod tests {
         check("90ms-RKSJ-H", b"\x93", &[""]);
         check("UniGB-UCS2-H", b"\x65", &[""]);
         check("GBK2K-H", b"\x81\x30", &[""]);
-        assert_eq!(Charset::of_name("Identity-H"), None);
+        assert_eq!(Charset::from_name("Identity-H"), None);
     }
 }

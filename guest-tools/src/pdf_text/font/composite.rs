@@ -1,4 +1,4 @@
-//! Fonts whose codes take several bytes: those of Asian scripts, and nearly all that programs embed today.
+//! Fonts whose codes have several bytes: the fonts of Asian scripts, and nearly all fonts that programs embed today.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,8 @@ use hayro_cmap::{CMap, WritingMode};
 use hayro_syntax::object::{Array, Dict, Object, dict::keys};
 
 use super::charset::Charset;
-use crate::pdf_text::budget::{Budget, Exhausted};
+use crate::pdf_text::budget::{Exhausted, PdfBudget};
 
-/// A composite font.
 #[derive(Debug)]
 pub(super) struct CompositeFont {
     codes: Codes,
@@ -17,21 +16,21 @@ pub(super) struct CompositeFont {
     default_width: f64,
 }
 
-/// How a string is cut into codes.
+/// How a string is split into codes.
 #[derive(Debug)]
 enum Codes {
-    /// Two bytes each, the number of a glyph.
+    /// Two bytes each, which are the number of a glyph.
     Identity,
     Charset(Charset),
     /// A table in the file.
     Table(Box<CMap>),
 }
 
-/// The most widths that are kept. A range of a few bytes can name four billion codes.
+/// The most widths that are kept: 65,536. A range of a few bytes can name four billion codes.
 const MAX_WIDTHS: usize = 1 << 16;
 
 impl CompositeFont {
-    pub(super) fn read(dict: &Dict<'_>, budget: &mut Budget) -> Result<Self, Exhausted> {
+    pub(super) fn read(dict: &Dict<'_>, budget: &mut PdfBudget) -> Result<Self, Exhausted> {
         let descendants = dict.get::<Array<'_>>(keys::DESCENDANT_FONTS);
         let descendant = descendants.and_then(|fonts| fonts.iter::<Dict<'_>>().next()).unwrap_or_default();
         let (codes, is_vertical) = codes(dict, budget)?;
@@ -55,7 +54,7 @@ impl CompositeFont {
         (number(length), length)
     }
 
-    /// The characters of a code, where the encoding itself says them.
+    /// The characters of a code, if the encoding itself gives them.
     pub(super) fn characters(&self, code: &[u8]) -> Option<String> {
         match &self.codes {
             Codes::Charset(charset) => charset.characters(code),
@@ -63,12 +62,15 @@ impl CompositeFont {
         }
     }
 
-    /// The width of a code, in thousandths of the size.
+    /// The width of a code, in thousandths of the font size.
     pub(super) fn width(&self, code: u32, length: usize) -> f64 {
         let glyph = match &self.codes {
             Codes::Identity => Some(code),
-            Codes::Table(table) => u8::try_from(length).ok().and_then(|it| table.lookup_cid_code(code, it)),
-            // Which glyph it is would take the tables of the charset. A byte is half as wide as two.
+            Codes::Table(table) => {
+                u8::try_from(length).ok().and_then(|code_length| table.lookup_cid_code(code, code_length))
+            }
+            // The glyph's number would need the tables of the charset. A code of one byte is half as wide as a code of
+            // two.
             Codes::Charset(charset) if length == 1 && *charset != Charset::Utf16 => return 500.0,
             Codes::Charset(Charset::Utf16) if code < 0x80 => return 500.0,
             Codes::Charset(_) => None,
@@ -77,10 +79,10 @@ impl CompositeFont {
     }
 }
 
-fn codes(dict: &Dict<'_>, budget: &mut Budget) -> Result<(Codes, bool), Exhausted> {
+fn codes(dict: &Dict<'_>, budget: &mut PdfBudget) -> Result<(Codes, bool), Exhausted> {
     match dict.get::<Object<'_>>(keys::ENCODING) {
         Some(Object::Name(name)) => {
-            let charset = Charset::of_name(name.as_str()).map(Codes::Charset);
+            let charset = Charset::from_name(name.as_str()).map(Codes::Charset);
             let is_vertical = name.as_str() == "V" || name.as_str().ends_with("-V");
             Ok((charset.unwrap_or(Codes::Identity), is_vertical))
         }
@@ -95,7 +97,7 @@ fn codes(dict: &Dict<'_>, budget: &mut Budget) -> Result<(Codes, bool), Exhauste
     }
 }
 
-/// The list of widths: `first [w w …]` and `first last w`, in any order.
+/// Reads the list of widths, which holds `first [w w …]` and `first last w` in any order.
 fn widths(list: &Array<'_>) -> HashMap<u32, f64> {
     let mut widths = HashMap::new();
     let mut numbers: Vec<f64> = Vec::new();
@@ -113,8 +115,8 @@ fn widths(list: &Array<'_>) -> HashMap<u32, f64> {
             _ => numbers.clear(),
         }
         if let [first, last, width] = numbers[..] {
-            let most = MAX_WIDTHS.saturating_sub(widths.len());
-            widths.extend((glyph(first)..=glyph(last)).take(most).map(|glyph| (glyph, width)));
+            let max_widths = MAX_WIDTHS.saturating_sub(widths.len());
+            widths.extend((glyph(first)..=glyph(last)).take(max_widths).map(|glyph| (glyph, width)));
             numbers.clear();
         }
         if widths.len() >= MAX_WIDTHS {
@@ -124,10 +126,10 @@ fn widths(list: &Array<'_>) -> HashMap<u32, f64> {
     widths
 }
 
-/// The number of a glyph; those that are none are the last.
+/// The number of a glyph. A value outside the range becomes the last number.
 fn glyph(number: f64) -> u32 {
     if (0.0..=65535.0).contains(&number) {
-        // The number is one of 16 bits.
+        // The number fits in 16 bits.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the range above")]
         let number = number as u32;
         return number;

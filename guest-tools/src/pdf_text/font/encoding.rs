@@ -1,23 +1,22 @@
-//! The encodings of simple fonts: the character of a code.
+//! The encodings of simple fonts, which give the character of each code.
 
 use encoding_rs::{MACINTOSH, WINDOWS_1252};
 
 /// An encoding that the specification defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// Adobe's, of Type 1 fonts.
+    /// Adobe's encoding for Type 1 fonts.
     Standard,
     WinAnsi,
     MacRoman,
-    /// Of the font Symbol.
     Symbol,
-    /// Of the font Zapf Dingbats.
+    /// The encoding of the font Zapf Dingbats.
     Dingbats,
 }
 
 impl Encoding {
-    /// The encoding of this name in a font's dictionary.
-    pub(super) fn of_name(name: &[u8]) -> Option<Self> {
+    /// The encoding with this name in a font's dictionary.
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         match name {
             b"StandardEncoding" => Some(Self::Standard),
             b"WinAnsiEncoding" => Some(Self::WinAnsi),
@@ -26,8 +25,8 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a font of this name that says none.
-    pub(super) fn of_font(font: &str, otherwise: Self) -> Self {
+    /// The encoding of a font that names none, by the name of the font.
+    pub(super) fn for_font(font: &str, otherwise: Self) -> Self {
         if font.starts_with("Symbol") {
             Self::Symbol
         } else if font.contains("Dingbats") {
@@ -37,44 +36,43 @@ impl Encoding {
         }
     }
 
-    /// The character of a code.
     pub(super) fn character(self, code: u8) -> Option<char> {
         match (self, code) {
             (_, ..b' ') => None,
             (_, b' ') => Some(' '),
-            (Self::WinAnsi, _) => in_charset(WINDOWS_1252, code),
-            (Self::MacRoman, _) => in_charset(MACINTOSH, code),
+            (Self::WinAnsi, _) => charset_character(WINDOWS_1252, code),
+            (Self::MacRoman, _) => charset_character(MACINTOSH, code),
             (Self::Standard, b'\'') => Some('\u{2019}'),
             (Self::Standard, b'`') => Some('\u{2018}'),
             (Self::Standard, ..0x7f) => Some(char::from(code)),
-            (Self::Standard, _) => in_table(STANDARD, code.checked_sub(0xa1)?),
-            (Self::Symbol, _) => in_table(SYMBOL, code - b'!'),
-            (Self::Dingbats, _) => in_table(DINGBATS, code - b'!'),
+            (Self::Standard, _) => table_character(STANDARD, code.checked_sub(0xa1)?),
+            (Self::Symbol, _) => table_character(SYMBOL, code - b'!'),
+            (Self::Dingbats, _) => table_character(DINGBATS, code - b'!'),
         }
     }
 }
 
-fn in_charset(charset: &'static encoding_rs::Encoding, code: u8) -> Option<char> {
+fn charset_character(charset: &'static encoding_rs::Encoding, code: u8) -> Option<char> {
     let code = [code];
     let (text, _) = charset.decode_without_bom_handling(&code);
     text.chars().next().filter(|character| !character.is_control())
 }
 
-/// The character at this place of a table, in which a space is a hole.
-fn in_table(table: &str, index: u8) -> Option<char> {
+/// The character at an index of a table. A space in the table means no character.
+fn table_character(table: &str, index: u8) -> Option<char> {
     table.chars().nth(usize::from(index)).filter(|character| *character != ' ')
 }
 
-/// From 0xa1.
+/// The characters from code 0xa1 on.
 const STANDARD: &str =
     "¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ –†‡· ¶•‚„”»…‰ ¿ `´ˆ˜¯˘˙¨ ˚¸ ˝˛ˇ—                Æ ª    ŁØŒº     æ   ı  łøœß";
 
-/// From 0x21.
+/// The characters from code 0x21 on.
 const SYMBOL: &str = "\
     !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧ∆ΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_ αβχδεφγηιϕκλµνοπθρστυϖωξψζ{|}∼                                 \
     €ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…  ↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑           〉∫⌠ ⌡         ";
 
-/// From 0x21.
+/// The characters from code 0x21 on.
 const DINGBATS: &str = "\
     ✁✂✃✄☎✆✇✈✉☛☞✌✍✎✏✐✑✒✓✔✕✖✗✘✙✚✛✜✝✞✟✠✡✢✣✤✥✦✧★✩✪✫✬✭✮✯✰✱✲✳✴✵✶✷✸✹✺✻✼✽✾✿❀❁❂❃❄❅❆❇❈❉❊❋●❍■❏❐❑❒▲▼◆❖◗❘❙❚❛❜❝❞ ❨❩❪❫❬\
     ❭❮❯❰❱❲❳❴❵                   ❡❢❣❤❥❦❧♣♦♥♠①②③④⑤⑥⑦⑧⑨⑩❶❷❸❹❺❻❼❽❾❿➀➁➂➃➄➅➆➇➈➉➊➋➌➍➎➏➐➑➒➓➔→↔↕➘➙➚➛➜➝➞➟➠➡➢➣➤➥➦➧➨\
@@ -100,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn fonts_of_signs_have_an_encoding_of_their_own() {
-        assert_eq!(Encoding::of_font("SymbolMT", Encoding::WinAnsi), Encoding::Symbol);
-        assert_eq!(Encoding::of_font("ITCZapfDingbats", Encoding::Standard), Encoding::Dingbats);
-        assert_eq!(Encoding::of_font("Helvetica", Encoding::Standard), Encoding::Standard);
-        assert_eq!(Encoding::of_name(b"Identity-H"), None);
+    fn symbol_fonts_have_their_built_in_encoding() {
+        assert_eq!(Encoding::for_font("SymbolMT", Encoding::WinAnsi), Encoding::Symbol);
+        assert_eq!(Encoding::for_font("ITCZapfDingbats", Encoding::Standard), Encoding::Dingbats);
+        assert_eq!(Encoding::for_font("Helvetica", Encoding::Standard), Encoding::Standard);
+        assert_eq!(Encoding::from_name(b"Identity-H"), None);
     }
 }

@@ -1,18 +1,19 @@
-//! The widths of the standard fonts, which a file does not have to carry.
+//! The widths of the standard fonts, which a file need not contain.
 
-/// The width of a character in a font without widths, in thousandths of its size.
+/// The width of a character in a font without widths, in thousandths of the font size.
 pub(super) fn width(font: &str, character: char) -> f64 {
-    let has = |words: &[&str]| words.iter().any(|word| font.contains(word));
-    if has(&["Courier", "Mono", "Consolas", "Typewriter"]) {
+    let font_contains = |words: &[&str]| words.iter().any(|word| font.contains(word));
+    if font_contains(&["Courier", "Mono", "Consolas", "Typewriter"]) {
         return 600.0;
     }
-    let table = match (has(&["Times", "Serif", "Roman", "Georgia", "Garamond"]), font.contains("Bold")) {
-        (true, true) => &SERIF_BOLD,
-        (true, false) => &SERIF,
-        (false, true) => &SANS_BOLD,
-        (false, false) => &SANS,
-    };
-    // Other letters are about as wide as digits.
+    let table =
+        match (font_contains(&["Times", "Serif", "Roman", "Georgia", "Garamond"]), font.contains("Bold")) {
+            (true, true) => &SERIF_BOLD,
+            (true, false) => &SERIF,
+            (false, true) => &SANS_BOLD,
+            (false, false) => &SANS,
+        };
+    // Other characters are about as wide as digits.
     let index = u32::from(character).checked_sub(32).and_then(|index| usize::try_from(index).ok());
     f64::from(index.and_then(|index| table.get(index)).copied().unwrap_or(table[usize::from(b'0' - 32)]))
 }

@@ -1,10 +1,10 @@
-//! Characters by the names of their glyphs.
+//! Finds characters by the names of their glyphs.
 //!
 //! `glyph_names.txt` has the names of the Adobe Glyph List, of the fonts of TeX, and of Zapf Dingbats, each with its
-//! characters in hexadecimal. They are names of facts, by Adobe's list under the licence at the end of
+//! characters in hexadecimal. The names are facts. Adobe's list is under the licence at the end of
 //! [DEPENDENCIES.md](../../../../DEPENDENCIES.md).
 
-/// The list as a table, sorted by name.
+/// The list of names as a table, sorted by name.
 #[derive(Debug)]
 pub(in crate::pdf_text) struct GlyphNames(Vec<(&'static str, &'static str)>);
 
@@ -17,19 +17,19 @@ impl GlyphNames {
         Self(std::iter::from_fn(|| Some((words.next()?, words.next()?))).collect())
     }
 
-    /// The characters that a name stands for, by the rules of the Adobe Glyph List Specification: `f_i.alt` is `f` and
-    /// `i`, `uni00E9` is `é`.
+    /// The characters that a name stands for, by the rules of the Adobe Glyph List Specification. `f_i.alt` is `f` and
+    /// `i`, and `uni00E9` is `é`.
     pub(in crate::pdf_text) fn characters(&self, name: &str) -> Option<String> {
-        let base = name.split('.').next().filter(|base| base.len() <= MAX_NAME_BYTES)?;
+        let base_name = name.split('.').next().filter(|name| name.len() <= MAX_NAME_BYTES)?;
         let mut characters = String::new();
-        for part in base.split('_') {
+        for part in base_name.split('_') {
             self.push(part, &mut characters);
         }
         (!characters.is_empty()).then_some(characters)
     }
 
     fn push(&self, name: &str, characters: &mut String) {
-        /// Forms of letters and digits that the list has as private characters.
+        /// Forms of letters and digits for which the list has private characters.
         const FORMS: [&str; 5] = ["small", "oldstyle", "superior", "inferior", "fitted"];
         if let Ok(index) = self.0.binary_search_by_key(&name, |(name, _)| name) {
             characters.extend(self.0[index].1.split('_').filter_map(character));
@@ -39,8 +39,8 @@ impl GlyphNames {
         } else if let Some(digits) = name.strip_prefix('u').filter(|digits| (4..=6).contains(&digits.len())) {
             characters.extend(character(digits));
         } else if let Some(letter) = FORMS.iter().find_map(|form| name.strip_suffix(form)) {
-            let found = self.0.binary_search_by_key(&letter, |(name, _)| name);
-            characters.extend(found.into_iter().flat_map(|index| character(self.0[index].1)));
+            let search_result = self.0.binary_search_by_key(&letter, |(name, _)| name);
+            characters.extend(search_result.into_iter().flat_map(|index| character(self.0[index].1)));
         }
     }
 }
@@ -86,7 +86,9 @@ mod tests {
         let names = GlyphNames::new();
         assert!(names.0.is_sorted_by(|(first, _), (second, _)| first < second));
         assert!(
-            names.0.iter().all(|(_, characters)| characters.split('_').all(|it| character(it).is_some()))
+            names.0.iter().all(|(_, characters)| characters
+                .split('_')
+                .all(|glyph_name| character(glyph_name).is_some()))
         );
     }
 }

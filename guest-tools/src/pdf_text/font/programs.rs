@@ -1,18 +1,18 @@
-//! The encodings that font programs have inside, of fonts whose dictionaries say none: the documents of TeX are such.
+//! The encodings inside font programs, for fonts whose dictionaries name none. Documents made with TeX have such fonts.
 //!
-//! Only the names of the glyphs are read, and no outline.
+//! Only the names of the glyphs are read, and no outlines.
 
 /// The name of the glyph of each code.
-pub(super) type BuiltIn = Vec<(u8, String)>;
+pub(super) type BuiltInEncoding = Vec<(u8, String)>;
 
-/// The most of a Type 1 program that is looked at, in bytes: its clear text is shorter.
+/// The most bytes of a Type 1 program that are read. The part in clear text is shorter.
 pub(super) const MAX_TYPE1_BYTES: usize = 64 << 10;
 
-/// The most of a CFF program, in bytes. The place of its parts is anywhere in it.
+/// The most bytes of a CFF program. Its parts can be anywhere in it.
 pub(super) const MAX_CFF_BYTES: usize = 4 << 20;
 
-/// The encoding in a Type 1 program: lines such as `dup 65 /A put`.
-pub(super) fn of_type1(program: &[u8]) -> BuiltIn {
+/// The encoding in a Type 1 program, which has lines such as `dup 65 /A put`.
+pub(super) fn type1_encoding(program: &[u8]) -> BuiltInEncoding {
     // The encrypted part follows this word.
     let end = memchr::memmem::find(program, b"eexec").unwrap_or(program.len());
     let Some(start) = memchr::memmem::find(&program[..end], b"/Encoding") else { return Vec::new() };
@@ -22,27 +22,27 @@ pub(super) fn of_type1(program: &[u8]) -> BuiltIn {
     let entries = entries.filter_map(|entry| {
         let code = match entry[1].split_once('#') {
             Some((radix, digits)) => {
-                u8::from_str_radix(digits, radix.parse().ok().filter(|it| (2..=36).contains(it))?)
+                u8::from_str_radix(digits, radix.parse().ok().filter(|base| (2..=36).contains(base))?)
             }
             None => entry[1].parse(),
         };
         Some((code.ok()?, entry[2].strip_prefix('/')?.to_owned()))
     });
-    // A second definition would be one too many for a font that has 256 codes.
+    // A font has 256 codes, so leave out further definitions.
     entries.take(256).collect()
 }
 
-/// The encoding in a CFF program with names, by Adobe's Technical Note 5176.
-pub(super) fn of_cff(program: &[u8]) -> BuiltIn {
+/// The encoding in a CFF program whose glyphs have names (Adobe Technical Note 5176).
+pub(super) fn cff_encoding(program: &[u8]) -> BuiltInEncoding {
     read_cff(program).unwrap_or_default()
 }
 
-fn read_cff(program: &[u8]) -> Option<BuiltIn> {
+fn read_cff(program: &[u8]) -> Option<BuiltInEncoding> {
     let header = usize::from(*program.get(2)?);
     let (_, names_end) = Index::read(program, header)?;
     let (tops, tops_end) = Index::read(program, names_end)?;
     let (strings, _) = Index::read(program, tops_end)?;
-    let top = Top::read(tops.get(0)?);
+    let top = TopDict::read(tops.get(0)?);
     // Glyphs of fonts with CIDs have no names.
     if top.has_cids {
         return None;
@@ -57,7 +57,7 @@ fn read_cff(program: &[u8]) -> Option<BuiltIn> {
     Some(built_in)
 }
 
-/// An index: how many objects, and where they are.
+/// An index: the number of its objects, and their places.
 struct Index<'a> {
     count: usize,
     offset_size: usize,
@@ -66,19 +66,19 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// The index at this place, and the place behind it.
-    fn read(bytes: &'a [u8], at: usize) -> Option<(Self, usize)> {
-        let count = usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    /// The index at this place, and the place after it.
+    fn read(bytes: &'a [u8], offset: usize) -> Option<(Self, usize)> {
+        let count = usize::from(u16::from_be_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?));
         if count == 0 {
-            return Some((Self { count, offset_size: 1, offsets: &[], data: &[] }, at + 2));
+            return Some((Self { count, offset_size: 1, offsets: &[], data: &[] }, offset + 2));
         }
-        let offset_size = usize::from(*bytes.get(at + 2)?);
-        let offsets = bytes.get(at + 3..at + 3 + (count + 1) * offset_size)?;
-        // Offsets begin at 1, before the first byte of the data.
-        let data = bytes.get(at + 2 + offsets.len() + 1 - 1..)?;
+        let offset_size = usize::from(*bytes.get(offset + 2)?);
+        let offsets = bytes.get(offset + 3..offset + 3 + (count + 1) * offset_size)?;
+        // Offsets start at 1, so offset 0 would be one byte before the data.
+        let data = bytes.get(offset + 2 + offsets.len() + 1 - 1..)?;
         let index = Self { count, offset_size, offsets, data };
         let length = index.offset(count)?;
-        Some((index, at + 2 + (count + 1) * offset_size + length))
+        Some((index, offset + 2 + (count + 1) * offset_size + length))
     }
 
     fn offset(&self, number: usize) -> Option<usize> {
@@ -92,16 +92,16 @@ impl<'a> Index<'a> {
     }
 }
 
-/// What is needed of a font's dictionary.
+/// The needed entries of a font's dictionary.
 #[derive(Default)]
-struct Top {
+struct TopDict {
     charset: usize,
     encoding: usize,
     char_strings: Option<usize>,
     has_cids: bool,
 }
 
-impl Top {
+impl TopDict {
     fn read(dict: &[u8]) -> Self {
         let mut top = Self::default();
         let mut operand = 0_usize;
@@ -117,7 +117,7 @@ impl Top {
                     operand = usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX);
                     rest = after;
                 }
-                // A real number, to a nibble of 15.
+                // A real number, which ends with a nibble of 15.
                 (30, _) => {
                     let end = after.iter().position(|byte| byte & 0xf == 0xf || byte >> 4 == 0xf);
                     rest = &after[end.map_or(after.len(), |end| end + 1)..];
@@ -129,7 +129,7 @@ impl Top {
                 }
                 (251..=254, [_, after @ ..]) => rest = after,
                 (12, [second, after @ ..]) => {
-                    // `ROS` is what makes a font one with CIDs.
+                    // The operator `ROS` marks a font with CIDs.
                     top.has_cids |= *second == 30;
                     rest = after;
                 }
@@ -143,18 +143,18 @@ impl Top {
     }
 }
 
-/// The numbers of the glyphs' names, from glyph 1.
-fn charset(program: &[u8], at: usize, glyphs: usize) -> Option<Vec<u16>> {
+/// The numbers of the glyphs' names, from glyph 1 on.
+fn charset(program: &[u8], offset: usize, glyphs: usize) -> Option<Vec<u16>> {
     let last = u16::try_from(glyphs.checked_sub(1)?).ok()?;
-    // The first three charsets are predefined; that of ISO Adobe is the standard strings in their order.
-    if at <= 2 {
+    // The first three charsets are predefined. The charset ISO Adobe is the standard strings in their order.
+    if offset <= 2 {
         return Some((1..=last).collect());
     }
-    let format = *program.get(at)?;
-    let mut rest = program.get(at + 1..)?;
+    let format = *program.get(offset)?;
+    let mut rest = program.get(offset + 1..)?;
     let mut names = Vec::with_capacity(usize::from(last));
     while names.len() < usize::from(last) {
-        let (first, more, after) = match (format, rest) {
+        let (first, further, after) = match (format, rest) {
             (0, [a, b, after @ ..]) => (u16::from_be_bytes([*a, *b]), 0, after),
             (1, [a, b, more, after @ ..]) => (u16::from_be_bytes([*a, *b]), u16::from(*more), after),
             (2, [a, b, c, d, after @ ..]) => {
@@ -162,19 +162,20 @@ fn charset(program: &[u8], at: usize, glyphs: usize) -> Option<Vec<u16>> {
             }
             _ => return None,
         };
-        names.extend(first..=first.saturating_add(more));
+        names.extend(first..=first.saturating_add(further));
         rest = after;
     }
     Some(names)
 }
 
-/// The codes and their glyphs. Predefined encodings are not listed, since the names of the glyphs give the same mapping.
-fn encoding(program: &[u8], at: usize) -> Option<Vec<(u8, u16)>> {
-    if at <= 1 {
+/// The codes and their glyphs. Predefined encodings are not listed, because the names of the glyphs give the same
+/// mapping.
+fn encoding(program: &[u8], offset: usize) -> Option<Vec<(u8, u16)>> {
+    if offset <= 1 {
         return None;
     }
-    let (format, count) = (program.get(at)? & 0x7f, usize::from(*program.get(at + 1)?));
-    let rest = program.get(at + 2..)?;
+    let (format, count) = (program.get(offset)? & 0x7f, usize::from(*program.get(offset + 1)?));
+    let rest = program.get(offset + 2..)?;
     if format == 0 {
         return Some(rest.iter().copied().take(count).zip(1..).collect());
     }
@@ -201,12 +202,12 @@ mod tests {
         let program = b"%!PS-AdobeFont-1.0: CMR10\n/FontName /CMR10 def\n/Encoding 256 array\n\
             0 1 255 {1 index exch /.notdef put} for\ndup 11 /ff put\ndup 8#101/A put\ndup 300 /no put\n\
             readonly def\ncurrentfile eexec dup 66 /B put";
-        assert_eq!(of_type1(program), [(11, "ff".to_owned()), (65, "A".to_owned())]);
-        assert_eq!(of_type1(b"/Encoding StandardEncoding def"), []);
-        assert_eq!(of_type1(&[0x80; 100]), []);
+        assert_eq!(type1_encoding(program), [(11, "ff".to_owned()), (65, "A".to_owned())]);
+        assert_eq!(type1_encoding(b"/Encoding StandardEncoding def"), []);
+        assert_eq!(type1_encoding(&[0x80; 100]), []);
     }
 
-    /// A program with two glyphs: `A`, and one with a name of its own.
+    /// A program with two glyphs: `A`, and a glyph with a name of its own.
     fn cff() -> Vec<u8> {
         let index = |objects: &[&[u8]]| {
             let mut bytes = u16::try_from(objects.len()).expect("few").to_be_bytes().to_vec();
@@ -239,20 +240,20 @@ mod tests {
 
     #[test]
     fn a_cff_program_names_its_codes_by_number() {
-        assert_eq!(of_cff(&cff()), [(65, "A".to_owned()), (1, "gate".to_owned())]);
+        assert_eq!(cff_encoding(&cff()), [(65, "A".to_owned()), (1, "gate".to_owned())]);
     }
 
     #[test]
     fn a_cut_or_changed_cff_program_does_no_harm() {
-        let whole = cff();
-        for length in 0..whole.len() {
-            let _ = of_cff(&whole[..length]);
+        let program = cff();
+        for length in 0..program.len() {
+            let _ = cff_encoding(&program[..length]);
         }
-        for at in 0..whole.len() {
+        for index in 0..program.len() {
             for byte in [0, 1, 0x7f, 0xff] {
-                let mut changed = whole.clone();
-                changed[at] = byte;
-                assert!(of_cff(&changed).len() <= 256);
+                let mut changed = program.clone();
+                changed[index] = byte;
+                assert!(cff_encoding(&changed).len() <= 256);
             }
         }
     }

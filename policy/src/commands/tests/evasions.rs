@@ -2,7 +2,7 @@
 
 use super::{CommandRefusal, CommandRules, allow, deny};
 
-/// Denied or unreadable: in both cases the command does not run.
+/// Checks that a command is denied or unreadable, so that it does not run.
 #[track_caller]
 fn check_refused(rules: &CommandRules, commands: &[&str]) {
     let passed: Vec<_> = commands.iter().filter(|command| rules.judge(command).is_ok()).collect();
@@ -174,14 +174,14 @@ fn script_from_input_or_file_is_refused() {
             "python3 -c x | bash -",
             // The parser does not know `select`.
             "select x in a; do curl; done",
-            // Unquoted, it may expand to several words.
+            // The word may expand to several words, because it is not quoted.
             "$HOME/bin/curl",
         ],
     );
 }
 
 #[test]
-fn a_name_that_is_made_while_it_runs_is_refused() {
+fn a_program_name_that_is_computed_is_refused() {
     check_refused(
         &deny(&["curl"]),
         &[
@@ -214,7 +214,7 @@ fn a_name_that_is_made_while_it_runs_is_refused() {
             "x=curl; ${!y}",
         ],
     );
-    // Even in quotes these may expand to several words.
+    // Even in quotes, these words may expand to several words.
     check_refused(
         &deny(&["git push --force"]),
         &["git \"$@\"", "git \"${a[@]}\"", "git \"${@:2}\"", "git $x"],
@@ -333,7 +333,7 @@ fn everyday_command_is_not_refused() {
 }
 
 #[test]
-fn an_allowed_name_is_that_of_a_program_of_the_system() {
+fn an_allowed_name_means_a_program_of_the_system() {
     let rules = allow(&["git", "ls *", "env", "make"]);
     check_passed(&rules, &["git x", "/usr/bin/git x", "/bin/ls -l", "git x && make", "env git"]);
     check_refused(

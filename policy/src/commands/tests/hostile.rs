@@ -54,8 +54,8 @@ const NESTED: &[(&str, &str, &str)] = &[
     ("\n", "a", ""),
 ];
 
-/// Far above the time of any of these, even in a slow build on a busy machine; exponential time would exceed
-/// it.
+/// The time limit of one command: far more than any needs, even in a slow build on a busy machine, but less than
+/// exponential parsing would take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[track_caller]
@@ -67,7 +67,7 @@ fn judged_in_time(rules: &CommandRules, command: &str) -> Result<(), CommandRefu
 }
 
 #[test]
-fn deep_nesting_ends_nobody_and_takes_no_time() {
+fn deep_nesting_is_judged_in_time_without_an_overflow() {
     let rules = deny(&["curl"]);
     for (open, middle, close) in NESTED {
         let nested = |depth: usize| format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
@@ -93,7 +93,7 @@ fn a_text_of_a_mebibyte_is_refused_at_once() {
 #[test]
 fn programs_that_run_each_other_in_many_ways_are_bounded() {
     let rules = deny(&["curl"]);
-    // Each option may have a value or not, so every step doubles the readings.
+    // Each option may or may not have a value, so every further option doubles the readings.
     let chain = "sudo --odd ".repeat(14);
     for command in [
         format!("{chain} a {}", "b ".repeat(7000)),
@@ -108,7 +108,7 @@ fn programs_that_run_each_other_in_many_ways_are_bounded() {
         let judged = judged_in_time(&rules, &command);
         assert!(!matches!(judged, Err(CommandRefusal::Denied { .. })), "{judged:?}");
     }
-    // The reader follows short chains, so it finds a program at their end.
+    // The reader follows short chains, and so finds a program at their end.
     assert!(judged_in_time(&rules, &format!("{}curl", "sudo --odd ".repeat(6))).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Addresses: which of them are reached, in every spelling.
+//! Which addresses requests may reach, in every spelling.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -55,7 +55,7 @@ fn every_address_of_a_name_is_judged() {
     for text in ["127.0.0.1", "::ffff:10.0.0.1", "::1", "fd00::1", "64:ff9b::192.168.0.1", "169.254.169.254"]
     {
         let canonical = text.parse::<IpAddr>().expect("an address").to_canonical();
-        // The address is for the operator alone: the caller knows the name, and not where it leads.
+        // Only the operator sees the address. The caller knows the name, but not its address.
         let rule = format!("egress.allow_private[\"{}\"]", SocketAddr::new(canonical, 443));
         check_denied(
             address(text),
@@ -64,16 +64,16 @@ fn every_address_of_a_name_is_judged() {
             "`api.example.com` leads to an address",
         );
         let denial = address(text).expect_err("is denied");
-        let shown = format!("{denial} {}", denial.message());
-        assert!(!shown.contains(&canonical.to_string()), "{shown}");
+        let denial_text = format!("{denial} {}", denial.message());
+        assert!(!denial_text.contains(&canonical.to_string()), "{denial_text}");
     }
-    // A name of a metadata service is not reached, whatever it resolves to.
+    // The name of a metadata service is refused, whatever address it resolves to.
     let metadata = UrlHost::parse("metadata.google.internal").expect("a host");
     let result = grant().judge_address(&metadata, 80, Ipv4Addr::new(8, 8, 8, 8).into());
     check_denied(result, DenialCode::AddressNotPublic, "egress.allow_private", "metadata.google.internal:80");
-    // The address in a URL is the one that is dialled.
-    let written = UrlHost::parse("8.8.8.8").expect("a host");
-    let result = grant().judge_address(&written, 80, Ipv4Addr::new(8, 8, 4, 4).into());
+    // Only the address in the URL may be dialled.
+    let literal = UrlHost::parse("8.8.8.8").expect("a host");
+    let result = grant().judge_address(&literal, 80, Ipv4Addr::new(8, 8, 4, 4).into());
     let rule = "egress.allow_private[\"8.8.4.4\"]";
     check_denied(result, DenialCode::AddressNotPublic, rule, "another address");
 }
@@ -106,12 +106,12 @@ fn allow_private_allows_one_address_and_port() {
         let result = grant.judge_request("GET", url);
         check_denied(result, DenialCode::AddressNotPublic, "egress.allow_private", "");
     }
-    // It grants no host: the rules still hold.
+    // The entry grants no host: the rules of `hosts` still apply.
     let https = grant.judge_request("GET", "https://127.0.0.1:8080/");
     check_denied(https, DenialCode::HostNotGranted, "profiles.Net.hosts", "https://127.0.0.1:8080");
 }
 
-/// An IPv4 address in one of the spellings that the URL standard reads.
+/// An IPv4 address in one of the spellings that the URL standard accepts.
 fn spelled(address: Ipv4Addr, spelling: usize) -> String {
     let [a, b, c, d] = address.octets();
     let bits = address.to_bits();
@@ -167,7 +167,7 @@ proptest! {
 
     #[test]
     fn the_host_that_is_judged_is_the_host_of_the_url(text in "[a-zA-Z0-9:/?#@.%\\[\\]*\\\\ \u{e4}\u{ff0e}\u{3002}\t-]{0,30}") {
-        // As a client joins a redirect's target, before it is judged.
+        // Join as a client joins a redirect's target, before the target is judged.
         let base = url::Url::parse("http://a.example/b/c?d").expect("a URL");
         for start in ["http://", "//", "/", "", "http:"] {
             let Ok(joined) = base.join(&format!("{start}{text}")) else { continue };
@@ -185,14 +185,14 @@ proptest! {
     fn a_judged_url_is_judged_the_same_again(text in "[a-zA-Z0-9:/?#@.%\\[\\]*\\\\ \u{e4}\u{ff0e}-]{0,30}") {
         for start in ["http://", "https://", "http://127.0.0.1", ""] {
             if let Ok(request) = get(&format!("{start}{text}")) {
-                let again = get(request.url().as_str());
-                prop_assert_eq!(Ok(request), again);
+                let second_request = get(request.url().as_str());
+                prop_assert_eq!(Ok(request), second_request);
             }
         }
     }
 }
 
-/// Hosts that no request reaches by default, in every spelling that the URL standard reads.
+/// Hosts that no request reaches by default, in every spelling that the URL standard accepts.
 const SPECIAL: &[&str] = &[
     "127.0.0.1",
     "127.1",

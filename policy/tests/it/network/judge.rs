@@ -51,7 +51,7 @@ fn the_line_of_a_hint_allows_the_request() {
     }
 }
 
-/// The sections and lines of a hint, each as a key of its section.
+/// The lines of a hint, each written as a key of its section.
 fn lines_of(hint: &str) -> String {
     let mut quoted = hint.split('`').skip(1).step_by(2).skip_while(|text| !text.contains(" = "));
     let mut text = String::new();
@@ -61,7 +61,7 @@ fn lines_of(hint: &str) -> String {
     text
 }
 
-/// `Nothing` never has hosts, and neither does a profile with the vault: the hint names a profile of the tool's own.
+/// `Nothing` and a profile with the vault never have hosts, so the hint proposes a new profile for the tool.
 #[test]
 fn the_lines_of_a_hint_give_a_tool_its_first_host() {
     let url = "https://api.example.com:8443/x";
@@ -77,7 +77,7 @@ fn the_lines_of_a_hint_give_a_tool_its_first_host() {
     }
     let text = BASE.replace("[profiles.W]\n", &refused("W")) + "[tools.t]\nprofile = 'W'\n";
     assert!(grant_of(&text).judge_request("GET", url).is_ok(), "{text}");
-    // An argument that is an address is refused with the same lines.
+    // A URL in an argument is refused with the same lines.
     let subject = RequestedSubject::Url { argument: "url".into(), url: url.into() };
     let facts = tool("t", SafetyTier::Privileged);
     let refused = decide(&load(BASE), &facts, std::slice::from_ref(&subject)).expect_err("is denied");
@@ -132,7 +132,7 @@ fn a_grant_says_its_network_in_json() {
 }
 
 #[test]
-fn a_redirect_is_judged_anew() {
+fn a_redirect_is_judged_like_a_first_request() {
     let grant = grant();
     let from = judged("https://api.example.com/a/b");
     let next = grant.judge_redirect(&from, "GET", "../c").expect("the same host");

@@ -1,4 +1,4 @@
-//! The keys of the network: faults, invariants, warnings, and that an overlay takes away only.
+//! The keys of the network: faults, invariants, warnings. An overlay can only take away.
 
 use portcullis_policy::{DenialCode, Robots, WorkspaceSecurityPolicy};
 use portcullis_types::SafetyTier;
@@ -80,8 +80,8 @@ fn a_proxy_is_the_operators_and_is_shown() {
     let without = load(&operator(""));
     assert!(without.egress().proxy.is_none());
     assert_ne!(with.digest(), without.digest());
-    let shown = "proxy of all connections, which resolves their names\n  http://p.example:3128\n";
-    assert!(with.summary().contains(shown), "{}", with.summary());
+    let proxy_lines = "proxy of all connections, which resolves their names\n  http://p.example:3128\n";
+    assert!(with.summary().contains(proxy_lines), "{}", with.summary());
     assert!(!without.summary().contains("proxy"));
 }
 

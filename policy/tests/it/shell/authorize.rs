@@ -1,4 +1,4 @@
-//! Commands: the tools that may run one, their grants, and the denials of the others.
+//! Commands: which tools may run them, with which grants, and how other tools are denied.
 
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ fn no_tool_but_the_hosts_own_runs_commands_whatever_it_declares() {
         assert!(!assignment.profile.is_shell(), "{origin:?}");
         assert_eq!(granted(&policy, &guest, &[]).shell, None, "{origin:?}");
     }
-    // A shipped tool that declares no command, or declares another argument.
+    // The shipped tool with no command argument, or with another argument.
     let undeclared = ToolFacts { roles: Vec::new(), ..shell_exec() };
     assert_eq!(denied(&policy, &undeclared, &[command("ls")]).code, DenialCode::CommandsNotGranted);
     let other = RequestedSubject::Command { argument: "stdin".into(), command: "ls".into() };
@@ -221,7 +221,7 @@ fn a_rule_that_refuses_is_named_with_what_would_be_right() {
         "shell.operators",
         "`|` is not allowed; run one plain command per call",
     );
-    // Without rules no command is parsed and none is refused.
+    // Without rules, no command is parsed, and none is refused.
     granted(&load(&format!("{BASE}\n[shell]")), &shell_exec(), &[command("$x; echo 'open")]);
 }
 

@@ -1,4 +1,4 @@
-//! The hosts of a shell: what a policy may say, what a tunnel may reach, and what a run's labels do to it.
+//! The hosts of a shell: allowed rules, judged tunnels, and the effect of a run's labels.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -81,12 +81,12 @@ fn the_time_is_never_above_the_limit_of_all_calls() {
 }
 
 #[test]
-fn faults_are_told_with_their_place() {
+fn faults_are_reported_with_their_location() {
     check("postur = 'strong'", "1: shell.postur: unknown key; did you mean `posture`?");
     check(
         "x = 1",
         "1: shell.x: unknown key; known are `enabled`, `posture`, `mounts`, `timeout`, `memory`, `processes`, \
-         `file_size`, `output`, `environment`, `hosts`, `allow`, `deny`, `operators`",
+         `file_size`, `output`, `environment`, `read`, `caches`, `path`, `variables`, `hosts`, `allow`, `deny`, `operators`, `unasked`",
     );
     check("enabled = 'no'", "11: shell.enabled: expected `true` or `false`, found string");
     check(
@@ -212,12 +212,12 @@ fn the_effective_section_as_text_means_the_same() {
     for section in ["", "[shell]", SECTION, "[shell]\nenabled = false", "[shell]\noperators = []"] {
         let policy = load(&format!("{BASE}\n{section}"));
         let text = policy.effective_toml();
-        let again = load(&text);
-        assert_eq!((again.digest(), again.shell()), (policy.digest(), policy.shell()), "{text}");
+        let reloaded = load(&text);
+        assert_eq!((reloaded.digest(), reloaded.shell()), (policy.digest(), policy.shell()), "{text}");
     }
-    let listed = load(&format!("{BASE}\n{SECTION}")).summary();
+    let summary = load(&format!("{BASE}\n{SECTION}")).summary();
     let line = "  Shell                    /shared read, /tmp write, at least strong, timeout 50s, commands by rules\n";
-    assert!(listed.contains(line), "{listed}");
+    assert!(summary.contains(line), "{summary}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn each_allow_list_must_cover_a_command() {
         assert_eq!(judges(&policy, command), runs, "{command}");
     }
     let text = policy.effective_toml();
-    // One list becomes a reduction of each sandbox tier; a section has no key for a second one.
+    // One list becomes a section of each sandbox tier. The section has no room for a second list.
     assert_eq!(text.matches(".shell]\nallow = ").count(), 3, "{text}");
     assert_eq!(text.matches("# and: allow = ").count(), 3, "{text}");
     assert!(!judges(&load(&text), "git log") || !judges(&load(&text), "ls"), "{text}");
@@ -91,7 +91,7 @@ fn widening_shell_overlay_is_refused() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
-    for (line, place, after, before) in [
+    for (line, location, after, before) in [
         ("posture = 'contained'", "11: shell.posture", "contained", "strong"),
         ("mounts.shared = 'write'", "17: shell.mounts.shared", "write", "read"),
         ("mounts.vault = 'read'", "16: shell.mounts.vault", "read", "none"),
@@ -101,7 +101,7 @@ fn widening_shell_overlay_is_refused() {
         ("file_size = '11MiB'", "13: shell.file_size", "11MiB", "10MiB"),
         ("output = '2MiB'", "10: shell.output", "2MiB", "1MiB"),
     ] {
-        check_refused(&format!("[shell]\n{line}"), &format!("{place}: {}", widens(after, before)));
+        check_refused(&format!("[shell]\n{line}"), &format!("{location}: {}", widens(after, before)));
     }
     let more = "is not in the operator's list; this section may only take away";
     check_refused("[shell]\nenvironment = ['CI', 'TZ']", &format!("22: shell.environment[1]: `TZ` {more}"));

@@ -1,4 +1,4 @@
-//! `portcullis tool approve`: pins the current state of a module's tool.
+//! `portcullis tool approve`: pins a module's tool in its current state.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -18,30 +18,30 @@ pub(crate) fn run(common: &CommonOptions, options: ApproveOptions) -> Result<Exi
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
     let approval = registry.approval_of(&options.tool)?;
-    let shown = shown(&registry, &approval);
+    let description = describe_approval(&registry, &approval);
     if options.dry_run {
-        stream::answer(&format!("{shown}\nnothing is pinned\n"))?;
+        stream::write_answer(&format!("{description}\nnothing is pinned\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     approval.pin(CLI_ID)?;
     let lock = approval.lock().display().to_string();
-    stream::answer(&format!("{shown}\napproved: pinned in {}\n", text::inline(&lock)))?;
+    stream::write_answer(&format!("{description}\napproved: pinned in {}\n", text::inline(&lock)))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tool, its declaration beside the policy's grant, and the changes.
-fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
+/// The tool, its declaration beside the policy's grant, and the changes since the earlier approval.
+fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let tool = approval.tool();
     let mut out = String::new();
-    let mut line = |name: &str, value: &str| {
+    let mut add_fact = |name: &str, value: &str| {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{name:<8} {}", text::inline(value));
     };
-    line("tool", &tool.decl().name);
-    line("module", tool.module_name().unwrap_or_default());
-    line("sha256", &tool.module().map(|module| module.digest().to_string()).unwrap_or_default());
+    add_fact("tool", &tool.decl().name);
+    add_fact("module", tool.module_name().unwrap_or_default());
+    add_fact("sha256", &tool.module().map(|module| module.digest().to_string()).unwrap_or_default());
     out.push('\n');
-    out.push_str(&comparison(registry, approval));
+    out.push_str(&compare_with_policy(registry, approval));
     let changes = approval.changes();
     let _ = match (approval.before(), changes.is_empty()) {
         (None, _) => writeln!(out, "\nnothing was approved under this name before"),
@@ -49,9 +49,9 @@ fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
         (Some(_), false) => writeln!(out, "\nchanged since it was approved"),
     };
     for change in changes {
-        let [before, now] = [&change.before, &change.now].map(|it| match has_lines(it) {
-            true => format!("\n{}", in_lines(it, "      | ").trim_end()),
-            false => text::inline(it),
+        let [before, now] = [&change.before, &change.now].map(|fact| match has_several_lines(fact) {
+            true => format!("\n{}", split_into_lines(fact, "      | ").trim_end()),
+            false => text::inline(fact),
         });
         let _ = writeln!(out, "  {}\n    was {before}\n    is  {now}", text::inline(&change.what));
     }
@@ -61,23 +61,23 @@ fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
 /// The escaped form of a line end in a fact.
 const ESCAPED_NEWLINE: &str = "\\u{a}";
 
-/// The longest fact that stands in the table, in characters.
+/// Limit of a fact in the table, in characters. A longer fact stands below the table.
 const MAX_CELL_CHARS: usize = 80;
 
-fn has_lines(fact: &str) -> bool {
+fn has_several_lines(fact: &str) -> bool {
     fact.contains(ESCAPED_NEWLINE)
 }
 
 /// A fact of several lines, each line behind a margin.
-fn in_lines(fact: &str, margin: &str) -> String {
-    lines_within(fact, margin, stream::stdout_columns())
+fn split_into_lines(fact: &str, margin: &str) -> String {
+    split_into_lines_of_width(fact, margin, stream::stdout_columns())
 }
 
-fn lines_within(fact: &str, margin: &str, columns: Option<usize>) -> String {
+fn split_into_lines_of_width(fact: &str, margin: &str, columns: Option<usize>) -> String {
     let mut lines = String::with_capacity(fact.len());
     for (index, part) in fact.split(ESCAPED_NEWLINE).enumerate() {
         if index > 0 {
-            // After a backslash it is the author's own text (a doubled escape), not a line end.
+            // After a further backslash, this is the author's own text with its backslash escaped, not a line end.
             lines.push_str(if lines.ends_with('\\') { ESCAPED_NEWLINE } else { "\n" });
         }
         lines.push_str(part);
@@ -85,10 +85,10 @@ fn lines_within(fact: &str, margin: &str, columns: Option<usize>) -> String {
     text::behind_margin(&lines, margin, columns)
 }
 
-/// The tool's declaration beside what the policy gives to it.
-fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
+/// The tool's declaration beside the policy's grant.
+fn compare_with_policy(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let assigned = registry.policy().describe(approval.tool().facts());
-    let gives = |fact: &str| match fact {
+    let policy_value = |fact: &str| match fact {
         "tier" => assigned.tier.to_string(),
         "profile" => format!("{} ({})", assigned.profile, tools::mounts(registry, &assigned.profile)),
         "approval" => match assigned.approval {
@@ -98,21 +98,21 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
         },
         "timeout" => format!("{} ms", assigned.timeout.as_millis()),
         "hosts" => match tools::hosts(registry, &assigned.profile) {
-            none if none.is_empty() => "none: its profile has no hosts".to_owned(),
-            hosts => hosts,
+            host_list if host_list.is_empty() => "none: its profile has no hosts".to_owned(),
+            host_list => host_list,
         },
         _ => String::new(),
     };
     let facts = approval.declared().facts();
-    let is_long = |fact: &str| has_lines(fact) || fact.chars().count() > MAX_CELL_CHARS;
+    let is_long = |fact: &str| has_several_lines(fact) || fact.chars().count() > MAX_CELL_CHARS;
     let rows = facts.iter().map(|(name, fact)| {
         let fact = if is_long(fact) { "see below".to_owned() } else { text::inline(fact) };
-        [(*name).to_owned(), fact, gives(name)]
+        [(*name).to_owned(), fact, policy_value(name)]
     });
     let mut out = table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows);
     for (name, fact) in facts.iter().filter(|(_, fact)| is_long(fact)) {
         // Writing to a string cannot fail.
-        let _ = write!(out, "\n{name}\n{}", in_lines(fact, "  | "));
+        let _ = write!(out, "\n{name}\n{}", split_into_lines(fact, "  | "));
     }
     out
 }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn a_fact_of_several_lines_is_shown_as_lines() {
         let fact = "Counts lines.\\u{a}\\u{a}It \\u{1b}[2J clears nothing.";
-        assert!(has_lines(fact) && !has_lines("one line"));
-        let shown = lines_within(fact, "  | ", None);
-        assert_eq!(shown, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
-        // The author's own text with these characters is not split.
-        assert_eq!(lines_within(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");
+        assert!(has_several_lines(fact) && !has_several_lines("one line"));
+        let rendered = split_into_lines_of_width(fact, "  | ", None);
+        assert_eq!(rendered, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
+        // Text of the author that contains these characters is not split.
+        assert_eq!(split_into_lines_of_width(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");
     }
 }

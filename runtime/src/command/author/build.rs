@@ -17,16 +17,16 @@ use crate::{
     setup, sidecar,
 };
 
-/// Builds and loads the module, and shows it.
+/// Builds and loads the crate's modules, and shows their tools.
 pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<ExitCode, CliError> {
     let modules = ToolCrate::find(&options.package.dir)?.modules()?;
-    let mut shown = String::new();
+    let mut report = String::new();
     for module in &modules {
         let size = size(module)?;
         // Writing to a string cannot fail.
-        let _ = writeln!(shown, "module   {}", text::inline(&near(module)));
+        let _ = writeln!(report, "module   {}", text::inline(&relative_to_current_folder(module)));
         let _ = writeln!(
-            shown,
+            report,
             "size     {} of at most {}",
             text::bytes(size),
             text::bytes(MAX_MODULE_BYTES as u64)
@@ -38,20 +38,20 @@ pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<Exit
     let registry = match runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common))) {
         Ok(registry) => registry,
         Err(error) => {
-            // The module is built; its fault is reported below.
-            stream::write_stderr(&shown);
+            // Show the built module first: the error below is about its content.
+            stream::write_stderr(&report);
             return Err(error);
         }
     };
-    shown.push_str("imports  nothing but what guests get\n\n");
+    report.push_str("imports  nothing but what guests get\n\n");
     let tools = registry.tools();
-    let rows = tools.iter().filter(|tool| is_of(tool, &modules)).map(|tool| {
+    let rows = tools.iter().filter(|tool| is_from_modules(tool, &modules)).map(|tool| {
         let declared = tool.declared().map(portcullis_tools::modules::DeclarationFacts::facts);
         let fact = |name| declared.and_then(|facts| facts.get(name)).cloned().unwrap_or_default();
         [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
     });
-    shown.push_str(&table::render(["TOOL", "TIER", "TIMEOUT", "ROLES", "PROFILE"], rows));
-    stream::answer(&shown)?;
+    report.push_str(&table::render(["TOOL", "TIER", "TIMEOUT", "ROLES", "PROFILE"], rows));
+    stream::write_answer(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,13 +67,14 @@ fn size(module: &Path) -> Result<u64, AuthorError> {
 }
 
 /// Whether a tool belongs to one of these modules.
-pub(super) fn is_of(tool: &RegisteredTool, modules: &[PathBuf]) -> bool {
+pub(super) fn is_from_modules(tool: &RegisteredTool, modules: &[PathBuf]) -> bool {
     tool.module_name().is_some_and(|name| modules.iter().any(|module| module.display().to_string() == name))
 }
 
-/// A path, relative to the current folder if it lies below.
-pub(super) fn near(path: &Path) -> String {
-    let below = setup::real_path(Path::new(".")).ok();
-    let below = below.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
-    below.unwrap_or_else(|| path.to_owned()).display().to_string()
+/// A path, relative to the current folder if it lies below that folder.
+pub(super) fn relative_to_current_folder(path: &Path) -> String {
+    let relative_path = setup::real_path(Path::new(".")).ok();
+    let relative_path =
+        relative_path.and_then(|current_folder| path.strip_prefix(current_folder).ok().map(Path::to_owned));
+    relative_path.unwrap_or_else(|| path.to_owned()).display().to_string()
 }

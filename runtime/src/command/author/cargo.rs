@@ -1,8 +1,8 @@
-//! Cargo, as the author's commands use it. No other file of the author's commands makes a `Command`:
+//! Runs cargo for the author's commands. No other file of these commands makes a `Command`: even
 //! `tool try --native` starts the author's own program through [`program`].
 //!
-//! Variables that an outer cargo has set for itself are removed from the environment. The target folder
-//! (`CARGO_TARGET_DIR`) is the author's choice and stays.
+//! Variables that an outer cargo has set for itself are removed from the environment. `CARGO_TARGET_DIR` stays,
+//! because the target folder is the author's choice.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::error::AuthorError;
 use crate::output::stream;
 
-/// The target of modules.
+/// The compilation target of modules.
 const TARGET: &str = "wasm32-wasip1";
 
 /// A tool's crate, as cargo sees it.
@@ -26,14 +26,14 @@ const TARGET: &str = "wasm32-wasip1";
 pub(crate) struct ToolCrate {
     folder: PathBuf,
     programs: Vec<String>,
-    /// The source files that should contain their `fn main`.
+    /// The source files that should contain the programs' `fn main`.
     sources: Vec<PathBuf>,
-    target: PathBuf,
+    target_folder: PathBuf,
     /// Whether all dependencies are available offline.
     is_offline: bool,
 }
 
-/// The used part of `cargo metadata`.
+/// The part of `cargo metadata` that is used here.
 #[derive(Deserialize)]
 struct CargoMetadata {
     packages: Vec<PackageMetadata>,
@@ -61,7 +61,7 @@ struct TargetMetadata {
 }
 
 impl ToolCrate {
-    /// Finds the crate of a folder. Writes its lock file if there is none.
+    /// Finds the crate of a folder. If the crate has no lock file, cargo writes one.
     pub(crate) fn find(folder: &Path) -> Result<Self, AuthorError> {
         let no_crate = || AuthorError::NoCrate { path: folder.to_owned() };
         if !folder.join("Cargo.toml").is_file() {
@@ -77,21 +77,26 @@ impl ToolCrate {
         let metadata: CargoMetadata =
             serde_json::from_slice(&answer).map_err(|source| AuthorError::Metadata { source })?;
         let root = metadata.resolve.and_then(|resolve| resolve.root).ok_or_else(no_crate)?;
-        let package = metadata.packages.into_iter().find(|it| it.id == root).ok_or_else(no_crate)?;
-        let is_program = |it: &TargetMetadata| it.kind.iter().any(|kind| kind == "bin");
-        let (programs, sources): (Vec<String>, Vec<PathBuf>) =
-            package.targets.into_iter().filter(is_program).map(|it| (it.name, it.src_path)).unzip();
+        let package =
+            metadata.packages.into_iter().find(|candidate| candidate.id == root).ok_or_else(no_crate)?;
+        let is_program = |target: &TargetMetadata| target.kind.iter().any(|kind| kind == "bin");
+        let (programs, sources): (Vec<String>, Vec<PathBuf>) = package
+            .targets
+            .into_iter()
+            .filter(is_program)
+            .map(|target| (target.name, target.src_path))
+            .unzip();
         if programs.is_empty() {
             return Err(AuthorError::NoProgram { name: package.name });
         }
         let folder = std::path::absolute(folder)
             .map_err(|source| AuthorError::Make { path: folder.to_owned(), source })?;
-        Ok(Self { folder, programs, sources, target: metadata.target_directory, is_offline })
+        Ok(Self { folder, programs, sources, target_folder: metadata.target_directory, is_offline })
     }
 
     /// Cargo's target folder of this crate.
-    pub(crate) fn target(&self) -> &Path {
-        &self.target
+    pub(crate) fn target_folder(&self) -> &Path {
+        &self.target_folder
     }
 
     /// Builds stale modules, and returns their paths.
@@ -100,11 +105,13 @@ impl ToolCrate {
         if !self.run(&arguments, [])? {
             return Err(match self.sources.iter().find(|source| has_no_main(source)) {
                 _ if !has_target(&self.folder) => AuthorError::NoTarget,
-                Some(source) => AuthorError::NoExport { path: PathBuf::from(super::build::near(source)) },
+                Some(source) => AuthorError::NoExport {
+                    path: PathBuf::from(super::build::relative_to_current_folder(source)),
+                },
                 None => AuthorError::Cargo { what: "the module does not build" },
             });
         }
-        let folder = self.target.join(TARGET).join("release");
+        let folder = self.target_folder.join(TARGET).join("release");
         Ok(self.programs.iter().map(|name| folder.join(format!("{name}.wasm"))).collect())
     }
 
@@ -113,7 +120,7 @@ impl ToolCrate {
         if !self.run(&["build", "--bins"], [])? {
             return Err(AuthorError::Cargo { what: "the program does not build" });
         }
-        let folder = self.target.join("debug");
+        let folder = self.target_folder.join("debug");
         Ok(self.programs.iter().map(|name| folder.join(name)).collect())
     }
 
@@ -136,11 +143,11 @@ impl ToolCrate {
         if self.is_offline {
             cargo.arg("--offline");
         }
-        // Progress is for people; warnings and errors are always shown.
+        // Progress is only for people. Warnings and errors are always shown.
         if !stream::stderr_is_terminal() {
             cargo.arg("--quiet");
         }
-        // Only our answer goes to standard output.
+        // Cargo's output goes to standard error: only this command's answer goes to standard output.
         cargo.stdout(std::io::stderr());
         let status = cargo.status().map_err(|source| AuthorError::Start { program: "cargo", source })?;
         Ok(status.success())
@@ -150,13 +157,13 @@ impl ToolCrate {
 /// Whether cargo may use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// No. If cargo would need it, it fails silently.
+    /// No. If cargo needs the network, it fails without a message.
     Never,
-    /// Yes. If cargo fails, it prints why.
+    /// Yes. If cargo fails, it prints the reason.
     IfNeeded,
 }
 
-/// The output of `cargo metadata`, which writes a missing lock file; none if cargo fails.
+/// The output of `cargo metadata`, which also writes a missing lock file. `None` if cargo fails.
 pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>>, AuthorError> {
     let mut cargo = program("cargo", folder);
     cargo
@@ -171,8 +178,8 @@ pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>
     Ok(output.status.success().then_some(output.stdout))
 }
 
-/// Whether a program's source contains neither `fn main` nor `export_tools!`. Checked after a failed build:
-/// the compiler reports only the missing function, not the macro that generates it.
+/// Whether a program's source contains neither `fn main` nor `export_tools!`. This is checked after a failed
+/// build: the compiler reports only the missing function, not the macro that generates it.
 fn has_no_main(source: &Path) -> bool {
     let mut text = String::new();
     let read = File::open(source).and_then(|file| file.take(MAX_SOURCE_BYTES).read_to_string(&mut text));
@@ -182,17 +189,17 @@ fn has_no_main(source: &Path) -> bool {
 /// How much of a program's source is searched, in bytes.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
-/// Whether the target's standard library is installed. Checked after a failed build, so that the one-line
+/// Whether the target's standard library is installed. This is checked after a failed build, so that the one-line
 /// remedy stands below the compiler's output.
 fn has_target(folder: &Path) -> bool {
     let mut compiler = program("rustc", folder);
-    let asked =
+    let libdir_query =
         compiler.args(["--print", "target-libdir", "--target", TARGET]).stderr(Stdio::null()).output();
-    match asked {
+    match libdir_query {
         Ok(output) if output.status.success() => {
             Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
         }
-        // Unknown: do not blame the target.
+        // If rustc gives no answer, assume that the target is there.
         _ => true,
     }
 }
@@ -206,8 +213,9 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
             program.env_remove(&name);
         }
     }
-    // A relative path is meant from our current folder, not from cargo's.
-    if let Some(target) = env::var_os("CARGO_TARGET_DIR").and_then(|it| std::path::absolute(it).ok()) {
+    // A relative path is meant from this process's current folder, not from cargo's.
+    if let Some(target) = env::var_os("CARGO_TARGET_DIR").and_then(|folder| std::path::absolute(folder).ok())
+    {
         program.env("CARGO_TARGET_DIR", target);
     }
     program.current_dir(folder);

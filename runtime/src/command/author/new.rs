@@ -22,7 +22,7 @@ use crate::{
     setup,
 };
 
-/// The files of the crate, each with its path in it. [`TemplateNames`] are filled into their text.
+/// The paths and texts of the crate's files. [`TemplateNames`] are filled into the texts.
 const TEMPLATE: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/template/Cargo.toml")),
     ("src/main.rs", include_str!("new/template/src/main.rs")),
@@ -38,27 +38,27 @@ pub(crate) fn run(options: &NewOptions) -> Result<ExitCode, CliError> {
     if let Some(shipped) = shipped_name_like(&name) {
         return Err(AuthorError::Shipped { name: name.to_string(), shipped }.into());
     }
-    let wanted = options.dir.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
-    let failed = |source| AuthorError::Make { path: wanted.clone(), source };
-    if wanted.symlink_metadata().is_ok() {
-        return Err(AuthorError::Exists { path: wanted }.into());
+    let crate_dir = options.dir.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
+    let failed = |source| AuthorError::Make { path: crate_dir.clone(), source };
+    if crate_dir.symlink_metadata().is_ok() {
+        return Err(AuthorError::Exists { path: crate_dir }.into());
     }
-    let folder = setup::real_path(&wanted).map_err(failed)?;
+    let folder = setup::real_path(&crate_dir).map_err(failed)?;
     let sdk = sdk::find(options.sdk.as_deref(), &folder)?;
-    let names = TemplateNames::of(&name, &sdk::seen_from(&folder, &sdk)?);
-    atomic_dir::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(|error| {
-        match error {
+    let names = TemplateNames::new(&name, &sdk::dependency_path(&folder, &sdk)?);
+    atomic_dir::create_folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(
+        |error| match error {
             NewCrateError::Author(error) => error,
             NewCrateError::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
-                AuthorError::Exists { path: wanted.clone() }
+                AuthorError::Exists { path: crate_dir.clone() }
             }
-            NewCrateError::Io(source) => AuthorError::Make { path: wanted.clone(), source },
-        }
-    })?;
-    stream::answer(&format!(
+            NewCrateError::Io(source) => AuthorError::Make { path: crate_dir.clone(), source },
+        },
+    )?;
+    stream::write_answer(&format!(
         "made {}: a crate with the tool `{name}`, its test and a README\n\nnext:\n  cd {}\n  portcullis tool build\n  portcullis tool try {name} '{{\"path\": \"/shared/README.md\"}}'\n  portcullis tool test\n",
-        wanted.display(),
-        wanted.display()
+        crate_dir.display(),
+        crate_dir.display()
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +75,7 @@ fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrate
     Ok(lockfile::make(folder, sdk)?)
 }
 
-/// Why the crate was not made; its incomplete folder is removed.
+/// Why the crate was not made. The incomplete folder is then removed.
 #[derive(Debug)]
 enum NewCrateError {
     Author(AuthorError),
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn every_place_of_the_template_is_filled_in() {
         let name = ToolName::parse("3d-type").expect("a name");
-        let names = TemplateNames::of(&name, "/the/sdk");
+        let names = TemplateNames::new(&name, "/the/sdk");
         for (path, text) in TEMPLATE {
             let filled = names.fill(text);
             assert!(!filled.contains("TEMPLATE"), "{path}: {filled}");

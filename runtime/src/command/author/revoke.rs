@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use portcullis_tools::policy::Standing;
+use portcullis_tools::policy::PinStatus;
 
 use crate::{
     cli::{CLI_ID, CommonOptions, RevokeOptions},
@@ -16,19 +16,19 @@ pub(crate) fn run(common: &CommonOptions, options: &RevokeOptions) -> Result<Exi
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
-    let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
+    let pin_status = registry.get(&options.tool).map(|tool| tool.facts().pin_status);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);
-    let now = match standing {
+    let now = match pin_status {
         None => "no module has a tool of this name now".to_owned(),
-        Some(Standing::Quarantined) => format!(
+        Some(PinStatus::Quarantined) => format!(
             "it was quarantined, and no longer is: the policy alone decides on its calls. To deny them, write `enabled = false` under `[tools.{name}]` in the policy"
         ),
-        Some(Standing::Approved | Standing::Unpinned) => {
+        Some(PinStatus::Approved | PinStatus::Unpinned) => {
             "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()
         }
     };
-    stream::answer(&format!(
+    stream::write_answer(&format!(
         "tool     {name}\nmodule   {}\nsha256   {}\n\nrevoked: {now}\n",
         text::inline(&pin.module),
         pin.module_sha256

@@ -17,34 +17,35 @@ const PROGRAM: &str = "PORTCULLIS_TRY";
 const MODULES: &str = "PORTCULLIS_TRY_MODULES";
 const STATE: &str = "PORTCULLIS_TRY_STATE";
 
-/// The name of that state folder, in the target folder.
+/// The name of the state folder, in the target folder.
 const FOLDER: &str = "portcullis-test";
 
 /// Builds the modules and runs the tests.
 pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<ExitCode, CliError> {
     let package = ToolCrate::find(&options.package.dir)?;
     let modules = package.modules()?;
-    let state = package.target().join(FOLDER);
-    let started = |source| CliError::Start { source };
-    let program = env::current_exe().map_err(started)?;
-    let modules = env::join_paths(modules).map_err(|error| started(std::io::Error::other(error)))?;
+    let state = package.target_folder().join(FOLDER);
+    let start_failure = |source| CliError::Start { source };
+    let program = env::current_exe().map_err(start_failure)?;
+    let modules = env::join_paths(modules).map_err(|error| start_failure(std::io::Error::other(error)))?;
     let variables: [(&str, OsString); 3] =
         [(PROGRAM, program.into()), (MODULES, modules), (STATE, state.clone().into())];
-    let before = calls(&state);
+    // The log may have calls of earlier tests, so only the difference counts.
+    let earlier_calls = count_calls(&state);
     if !package.test(variables)? {
         return Err(AuthorError::Tests.into());
     }
-    match calls(&state) - before {
+    match count_calls(&state) - earlier_calls {
         0 => Err(AuthorError::NoCase.into()),
         calls => {
-            stream::answer(&format!("passed; {calls} calls were made in the sandbox as well\n"))?;
+            stream::write_answer(&format!("passed; {calls} calls were made in the sandbox as well\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
 /// The number of finished calls in the audit log of the tests' state.
-fn calls(state: &Path) -> usize {
-    let ended = |row: &audit::Row| row.event == audit::Event::End;
-    audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(ended).count()
+fn count_calls(state: &Path) -> usize {
+    let is_call_end = |row: &audit::Row| row.event == audit::RowKind::End;
+    audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(is_call_end).count()
 }

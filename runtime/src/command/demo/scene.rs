@@ -7,20 +7,20 @@ use tempfile::TempDir;
 
 use crate::cli::CommonOptions;
 
-/// The size of the long file, in bytes: that of the first specification's example of truncation.
+/// The size of the long file, in bytes.
 const LONG_FILE_BYTES: usize = 142_857;
 
 /// A workspace under the shipped policy, with files to work on.
 pub(super) struct Scene {
     folder: TempDir,
-    /// The options for a command that uses it.
+    /// The options for a command in this workspace.
     pub(super) common: CommonOptions,
 }
 
 impl Scene {
-    /// Makes the folder and its files. Sandbox tier and shell come from `options`; everything else is the
-    /// scene's own.
-    pub(super) fn set(options: &CommonOptions) -> io::Result<Self> {
+    /// Makes the folder and its files. Sandbox tier and shell are taken from `options`. Everything else belongs to
+    /// the scene.
+    pub(super) fn set_up(options: &CommonOptions) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let root = folder.path();
         let workspace = root.join("workspace");
@@ -32,14 +32,15 @@ impl Scene {
             ("shared/notes/ideas.md", "# Ideas\n\nA gate that opens for whoever may pass.\n"),
             ("vault/letter.md", "Dear NAME,\n\nthank you for your letter.\n"),
         ] {
-            put(&workspace.join(path), text)?;
+            write_file(&workspace.join(path), text)?;
         }
-        put(&workspace.join("shared/log.txt"), &long_text())?;
+        write_file(&workspace.join("shared/log.txt"), &long_text())?;
         fs::create_dir_all(workspace.join("tmp"))?;
         let policy = root.join("policy.toml");
         fs::write(&policy, DEFAULT_POLICY)?;
         let common = CommonOptions {
-            workspace,
+            workspace: Some(workspace),
+            mounts: Vec::new(),
             policy: Some(policy),
             state: Some(root.join("state")),
             sandbox_tier: options.sandbox_tier,
@@ -57,21 +58,21 @@ impl Scene {
         )
     }
 
-    /// Removes or keeps the folder, and tells where it is kept.
+    /// Removes the folder, or keeps it and returns a text that says where it is.
     pub(super) fn close(self, keep: bool) -> String {
         if keep {
-            let kept = self.folder.keep();
+            let kept_folder = self.folder.keep();
             return format!(
                 "\nkept: {0}\n  portcullis audit log --workspace {0}/workspace --state {0}/state --policy \
                  {0}/policy.toml\n",
-                kept.display()
+                kept_folder.display()
             );
         }
         String::new()
     }
 }
 
-fn put(path: &Path, text: &str) -> io::Result<()> {
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }

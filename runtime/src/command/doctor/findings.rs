@@ -1,4 +1,4 @@
-//! The findings of `doctor`, as values: what `doctor --json` writes.
+//! The findings of `doctor` as values, which `doctor --json` writes.
 
 use std::path::PathBuf;
 
@@ -9,28 +9,37 @@ use portcullis_tools::{
 };
 use serde::Serialize;
 
-/// All findings.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
     pub(super) version: &'static str,
-    /// Whether everything that the policy requires was seen to hold.
+    /// Whether everything that the policy requires is enforced and proven.
     pub(super) ok: bool,
     pub(super) layers: Vec<LayerFinding>,
-    /// The HTTP client, where the policy grants hosts.
+    /// The HTTP client, if the policy grants hosts.
     pub(super) egress: Option<EgressFinding>,
     pub(super) shell: Option<ShellFinding>,
     pub(super) kernel: KernelReport,
+    /// The project that the current folder or the named policy leads to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<ProjectFinding>,
     pub(super) workspace: PathBuf,
     pub(super) state: PathBuf,
     pub(super) policy: PolicyFinding,
     pub(super) secrets: Vec<SecretFinding>,
     pub(super) tools: Option<ToolCount>,
     pub(super) audit: Option<AuditFinding>,
-    /// Files of the mounts that also have names outside them or in another mount.
+    /// Files of the mounts that also have a name outside the mounts or in another mount.
     pub(super) hard_links: Option<LinkFinding>,
     /// Why the tools do not start, with the causes.
     pub(super) error: Option<String>,
     pub(super) missing: Vec<MissingPart>,
+}
+
+/// The project that the command works on.
+#[derive(Debug, Serialize)]
+pub(super) struct ProjectFinding {
+    pub(super) name: String,
+    pub(super) folder: PathBuf,
 }
 
 /// One layer, as a worker thread proved it.
@@ -45,10 +54,10 @@ pub(super) struct LayerFinding {
     pub(super) evidence: Vec<Evidence>,
 }
 
-/// The HTTP client, as one of its threads proved its confinement.
+/// The HTTP client, with the confinement that one of its threads proved.
 #[derive(Debug, Serialize)]
 pub(super) struct EgressFinding {
-    /// Whether requests can be made, on threads that proved every required layer.
+    /// Whether requests can be made on threads that proved every required layer.
     pub(super) ok: bool,
     pub(super) posture: Option<String>,
     /// The proxy that all connections go through.
@@ -59,10 +68,10 @@ pub(super) struct EgressFinding {
     pub(super) reason: Option<String>,
 }
 
-/// The sidecar, as one of its sessions proved it.
+/// The sidecar, with the posture that one of its sessions proved.
 #[derive(Debug, Serialize)]
 pub(super) struct ShellFinding {
-    /// Whether commands run, in a session that proved at least the required posture.
+    /// Whether commands run in a session that proved at least the required posture.
     pub(super) ok: bool,
     /// Whether the configuration asks for a shell.
     pub(super) wanted: bool,
@@ -70,9 +79,9 @@ pub(super) struct ShellFinding {
     /// The weakest posture that the policy accepts.
     pub(super) least: Option<String>,
     pub(super) layers: Vec<ShellLayer>,
-    /// The hosts that its commands reach.
+    /// The hosts that the session's commands reach.
     pub(super) hosts: Vec<String>,
-    /// Why its commands reach no host although the policy has some.
+    /// Why the session's commands reach no host although the policy grants some.
     pub(super) network_absence: Option<String>,
     /// Why there is no shell.
     pub(super) reason: Option<String>,
@@ -115,9 +124,9 @@ pub(super) struct PolicyFinding {
 #[derive(Debug, Serialize)]
 pub(super) struct SecretFinding {
     pub(super) name: String,
-    /// Source and audience.
+    /// The secret's source and audience.
     pub(super) audience: String,
-    /// Why its value cannot be used, with the causes.
+    /// Why the secret's value cannot be used, with the causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
 }
@@ -147,18 +156,18 @@ pub(super) struct LinkFinding {
     pub(super) left_out: usize,
     /// Whether the mounts have more files than were examined.
     pub(super) has_more: bool,
-    /// Whether a private file has a name elsewhere; then no command runs.
+    /// Whether a private file also has a name elsewhere. No command runs then.
     pub(super) is_private_exposed: bool,
-    /// Some of the private files with a name elsewhere, by their home names.
+    /// Some of the private files that also have a name elsewhere, by their private names.
     pub(super) private: Vec<String>,
     pub(super) private_left_out: usize,
-    /// Why exposure of private files is unknown; then no command runs either.
+    /// Why it is unknown whether private files are exposed. No command runs then either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<String>,
 }
 
 impl LinkFinding {
-    pub(super) fn of(registry: &ToolRegistry) -> Self {
+    pub(super) fn collect(registry: &ToolRegistry) -> Self {
         let LinkReport { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown } =
             examine_links(registry.mounts());
         Self { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown }

@@ -8,10 +8,10 @@ use super::findings::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellF
 use crate::output::text;
 
 /// All findings.
-pub(super) fn shown(findings: &Findings) -> String {
+pub(super) fn render(findings: &Findings) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_shown(&mut out, findings);
+    let _ = write_findings(&mut out, findings);
     out
 }
 
@@ -55,8 +55,8 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
     if let Some(unknown) = &links.unknown {
         writeln!(out, "  no command runs, since private files could have a name elsewhere: {unknown}")?;
     }
-    for found in &links.found {
-        writeln!(out, "  {}", text::inline(found))?;
+    for link in &links.found {
+        writeln!(out, "  {}", text::inline(link))?;
     }
     if links.left_out > 0 {
         writeln!(out, "  and {} further files", links.left_out)?;
@@ -67,17 +67,17 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
+fn write_findings(out: &mut String, findings: &Findings) -> std::fmt::Result {
     let kernel = &findings.kernel;
     writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
 
-    writeln!(out, "\nlayers, as a thread of ours met them before and after it was confined")?;
+    writeln!(out, "\nlayers, as tested by a thread before and after its confinement")?;
     write_layers(out, &findings.layers)?;
 
     if let Some(egress) = &findings.egress {
         writeln!(
             out,
-            "\nrequests, as a thread of the HTTP client met them before and after it was confined"
+            "\nrequests, as tested by a thread of the HTTP client before and after its confinement"
         )?;
         if let Some(reason) = &egress.reason {
             writeln!(out, "  {:<12} not possible: {}", "egress", text::for_terminal(reason))?;
@@ -95,7 +95,7 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(out, "\nkernel")?;
     let landlock = kernel.landlock_abi.map_or("none".to_owned(), |abi| format!("ABI {abi}"));
     writeln!(out, "  {:<12} {landlock}", "landlock")?;
-    let available = |is: bool| if is { "available" } else { "not available" };
+    let available = |is_available: bool| if is_available { "available" } else { "not available" };
     writeln!(out, "  {:<12} {}", "seccomp", available(kernel.seccomp))?;
     writeln!(out, "  {:<12} {}", "pagemap_scan", available(kernel.pagemap_scan))?;
 
@@ -103,7 +103,7 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         write_links(out, links)?;
     }
 
-    write_places(out, findings)?;
+    write_locations(out, findings)?;
 
     if !findings.secrets.is_empty() {
         writeln!(out, "\nsecrets, which the host attaches to requests")?;
@@ -134,23 +134,26 @@ fn write_layers(out: &mut String, layers: &[LayerFinding]) -> std::fmt::Result {
         writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
         for evidence in &layer.evidence {
             let (before, after) = (evidence.before.to_string(), evidence.after.to_string());
-            writeln!(out, "    {:<48} {}", evidence.canary, met(&before, &after))?;
+            writeln!(out, "    {:<48} {}", evidence.canary, outcome_change(&before, &after))?;
         }
     }
     Ok(())
 }
 
-fn write_places(out: &mut String, findings: &Findings) -> std::fmt::Result {
+fn write_locations(out: &mut String, findings: &Findings) -> std::fmt::Result {
     let policy = &findings.policy;
     writeln!(out, "\nplaces")?;
-    let mut line = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));
-    line("workspace", &findings.workspace.display().to_string())?;
-    line("state", &findings.state.display().to_string())?;
-    line("policy", &policy.source)?;
-    if let Some(overlay) = &policy.overlay {
-        line("overlay", overlay)?;
+    let mut write_entry = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));
+    if let Some(project) = &findings.project {
+        write_entry("project", &format!("{}, {}", project.name, project.folder.display()))?;
     }
-    line("digest", &policy.digest)?;
+    write_entry("workspace", &findings.workspace.display().to_string())?;
+    write_entry("state", &findings.state.display().to_string())?;
+    write_entry("policy", &policy.source)?;
+    if let Some(overlay) = &policy.overlay {
+        write_entry("overlay", overlay)?;
+    }
+    write_entry("digest", &policy.digest)?;
     if let Some(tools) = &findings.tools {
         let ToolCount { wasm, egress, shell, native_unconfined, .. } = *tools;
         let mut counts =
@@ -159,17 +162,17 @@ fn write_places(out: &mut String, findings: &Findings) -> std::fmt::Result {
             let (quarantined, refused) = (tools.quarantined, tools.refused_modules);
             let _ = write!(counts, "; {quarantined} quarantined, {refused} modules refused");
         }
-        line("tools", &counts)?;
+        write_entry("tools", &counts)?;
     }
     let audit = findings.audit.as_ref().map_or("none yet", |audit| audit.report.as_str());
     for (index, report) in audit.lines().enumerate() {
-        line(if index == 0 { "audit log" } else { "" }, report)?;
+        write_entry(if index == 0 { "audit log" } else { "" }, report)?;
     }
     Ok(())
 }
 
 fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
-    writeln!(out, "\nshell, as a session met it before and after it was confined")?;
+    writeln!(out, "\nshell, as tested by a session before and after its confinement")?;
     if let Some(posture) = &shell.posture {
         let least = shell.least.as_deref().unwrap_or("none");
         writeln!(out, "  {:<12} {} (at least {least} is required)", "posture", text::inline(posture))?;
@@ -191,16 +194,16 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
         let line = format!("{}{reason}", layer.status);
         writeln!(out, "  {:<12} {}", text::inline(&layer.layer), text::inline(&line))?;
         for ProvenAttempt { attempt, before, after } in &layer.evidence {
-            let line = format!("{attempt:<48} {}", met(before, after));
+            let line = format!("{attempt:<48} {}", outcome_change(before, after));
             writeln!(out, "    {}", text::inline(&line))?;
         }
     }
     Ok(())
 }
 
-/// An attempt's outcome before and after confinement. A refusal before confinement proves nothing, which the
-/// text says.
-fn met(before: &str, after: &str) -> String {
+/// An attempt's outcome before and after confinement. The text says so if the attempt was refused before
+/// confinement too: such a refusal proves nothing.
+fn outcome_change(before: &str, after: &str) -> String {
     if before == after {
         format!("{before} before as well: refused already, by something else")
     } else {

@@ -1,4 +1,4 @@
-//! The shell of the listed tools, as the sidecar reports and proves it.
+//! The shell of the listed tools, with the posture that the sidecar reports and proves.
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,15 @@ use crate::output::text;
 pub(crate) enum ShellState {
     /// No tool runs commands.
     Off(String),
-    /// The sidecar's report of this moment.
+    /// The sidecar's current report.
     On(SidecarHealth),
     /// A shell is configured but unavailable.
     Lost(SidecarError),
 }
 
 impl ShellState {
-    /// Asks the sidecar, and starts it first if it is ours.
-    pub(crate) async fn meet(registry: &ToolRegistry) -> Self {
+    /// Asks the sidecar for its health. A private sidecar is started first.
+    pub(crate) async fn query(registry: &ToolRegistry) -> Self {
         let tool = registry.get(SHELL_EXEC);
         let callable = tool.as_ref().map(|tool| registry.assignment(tool));
         let sidecar = match tool.as_ref().and_then(|tool| tool.shell_backend()) {
@@ -41,10 +41,10 @@ impl ShellState {
 }
 
 /// The lines on the shell below the table.
-pub(super) async fn of(registry: &ToolRegistry) -> String {
+pub(super) async fn describe(registry: &ToolRegistry) -> String {
     let mut out = String::from("\nshell\n");
     // Writing to a string cannot fail.
-    let _ = match ShellState::meet(registry).await {
+    let _ = match ShellState::query(registry).await {
         ShellState::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
         ShellState::Lost(error) => {
             writeln!(out, "  unavailable: {}", text::in_one_line(&portcullis_types::chain(&error)))

@@ -1,26 +1,26 @@
-//! The tail of a streamed output, so that the result does not repeat it.
+//! Keeps the end of a streamed output, so that the result does not repeat it.
 
 use std::collections::VecDeque;
 
-/// The most lines that are kept; more than the notes on a command's end ever have.
+/// Limit of the lines that are kept. The notes on a command's end have fewer.
 const KEPT_LINES: usize = 16;
 
-/// The most characters that are compared of a line.
+/// Limit of the characters that are compared of a line.
 const KEPT_CHARS: usize = 256;
 
-/// The streamed output of a call, as far as it is kept.
+/// The kept end of a call's streamed output.
 #[derive(Debug, Default)]
 pub(super) struct StreamedOutput {
     lines: VecDeque<String>,
     /// Whether the last line is incomplete.
-    is_open: bool,
+    is_last_line_open: bool,
 }
 
 impl StreamedOutput {
     /// Adds a piece, which may begin and end within a line.
-    pub(super) fn take(&mut self, shown: &str) {
-        for piece in shown.split_inclusive('\n') {
-            if !self.is_open {
+    pub(super) fn append(&mut self, text: &str) {
+        for piece in text.split_inclusive('\n') {
+            if !self.is_last_line_open {
                 if self.lines.len() == KEPT_LINES {
                     self.lines.pop_front();
                 }
@@ -30,31 +30,34 @@ impl StreamedOutput {
                 let room = KEPT_CHARS.saturating_sub(line.chars().count());
                 line.extend(piece.trim_end_matches('\n').chars().take(room));
             }
-            self.is_open = !piece.ends_with('\n');
+            self.is_last_line_open = !piece.ends_with('\n');
         }
     }
 
-    /// The lines in brackets at the end of a result that were not streamed: the notes on the output and on
-    /// the command's end.
+    /// The notes at the end of a result, on the output and on the command's end: lines in brackets that were not
+    /// streamed.
     pub(super) fn unstreamed_notes<'a>(&self, result: &'a str) -> Vec<&'a str> {
         let mut notes: Vec<&str> =
             result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
         notes.reverse();
-        let own = (1..=notes.len()).rev().find(|count| self.ends_with(&notes[..*count])).unwrap_or(0);
-        notes.split_off(own)
+        // Lines that the stream ended with are the command's own output, even if they look like notes.
+        let streamed_count =
+            (1..=notes.len()).rev().find(|count| self.ends_with(&notes[..*count])).unwrap_or(0);
+        notes.split_off(streamed_count)
     }
 
     fn ends_with(&self, lines: &[&str]) -> bool {
-        let own = self.lines.iter().rev();
-        lines.len() <= self.lines.len() && own.zip(lines.iter().rev()).all(|(own, line)| is_line(own, line))
+        let kept_lines = self.lines.iter().rev();
+        lines.len() <= self.lines.len()
+            && kept_lines.zip(lines.iter().rev()).all(|(kept_line, line)| matches_kept_line(kept_line, line))
     }
 }
 
 /// Whether a result's line equals a kept line, which may be cut.
-fn is_line(kept: &str, line: &str) -> bool {
-    let is_cut = kept.chars().count() == KEPT_CHARS;
-    let [kept, line] = [kept, line].map(|line| line.trim_end_matches('\r'));
-    line.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || is_cut)
+fn matches_kept_line(kept_line: &str, line: &str) -> bool {
+    let is_cut = kept_line.chars().count() == KEPT_CHARS;
+    let [kept_line, line] = [kept_line, line].map(|line| line.trim_end_matches('\r'));
+    line.strip_prefix(kept_line).is_some_and(|rest| rest.is_empty() || is_cut)
 }
 
 #[cfg(test)]
@@ -63,10 +66,10 @@ mod tests {
 
     /// Checks which lines of a result remain after these pieces.
     #[track_caller]
-    fn check(pieces: &[&str], result: &str, left: &[&str]) {
+    fn check(pieces: &[&str], result: &str, expected_notes: &[&str]) {
         let mut streamed = StreamedOutput::default();
-        pieces.iter().for_each(|piece| streamed.take(piece));
-        assert_eq!(streamed.unstreamed_notes(result), left, "{pieces:?}");
+        pieces.iter().for_each(|piece| streamed.append(piece));
+        assert_eq!(streamed.unstreamed_notes(result), expected_notes, "{pieces:?}");
     }
 
     #[test]
@@ -84,16 +87,16 @@ mod tests {
         check(&["[own]"], "[own]\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["[own]\r", "\n"], "[own]\r\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["[a]\n[b]\n"], "[a]\n[b]\n[killed]", &["[killed]"]);
-        // A command may print the same text as our note.
+        // A command may print the same text as a note.
         check(&["[exit code: 3]\n"], "[exit code: 3]\n[exit code: 3]", &["[exit code: 3]"]);
     }
 
     #[test]
-    fn long_outputs_are_told_by_what_is_kept_of_them() {
+    fn long_outputs_are_recognized_by_their_kept_lines() {
         let line = format!("[{}]", "\u{e4}".repeat(2 * KEPT_CHARS));
         let many = format!("{line}\n").repeat(3 * KEPT_LINES);
         let mut streamed = StreamedOutput::default();
-        streamed.take(&many);
+        streamed.append(&many);
         assert!(streamed.lines.len() == KEPT_LINES && streamed.lines[0].chars().count() == KEPT_CHARS);
         assert_eq!(streamed.unstreamed_notes(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);
         check(&["[short]\n"], "[short", &["[short"]);

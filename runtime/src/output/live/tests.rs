@@ -32,32 +32,32 @@ enum Reader {
 
 fn live_for(reader: Reader) -> (Live, Screen) {
     let screen = Screen::default();
-    let live = Live::to(EventOutput {
+    let live = Live::with_output(EventOutput {
         stream: Mutex::new(Box::new(screen.clone())),
         is_terminal: reader != Reader::Program,
         has_colours: reader == Reader::ColouredTerminal,
-        target: ProgressDrawTarget::hidden,
+        draw_target: ProgressDrawTarget::hidden,
     });
     (live, screen)
 }
 
 impl Screen {
-    fn shown(&self) -> String {
+    fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text")
     }
 }
 
-/// The output of these events for a reader that is no terminal.
-fn shown(events: &[AgentEvent]) -> String {
-    shown_to(Reader::Program, events)
+/// The output of these events for a reader that is not a terminal.
+fn render_events(events: &[AgentEvent]) -> String {
+    render_events_for(Reader::Program, events)
 }
 
-fn shown_to(reader: Reader, events: &[AgentEvent]) -> String {
+fn render_events_for(reader: Reader, events: &[AgentEvent]) -> String {
     let (live, screen) = live_for(reader);
     for event in events {
         live.show(event);
     }
-    screen.shown()
+    screen.text()
 }
 
 fn words(delta: &str) -> AgentEvent {
@@ -104,79 +104,81 @@ fn end(end: AgentEnd) -> AgentEvent {
 fn output_that_is_cut_within_lines_goes_on_in_the_same_line() {
     let pieces = ["on", "e\n", "two\nth", "r", "ee\n", "\n", "\tfour\r", "\nfi", "ve"];
     let events: Vec<AgentEvent> = pieces.iter().map(|text| piece("a", text)).collect();
-    let seen = shown(&events);
-    assert_eq!(seen, "  │ one\n  │ two\n  │ three\n  │ \n  │ \\u{9}four\\u{d}\n  │ five");
-    let whole = shown(&[piece("a", &pieces.concat())]);
-    assert_eq!(whole, seen, "however it is cut");
+    let output = render_events(&events);
+    assert_eq!(output, "  │ one\n  │ two\n  │ three\n  │ \n  │ \\u{9}four\\u{d}\n  │ five");
+    let unsplit_output = render_events(&[piece("a", &pieces.concat())]);
+    assert_eq!(unsplit_output, output, "however it is cut");
 }
 
 #[test]
 fn two_calls_that_stream_in_turns_have_lines_of_their_own() {
-    let seen = shown(&[
+    let output = render_events(&[
         piece("a", "a1"),
         piece("b", "b1"),
         piece("b", " goes on\n"),
         piece("a", "a2\na3"),
         piece("b", "b2"),
     ]);
-    assert_eq!(seen, "  │ a1\n  │ b1 goes on\n  │ a2\n  │ a3\n  │ b2");
+    assert_eq!(output, "  │ a1\n  │ b1 goes on\n  │ a2\n  │ a3\n  │ b2");
 }
 
 #[test]
 fn event_between_two_pieces_ends_the_line() {
-    let seen = shown(&[piece("a", "one"), progress("a", "half"), piece("a", "two"), words("So")]);
-    assert_eq!(seen, "  │ one\n  · half\n  │ two\nSo");
+    let output = render_events(&[piece("a", "one"), progress("a", "half"), piece("a", "two"), words("So")]);
+    assert_eq!(output, "  │ one\n  · half\n  │ two\nSo");
 }
 
 #[test]
 fn the_result_of_a_streamed_call_shows_only_notes_on_its_end() {
-    let whole = "one\ntwo\n[exit code: 3]";
-    let seen = shown(&[
+    let result_text = "one\ntwo\n[exit code: 3]";
+    let output = render_events(&[
         requested("a", "shell_exec", "{}"),
         piece("a", "one\ntw"),
         piece("a", "o"),
-        ended("a", "shell_exec", Ok(whole)),
+        ended("a", "shell_exec", Ok(result_text)),
     ]);
-    assert_eq!(seen, "→ shell_exec {}\n  │ one\n  │ two\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
-    let silent = shown(&[piece("a", "one\n"), ended("a", "shell_exec", Ok("one\n"))]);
-    assert_eq!(silent, "  │ one\n  ✓ 1.5 ms\n");
-    let own =
-        shown(&[piece("a", "[own]\n"), ended("a", "shell_exec", Ok("[own]\n[dropped]\n[exit code: 3]"))]);
-    assert_eq!(own, "  │ [own]\n  │ [dropped]\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
+    assert_eq!(output, "→ shell_exec {}\n  │ one\n  │ two\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
+    let output_without_notes = render_events(&[piece("a", "one\n"), ended("a", "shell_exec", Ok("one\n"))]);
+    assert_eq!(output_without_notes, "  │ one\n  ✓ 1.5 ms\n");
+    let output_with_brackets = render_events(&[
+        piece("a", "[own]\n"),
+        ended("a", "shell_exec", Ok("[own]\n[dropped]\n[exit code: 3]")),
+    ]);
+    assert_eq!(output_with_brackets, "  │ [own]\n  │ [dropped]\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
     // A later call with the same id that streams nothing is shown whole.
     let (live, screen) = live_for(Reader::Program);
     for event in [piece("a", "one\n"), ended("a", "t", Ok("one\n")), ended("a", "t", Ok("one\ntwo\n"))] {
         live.show(&event);
     }
-    assert_eq!(screen.shown(), "  │ one\n  ✓ 1.5 ms\n  │ one\n  │ two\n  ✓ 1.5 ms\n");
+    assert_eq!(screen.text(), "  │ one\n  ✓ 1.5 ms\n  │ one\n  │ two\n  ✓ 1.5 ms\n");
     assert!(live.state().streamed.is_empty());
 }
 
 #[test]
 fn a_long_result_is_cut_and_its_last_line_shown() {
     let text = |lines: usize| (1..=lines).map(|number| format!("line {number}\n")).collect::<String>();
-    let most: String = (1..=SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
-    assert_eq!(shown(&[ended("a", "t", Ok(&text(SHOWN_LINES)))]), format!("{most}  ✓ 1.5 ms\n"));
+    let all_lines: String = (1..=SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
+    assert_eq!(render_events(&[ended("a", "t", Ok(&text(SHOWN_LINES)))]), format!("{all_lines}  ✓ 1.5 ms\n"));
 
-    let first: String = (1..SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
+    let first_lines: String = (1..SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
     let lines = SHOWN_LINES + 5;
-    let cut = format!("{first}  ┆ 5 more lines\n  │ line {lines}\n");
-    assert_eq!(shown(&[ended("a", "t", Ok(&text(lines)))]), format!("{cut}  ✓ 1.5 ms\n"));
+    let cut_output = format!("{first_lines}  ┆ 5 more lines\n  │ line {lines}\n");
+    assert_eq!(render_events(&[ended("a", "t", Ok(&text(lines)))]), format!("{cut_output}  ✓ 1.5 ms\n"));
     // Partial results are cut alike, except streamed output.
-    assert_eq!(shown(&[update("a", &text(lines), Value::Null)]), cut);
-    assert_eq!(shown(&[piece("a", &text(lines))]).lines().count(), lines);
+    assert_eq!(render_events(&[update("a", &text(lines), Value::Null)]), cut_output);
+    assert_eq!(render_events(&[piece("a", &text(lines))]).lines().count(), lines);
 
     let long = "x".repeat(SHOWN_CHARS + 1);
-    let cut = format!("  │ {}…\n  ✓ 1.5 ms\n", "x".repeat(SHOWN_CHARS));
-    assert_eq!(shown(&[ended("a", "t", Ok(&long))]), cut);
-    assert_eq!(shown(&[ended("a", "t", Ok(""))]), "  ✓ 1.5 ms\n");
+    let cut_output = format!("  │ {}…\n  ✓ 1.5 ms\n", "x".repeat(SHOWN_CHARS));
+    assert_eq!(render_events(&[ended("a", "t", Ok(&long))]), cut_output);
+    assert_eq!(render_events(&[ended("a", "t", Ok(""))]), "  ✓ 1.5 ms\n");
 }
 
 #[test]
 fn an_error_is_shown_with_its_code() {
     let error = ToolError::denied("`/etc/passwd` is not below any mount").with_code("outside_mounts");
     assert_eq!(
-        shown(&[
+        render_events(&[
             requested("a", "file_read", "{}"),
             ended("a", "file_read", Err(error.with_hint("try /shared")))
         ]),
@@ -187,7 +189,7 @@ fn an_error_is_shown_with_its_code() {
 
 #[test]
 fn results_name_their_tool_where_several_calls_run() {
-    let seen = shown(&[
+    let output = render_events(&[
         requested("a", "file_read", "{}"),
         requested("b", "file_list", "{}"),
         ended("b", "file_list", Ok("")),
@@ -196,7 +198,7 @@ fn results_name_their_tool_where_several_calls_run() {
         ended("c", "echo", Ok("")),
     ]);
     assert_eq!(
-        seen,
+        output,
         "→ file_read {}\n→ file_list {}\n  ✓ file_list, 1.5 ms\n  ✗ file_read, Tool execution failed: no [failed], \
          1.5 ms\n→ echo {}\n  ✓ 1.5 ms\n"
     );
@@ -221,68 +223,69 @@ fn hostile_events() -> Vec<AgentEvent> {
 }
 
 #[track_caller]
-fn assert_harmless(seen: &str) {
-    let acts = |character: &char| (character.is_control() && *character != '\n') || *character == '\u{202e}';
-    assert_eq!(seen.chars().find(acts), None, "{seen:?}");
+fn assert_harmless(output: &str) {
+    let is_harmful =
+        |character: &char| (character.is_control() && *character != '\n') || *character == '\u{202e}';
+    assert_eq!(output.chars().find(is_harmful), None, "{output:?}");
 }
 
 #[test]
 fn no_text_of_a_tool_reaches_a_terminal_unescaped() {
     // The model's own text and the provider's are passed unchanged to programs.
     for reader in [Reader::Program, Reader::Terminal] {
-        let seen = shown_to(reader, &hostile_events());
-        assert_harmless(&seen);
-        assert!(seen.matches("\\u{1b}[2Jb\\u{d}c\\u{7}d\\u{202e}e\\u{9b}31mf").count() > 15, "{seen}");
+        let output = render_events_for(reader, &hostile_events());
+        assert_harmless(&output);
+        assert!(output.matches("\\u{1b}[2Jb\\u{d}c\\u{7}d\\u{202e}e\\u{9b}31mf").count() > 15, "{output}");
     }
     let provider = AgentEnd::Provider { kind: ProviderErrorKind::Server, message: HOSTILE.to_owned() };
-    let others = [words(HOSTILE), end(provider), end(AgentEnd::Repeated { tool: HOSTILE.to_owned() })];
-    assert_harmless(&shown_to(Reader::Terminal, &others));
-    assert!(shown(&others).contains('\u{1b}'), "a program is given what was said");
+    let other_events = [words(HOSTILE), end(provider), end(AgentEnd::Repeated { tool: HOSTILE.to_owned() })];
+    assert_harmless(&render_events_for(Reader::Terminal, &other_events));
+    assert!(render_events(&other_events).contains('\u{1b}'), "a program is given what was said");
 }
 
 #[test]
-fn in_colour_only_our_own_marks_bring_escapes() {
-    let seen = shown_to(Reader::ColouredTerminal, &hostile_events());
-    let ours = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[36m"];
-    assert!(seen.contains("\u{1b}[32m  ✓ ") && seen.contains("\u{1b}[31m  ✗ "), "{seen:?}");
-    assert_harmless(&ours.iter().fold(seen, |seen, ours| seen.replace(ours, "")));
+fn only_our_marks_have_colour_escapes() {
+    let output = render_events_for(Reader::ColouredTerminal, &hostile_events());
+    let own_escapes = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[36m"];
+    assert!(output.contains("\u{1b}[32m  ✓ ") && output.contains("\u{1b}[31m  ✗ "), "{output:?}");
+    assert_harmless(&own_escapes.iter().fold(output, |output, escape| output.replace(escape, "")));
     // A model's text that imitates our marks is not coloured.
-    let posing = ["→ file_read {}", "  ✓ 1 ms\n", "  │ words\n"];
-    for posing in posing {
-        assert_eq!(shown_to(Reader::ColouredTerminal, &[words(posing)]), posing);
+    let imitations = ["→ file_read {}", "  ✓ 1 ms\n", "  │ words\n"];
+    for imitation in imitations {
+        assert_eq!(render_events_for(Reader::ColouredTerminal, &[words(imitation)]), imitation);
     }
 }
 
 #[test]
-fn the_sign_of_life_says_what_is_waited_for_and_is_as_harmless() {
+fn the_progress_line_names_what_it_waits_for_with_escapes() {
     let (live, _) = live_for(Reader::Terminal);
-    let waits = || live.state().waiting.as_ref().map(ProgressBar::message);
+    let progress_text = || live.state().progress_bar.as_ref().map(ProgressBar::message);
     live.show(&AgentEvent::TurnStart { iteration: 1 });
-    assert_eq!(waits().as_deref(), Some("the model thinks"));
+    assert_eq!(progress_text().as_deref(), Some("the model thinks"));
     live.show(&words("I"));
-    assert_eq!(waits(), None, "a line goes on there");
+    assert_eq!(progress_text(), None, "a line goes on there");
     live.show(&requested("a", HOSTILE, "{}"));
     live.show(&requested("b", "echo", "{}"));
-    let said = waits().expect("waits");
-    assert!(said.ends_with("f, echo"), "{said}");
-    assert_harmless(&said);
+    let waiting_text = progress_text().expect("waits");
+    assert!(waiting_text.ends_with("f, echo"), "{waiting_text}");
+    assert_harmless(&waiting_text);
     live.show(&piece("a", "half a line"));
-    assert_eq!(waits(), None);
+    assert_eq!(progress_text(), None);
     live.show(&ended("a", "x", Ok("")));
-    assert_eq!(waits().as_deref(), Some("echo"));
+    assert_eq!(progress_text().as_deref(), Some("echo"));
     live.show(&end(AgentEnd::Cancelled));
-    assert_eq!(waits(), None, "nothing is left behind");
+    assert_eq!(progress_text(), None, "nothing is left behind");
 
     let (live, _) = live_for(Reader::Program);
     live.show(&AgentEvent::TurnStart { iteration: 1 });
-    assert!(live.state().waiting.is_none(), "a program needs none");
+    assert!(live.state().progress_bar.is_none(), "a program needs none");
 }
 
 #[test]
-fn each_end_but_an_answer_is_said() {
+fn each_end_except_an_answer_is_shown() {
     let text = || "so far".to_owned();
     let provider = AgentEnd::Provider { kind: ProviderErrorKind::RateLimited, message: "wait".to_owned() };
-    for (how, said) in [
+    for (end_state, expected_line) in [
         (AgentEnd::Answer { text: text() }, ""),
         (AgentEnd::MaxIterations { limit: 3 }, "the model was asked 3 times without giving a final answer\n"),
         (AgentEnd::Length { text: text() }, "the limit of tokens cut the answer off\n"),
@@ -294,7 +297,7 @@ fn each_end_but_an_answer_is_said() {
         (provider, "the provider failed (rate_limited): wait\n"),
         (AgentEnd::Internal { message: "lost".to_owned() }, "internal error: lost\n"),
     ] {
-        assert_eq!(shown(&[words("so far"), end(how)]), format!("so far\n{said}"));
+        assert_eq!(render_events(&[words("so far"), end(end_state)]), format!("so far\n{expected_line}"));
     }
 }
 
@@ -304,7 +307,7 @@ fn an_approval_a_later_turn_and_steering_are_shown() {
         |approved| AgentEvent::Tool(ToolEvent::ApprovalResolved { call_id: "a".to_owned(), approved });
     let pending = AgentEvent::Tool(ToolEvent::Pending { call_id: "a".to_owned() });
     assert_eq!(
-        shown(&[
+        render_events(&[
             AgentEvent::TurnStart { iteration: 1 },
             resolved(true),
             resolved(false),
@@ -321,17 +324,17 @@ fn events_during_a_question_are_shown_after_it_in_order() {
     let (live, screen) = live_for(Reader::Program);
     live.show(&words("I write"));
     let (first, second) = (live.pause(), live.pause());
-    assert_eq!(screen.shown(), "I write\n", "the question has a line of its own");
+    assert_eq!(screen.text(), "I write\n", "the question has a line of its own");
     for event in [piece("a", "on"), piece("b", "other"), piece("b", " one"), piece("a", "e\n")] {
         live.show(&event);
     }
     live.show_notice("and this is asked");
     drop(first);
-    assert_eq!(screen.shown(), "I write\nand this is asked\n", "another question is still open");
+    assert_eq!(screen.text(), "I write\nand this is asked\n", "another question is still open");
     drop(second);
     live.show(&words("Done"));
     assert_eq!(
-        screen.shown(),
+        screen.text(),
         "I write\nand this is asked\n  │ on\n  │ other one\n  │ e\nDone",
         "in the order in which it happened"
     );
@@ -344,18 +347,18 @@ fn no_more_is_held_back_than_the_limit() {
     for number in 0..HELD_EVENTS + 5 {
         live.show(&progress("a", &number.to_string()));
     }
-    assert_eq!(live.state().held.len(), HELD_EVENTS);
+    assert_eq!(live.state().held_events.len(), HELD_EVENTS);
     drop(paused);
-    assert!(live.state().held.is_empty() && live.state().open_questions == 0);
-    let shown: String = (0..HELD_EVENTS).map(|number| format!("  · {number}\n")).collect();
-    assert_eq!(screen.shown(), shown, "the first of them");
+    assert!(live.state().held_events.is_empty() && live.state().open_questions == 0);
+    let held_lines: String = (0..HELD_EVENTS).map(|number| format!("  · {number}\n")).collect();
+    assert_eq!(screen.text(), held_lines, "the first of them");
 }
 
 #[test]
 fn a_line_is_cut_and_cannot_act_on_a_terminal() {
-    assert_eq!(cut("short"), "short");
-    assert_eq!(cut(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
-    assert!(!cut("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
+    assert_eq!(excerpt("short"), "short");
+    assert_eq!(excerpt(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
+    assert!(!excerpt("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
 }
 
 #[test]
@@ -365,6 +368,6 @@ fn a_heartbeat_is_shown_where_there_is_no_progress_line() {
         requested("c", "slow", "{}"),
         AgentEvent::Tool(ToolEvent::Heartbeat { call_id: "c".into(), elapsed }),
     ];
-    assert_eq!(shown(&events), "→ slow {}\n  · running for 10 s\n");
-    assert_eq!(shown_to(Reader::Terminal, &events), "→ slow {}\n");
+    assert_eq!(render_events(&events), "→ slow {}\n  · running for 10 s\n");
+    assert_eq!(render_events_for(Reader::Terminal, &events), "→ slow {}\n");
 }

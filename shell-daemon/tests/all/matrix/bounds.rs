@@ -7,50 +7,50 @@ use portcullis_shell_protocol::{
 };
 use tonic::{Code, Streaming};
 
-use super::column::{Column, Place};
+use super::column::{Column, TrialSetup};
 use crate::{
+    fixture::{doubling_timeouts, processes_with},
     server::sidecar::{begin, exec, finish, memory_kib, output, run, session, soon},
-    world::{ever_longer, processes_with},
 };
 
-/// Runs a test in every column that works here.
-async fn each(test: &str, check: impl AsyncFn(&mut Place)) {
+/// Runs a test in every column that works on this machine.
+async fn for_each_posture(test: &str, check: impl AsyncFn(&mut TrialSetup)) {
     for column in Column::all() {
-        if let Some(mut place) = Place::new(column, test).await {
-            check(&mut place).await;
+        if let Some(mut setup) = TrialSetup::new(column, test).await {
+            check(&mut setup).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_command_killed_at_its_deadline_ran_once_and_left_nothing() {
-    each("once", async |place| {
-        let script = place.script(
+    for_each_posture("once", async |setup| {
+        let script = setup.script(
             "echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 & echo up)' &); exec -a @mark@ sleep 60",
         );
-        let mut limits = ever_longer(Duration::from_secs(1));
+        let mut limits = doubling_timeouts(Duration::from_secs(1));
         loop {
-            // From the previous attempt, which was too short. All its processes are gone, so none can write
-            // it again.
-            let _ = std::fs::remove_file(place.world.path("shared/counter"));
+            // Remove the file of the previous attempt, which was too short. Its processes are gone and cannot write the
+            // file again.
+            let _ = std::fs::remove_file(setup.fixture.path("shared/counter"));
             let limit = limits.next().expect("it is up in time");
-            let ran = place.attempt(&script, u64::try_from(limit.as_millis()).unwrap()).await;
-            assert_eq!(ran.exited.interruption, "timeout");
-            assert_eq!(processes_with(&place.mark), Vec::<String>::new());
-            if ran.stdout == "up\n" {
+            let result = setup.attempt(&script, u64::try_from(limit.as_millis()).unwrap()).await;
+            assert_eq!(result.exited.interruption, "timeout");
+            assert_eq!(processes_with(&setup.mark), Vec::<String>::new());
+            if result.stdout == "up\n" {
                 break;
             }
         }
-        assert_eq!(output(&mut place.shell, &place.session, "cd; cat counter").await, "x\n");
+        assert_eq!(output(&mut setup.shell, &setup.session, "cd; cat counter").await, "x\n");
     })
     .await;
 }
 
 #[tokio::test]
 async fn sessions_do_not_exhaust_each_other() {
-    each("others", async |place| {
-        let other = session(&mut place.shell).await;
-        let bomb = place.script(
+    for_each_posture("others", async |setup| {
+        let other_session = session(&mut setup.shell).await;
+        let bomb = setup.script(
             "b() { local n=$1; ((n == 0)) && exec -a @mark@ sleep 60; b $((n - 1)) & b $((n - 1)) & wait; }; b 6",
         );
         for attack in [
@@ -60,17 +60,17 @@ async fn sessions_do_not_exhaust_each_other() {
             "cat /dev/zero",
         ] {
             let request =
-                ExecRequest { timeout_ms: 400, ..exec(&place.session, &format!("cd; ({attack})")) };
-            let mut shell = place.shell.clone();
-            let (ran, seen) = tokio::join!(
+                ExecRequest { timeout_ms: 400, ..exec(&setup.session, &format!("cd; ({attack})")) };
+            let mut shell = setup.shell.clone();
+            let (result, other_output) = tokio::join!(
                 run(&mut shell, request),
-                output(&mut place.shell, &other, "(:); cat /proc/self/stat > /dev/null; echo on")
+                output(&mut setup.shell, &other_session, "(:); cat /proc/self/stat > /dev/null; echo on")
             );
-            assert!(!ran.unwrap().exited.interruption.is_empty(), "{attack}");
-            assert_eq!(seen, "on\n", "{attack}");
-            assert_eq!(output(&mut place.shell, &place.session, "echo on").await, "on\n", "{attack}");
+            assert!(!result.unwrap().exited.interruption.is_empty(), "{attack}");
+            assert_eq!(other_output, "on\n", "{attack}");
+            assert_eq!(output(&mut setup.shell, &setup.session, "echo on").await, "on\n", "{attack}");
         }
-        let mark = place.mark.clone();
+        let mark = setup.mark.clone();
         soon("nothing is left", || processes_with(&mark).is_empty()).await;
     })
     .await;
@@ -78,21 +78,21 @@ async fn sessions_do_not_exhaust_each_other() {
 
 #[tokio::test]
 async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
-    each("output", async |place| {
-        output(&mut place.shell, &place.session, "head -c 2000000 /dev/zero > /dev/null").await;
-        let before = memory_kib(&place.daemon.child, "VmHWM:");
+    for_each_posture("output", async |setup| {
+        output(&mut setup.shell, &setup.session, "head -c 2000000 /dev/zero > /dev/null").await;
+        let before = memory_kib(&setup.daemon.child, "VmHWM:");
         for (much, bytes) in [
             ("head -c 200000000 /dev/zero", 200_000_000),
             ("yes | head -c 30000000 & yes | head -c 30000000 >&2; wait", 60_000_000),
             ("head -c 30000000 /dev/zero | tr '\\0' x", 30_000_000),
         ] {
-            let ran = place.attempt(much, 60_000).await;
-            assert_eq!((ran.exited.output_bytes, ran.exited.truncated), (bytes, true), "{much}");
-            assert_eq!(ran.stdout.len() + ran.stderr.len(), 1 << 20, "{much}");
+            let result = setup.attempt(much, 60_000).await;
+            assert_eq!((result.exited.output_bytes, result.exited.truncated), (bytes, true), "{much}");
+            assert_eq!(result.stdout.len() + result.stderr.len(), 1 << 20, "{much}");
         }
-        let ran = place.attempt("cat /dev/zero", 300).await;
-        assert_eq!(ran.exited.interruption, "timeout");
-        let grown = memory_kib(&place.daemon.child, "VmHWM:") - before;
+        let result = setup.attempt("cat /dev/zero", 300).await;
+        assert_eq!(result.exited.interruption, "timeout");
+        let grown = memory_kib(&setup.daemon.child, "VmHWM:") - before;
         assert!(grown < 24 << 10, "the daemon grew by {grown} KiB");
     })
     .await;
@@ -100,9 +100,9 @@ async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
 
 #[tokio::test]
 async fn bytes_that_are_no_text_arrive_as_they_are() {
-    each("bytes", async |place| {
+    for_each_posture("bytes", async |setup| {
         let script = r"printf '\x1b]0;title\x07\x1b[2Ja\0b\xff\xfe\r\xe2\x80\xaec'; printf '\x9b31m\0' >&2";
-        let (_, mut stream) = begin(&mut place.shell, exec(&place.session, script)).await.unwrap();
+        let (_, mut stream) = begin(&mut setup.shell, exec(&setup.session, script)).await.unwrap();
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         while let Some(event) = stream.message().await.unwrap() {
             if let Some(Event::Output(output)) = event.event {
@@ -118,53 +118,53 @@ async fn bytes_that_are_no_text_arrive_as_they_are() {
 
 #[tokio::test]
 async fn a_job_that_holds_the_output_does_not_hold_the_answer() {
-    each("held", async |place| {
-        let script = place.script("(setsid bash -c 'exec -a @mark@ sleep 60' &); echo answer");
-        let ran = place.attempt(&script, 20_000).await;
-        assert_eq!((ran.stdout.as_str(), ran.exited.jobs_left), ("answer\n", true));
-        assert_eq!((ran.exited.interruption.as_str(), ran.exited.ending), ("", Some(Ending::Code(0))));
-        let kill = KillSessionRequest { session_id: place.session.clone() };
-        place.shell.kill_session(kill).await.unwrap();
-        assert_eq!(processes_with(&place.mark), Vec::<String>::new());
+    for_each_posture("held", async |setup| {
+        let script = setup.script("(setsid bash -c 'exec -a @mark@ sleep 60' &); echo answer");
+        let result = setup.attempt(&script, 20_000).await;
+        assert_eq!((result.stdout.as_str(), result.exited.jobs_left), ("answer\n", true));
+        assert_eq!((result.exited.interruption.as_str(), result.exited.ending), ("", Some(Ending::Code(0))));
+        let kill = KillSessionRequest { session_id: setup.session.clone() };
+        setup.shell.kill_session(kill).await.unwrap();
+        assert_eq!(processes_with(&setup.mark), Vec::<String>::new());
     })
     .await;
 }
 
-/// Starts two processes that are hard to find, one of which the shell waits for, and waits until both run.
-async fn begin_tree(place: &mut Place) -> Streaming<ExecEvent> {
-    let script = place.script(
+/// Starts two processes that are hard to find, and waits until both run. The shell waits for one of them.
+async fn begin_tree(setup: &mut TrialSetup) -> Streaming<ExecEvent> {
+    let script = setup.script(
         "cd; echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 &)' &); exec -a @mark@ sleep 60",
     );
-    let (_, stream) = begin(&mut place.shell, exec(&place.session, &script)).await.unwrap();
-    let mark = place.mark.clone();
+    let (_, stream) = begin(&mut setup.shell, exec(&setup.session, &script)).await.unwrap();
+    let mark = setup.mark.clone();
     let sleepers = || processes_with(&mark).iter().filter(|line| line.starts_with(&mark)).count();
     soon("both run", || sleepers() == 2).await;
     stream
 }
 
-async fn finished_commands_leave_no_process(place: &Place) {
-    soon("nothing is left", || processes_with(&place.mark).is_empty()).await;
-    let counter = std::fs::read_to_string(place.world.path("shared/counter")).unwrap();
+async fn finished_commands_leave_no_process(setup: &TrialSetup) {
+    soon("nothing is left", || processes_with(&setup.mark).is_empty()).await;
+    let counter = std::fs::read_to_string(setup.fixture.path("shared/counter")).unwrap();
     assert_eq!(counter, "x\n", "it ran once");
 }
 
 #[tokio::test]
 async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
-    each("killed", async |place| {
-        let stream = begin_tree(place).await;
-        place.daemon.child.kill().unwrap();
+    for_each_posture("killed", async |setup| {
+        let stream = begin_tree(setup).await;
+        setup.daemon.child.kill().unwrap();
         let error = finish(stream).await.unwrap_err();
         assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
-        finished_commands_leave_no_process(place).await;
+        finished_commands_leave_no_process(setup).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
-    each("gone", async |place| {
-        drop(begin_tree(place).await);
-        finished_commands_leave_no_process(place).await;
+    for_each_posture("gone", async |setup| {
+        drop(begin_tree(setup).await);
+        finished_commands_leave_no_process(setup).await;
     })
     .await;
 }
@@ -172,33 +172,35 @@ async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
 /// The daemon itself scans for protected paths: strange files must not block it.
 #[tokio::test]
 async fn special_files_do_not_block_the_scan() {
-    each("strange", async |place| {
+    for_each_posture("strange", async |setup| {
         let script = "mkdir -p s/.git s/loop && mkfifo s/.bashrc s/.envrc && ln -s loop s/loop/loop && ln -s /dev/zero s/.git/hooks \
                       && ln -s .. s/loop/up && mkdir s/shut && chmod 0 s/shut && d=s; for ((i = 0; i < 90; i++)); do d=$d/d; done; mkdir -p $d";
-        let ran = place.attempt(script, 20_000).await;
-        assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{ran:?}");
-        for told in ["/shared/s/.bashrc", "/shared/s/.envrc", "/shared/s/.git/hooks"] {
-            assert!(ran.exited.protected_paths.iter().any(|path| path == told), "{told}: {ran:?}");
+        let result = setup.attempt(script, 20_000).await;
+        assert_eq!(result.exited.ending, Some(Ending::Code(0)), "{result:?}");
+        for expected_path in ["/shared/s/.bashrc", "/shared/s/.envrc", "/shared/s/.git/hooks"] {
+            assert!(
+                result.exited.protected_paths.iter().any(|path| path == expected_path),
+                "{expected_path}: {result:?}"
+            );
         }
-        // A session that finds these files at its start, and makes them read-only if it has its own file
-        // tree.
-        let other = session(&mut place.shell).await;
-        assert_eq!(output(&mut place.shell, &other, "echo on").await, "on\n");
+        // This session finds the files at its start. If it has its own file tree, it makes them read-only.
+        let second_session = session(&mut setup.shell).await;
+        assert_eq!(output(&mut setup.shell, &second_session, "echo on").await, "on\n");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_session_leaves_no_file_that_nobody_made() {
-    each("ghosts", async |place| {
-        let before = listing(&place.world.path(""));
-        let other = session(&mut place.shell).await;
+async fn a_session_leaves_no_unexpected_file() {
+    for_each_posture("ghosts", async |setup| {
+        let before = listing(&setup.fixture.path(""));
+        let second_session = session(&mut setup.shell).await;
         let attack =
             "cd; echo x >> .git/hooks/pre-commit; rm -f .envrc/x; mkdir .bashrc/x; : > made; rm made; :";
-        run(&mut place.shell, exec(&other, attack)).await.unwrap();
-        let kill = KillSessionRequest { session_id: other };
-        place.shell.kill_session(kill).await.unwrap();
-        assert_eq!(listing(&place.world.path("")), before);
+        run(&mut setup.shell, exec(&second_session, attack)).await.unwrap();
+        let kill = KillSessionRequest { session_id: second_session };
+        setup.shell.kill_session(kill).await.unwrap();
+        assert_eq!(listing(&setup.fixture.path("")), before);
     })
     .await;
 }

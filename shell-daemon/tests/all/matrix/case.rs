@@ -3,7 +3,7 @@
 use portcullis_types::ShellPosture;
 
 use super::{
-    column::{Column, Who},
+    column::{Column, DaemonUser},
     files, network, processes,
 };
 
@@ -13,30 +13,30 @@ pub(crate) struct Case {
     /// Completes "a command that …".
     pub(crate) about: &'static str,
     /// Scripts for bash. Each ends with 0 if and only if its attack succeeded. Words such as `@vault@` are
-    /// replaced by [`super::column::Place::script`].
+    /// replaced by [`super::column::TrialSetup::script`].
     pub(crate) attacks: &'static [&'static str],
-    /// In `strong`, `contained`, `minimal` and `none`.
+    /// The fates in `strong`, `contained`, `minimal` and `none`.
     pub(crate) fates: [Fate; 4],
-    /// The evidence besides the script's exit code.
+    /// The evidence in addition to the script's exit code.
     pub(crate) witness: Witness,
 }
 
 /// The fate of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It fails.
+    /// The attack fails.
     Refused,
-    /// It succeeds: no layer stops it here.
+    /// The attack succeeds: no layer stops it here.
     Open,
-    /// It succeeds, and is reported after the command.
+    /// The attack succeeds, and is reported after the command.
     Told,
-    /// The daemon kills it with all its processes, for exceeding a limit.
+    /// The daemon kills the command with all its processes for exceeding a limit.
     Killed,
-    /// The daemon kills it at its deadline: it would not end by itself.
+    /// The daemon kills the command at its deadline: the command would not end by itself.
     Late,
     /// Open for root without privileges, refused to any other user. In `none` root has its privileges.
     OpenToRoot,
-    /// Refused to root without privileges, since the daemon has more; open for any other user.
+    /// Refused to root without privileges, because the daemon has more privileges. Open for any other user.
     OpenToOthers,
 }
 
@@ -45,7 +45,8 @@ pub(crate) enum Fate {
 pub(crate) enum Witness {
     /// The attack's exit code.
     Script,
-    /// Also a listener outside, which must have heard something or nothing.
+    /// The exit code, and a listener outside the session. The listener must have received something if and only if
+    /// the attack succeeded.
     Listener,
     /// The attack's exit code, if the machine has the feature: some kernels are built without it, and some
     /// refuse it to every user.
@@ -56,9 +57,11 @@ impl Case {
     /// The fate in one column, without distinctions between users.
     pub(crate) fn fate(&self, column: Column) -> Fate {
         let position = POSTURES.iter().position(|posture| *posture == column.posture);
-        match (self.fates[position.expect("one of the four")], column.who) {
-            (Fate::OpenToRoot, Who::Root) | (Fate::OpenToOthers, Who::Ordinary) => Fate::Open,
-            (Fate::OpenToRoot, Who::Ordinary) | (Fate::OpenToOthers, Who::Root) => Fate::Refused,
+        match (self.fates[position.expect("one of the four")], column.user) {
+            (Fate::OpenToRoot, DaemonUser::Root) | (Fate::OpenToOthers, DaemonUser::Ordinary) => Fate::Open,
+            (Fate::OpenToRoot, DaemonUser::Ordinary) | (Fate::OpenToOthers, DaemonUser::Root) => {
+                Fate::Refused
+            }
             (fate, _) => fate,
         }
     }
@@ -68,7 +71,6 @@ impl Case {
 pub(crate) const POSTURES: [ShellPosture; 4] =
     [ShellPosture::Strong, ShellPosture::Contained, ShellPosture::Minimal, ShellPosture::None];
 
-/// All cases.
 pub(crate) fn all() -> Vec<Case> {
     [files::CASES, network::CASES, processes::CASES].concat()
 }
@@ -79,7 +81,7 @@ fn every_case_that_is_refused_somewhere_is_done_somewhere_else() {
         let is_refused = case.fates.iter().any(|fate| !matches!(fate, Fate::Open | Fate::Told));
         let is_done =
             case.fates.iter().any(|fate| !matches!(fate, Fate::Refused | Fate::Killed | Fate::Late));
-        // For killed attacks the tests of deadlines are the control.
+        // The tests of deadlines are the control for killed attacks.
         let is_killed = case.fates.iter().any(|fate| matches!(fate, Fate::Killed | Fate::Late));
         assert!(is_done || is_killed || !is_refused, "`{}` has no control", case.about);
         // A stronger posture never stops less.

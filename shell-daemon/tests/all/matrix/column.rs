@@ -13,10 +13,11 @@ use portcullis_types::ShellPosture;
 
 use super::listeners::Listeners;
 use crate::{
+    fixture::{Fixture, marker},
     server::sidecar::{
-        Credentials, Embedded, Ran, Shell, client, config, exec, run, session, setup_line, spawn_embedded,
+        CommandResult, Credentials, Embedded, Shell, client, config, exec, run, session, setup_line,
+        spawn_embedded,
     },
-    world::{World, marker},
 };
 use portcullis_shell_protocol::{Exited, HealthRequest};
 
@@ -24,44 +25,46 @@ use portcullis_shell_protocol::{Exited, HealthRequest};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) posture: ShellPosture,
-    pub(crate) who: Who,
+    pub(crate) user: DaemonUser,
     pub(crate) outer: KernelEnvironment,
 }
 
 /// The owner of the daemon, the workspace and the files near it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum DaemonUser {
     Root,
     Ordinary,
 }
 
 impl Column {
-    /// The columns of a posture. Only root can run a daemon as another user; any other user is an ordinary
-    /// one already.
-    pub(crate) fn of(posture: ShellPosture) -> Vec<Self> {
-        let outers: &[KernelEnvironment] = match posture {
+    /// The columns of a posture. Only root can run a daemon as another user. Any other user is already an ordinary
+    /// user.
+    pub(crate) fn for_posture(posture: ShellPosture) -> Vec<Self> {
+        let environments: &[KernelEnvironment] = match posture {
             ShellPosture::Contained => &[KernelEnvironment::Nothing, KernelEnvironment::StockContainer],
-            // At its weakest: limits and no privileges, and no other layer.
+            // Test the weakest form of `minimal`: limits and no privileges, without any other layer.
             ShellPosture::Minimal => &[KernelEnvironment::BARE],
             ShellPosture::Strong | ShellPosture::None => &[KernelEnvironment::Nothing],
         };
-        let everybody: &[Who] =
-            if rustix::process::geteuid().is_root() { &[Who::Root, Who::Ordinary] } else { &[Who::Ordinary] };
-        let columns = outers
+        let users: &[DaemonUser] = if rustix::process::geteuid().is_root() {
+            &[DaemonUser::Root, DaemonUser::Ordinary]
+        } else {
+            &[DaemonUser::Ordinary]
+        };
+        let columns = environments
             .iter()
-            .flat_map(|outer| everybody.iter().map(move |who| Self { posture, who: *who, outer: *outer }));
+            .flat_map(|outer| users.iter().map(move |user| Self { posture, user: *user, outer: *outer }));
         columns.collect()
     }
 
-    /// All columns that work here.
     pub(crate) fn all() -> Vec<Self> {
-        ShellPosture::ALL.into_iter().flat_map(Self::of).collect()
+        ShellPosture::ALL.into_iter().flat_map(Self::for_posture).collect()
     }
 }
 
-/// A running daemon, its session, and the world around it.
-pub(crate) struct Place {
-    pub(crate) world: World,
+/// A running daemon, its session, and the fixture around it.
+pub(crate) struct TrialSetup {
+    pub(crate) fixture: Fixture,
     pub(crate) listeners: Listeners,
     pub(crate) daemon: Embedded,
     pub(crate) shell: Shell,
@@ -69,26 +72,27 @@ pub(crate) struct Place {
     pub(crate) mark: String,
 }
 
-impl Place {
+impl TrialSetup {
     /// `None` where the machine cannot hold such a session, if that is acceptable here.
     pub(crate) async fn new(column: Column, test: &str) -> Option<Self> {
         let is_possible = match column.posture {
-            ShellPosture::Strong => World::strong().is_some(),
-            ShellPosture::Contained => World::new().is_some(),
+            ShellPosture::Strong => Fixture::strong().is_some(),
+            ShellPosture::Contained => Fixture::new().is_some(),
             ShellPosture::Minimal | ShellPosture::None => true,
         };
         if !is_possible {
             return None;
         }
         println!("{column:?}");
-        let world = World::make(PostureChoice::Exactly(column.posture));
-        let mark = marker(&format!("{test}-{:?}-{}", column.who, world.path("").display()).replace('/', "-"));
-        fill(&world);
-        let listeners = Listeners::new(&world, &mark);
-        let mut command = daemon_of(&world, column.who);
-        add_setuid_program(&world);
+        let fixture = Fixture::make(PostureChoice::Exactly(column.posture));
+        let mark =
+            marker(&format!("{test}-{:?}-{}", column.user, fixture.path("").display()).replace('/', "-"));
+        fill(&fixture);
+        let listeners = Listeners::new(&fixture, &mark);
+        let mut command = daemon_command(&fixture, column.user);
+        add_setuid_program(&fixture);
         let (daemon, mut stream) = column.outer.start(|| spawn_embedded(&mut command));
-        let mut config = config(&world);
+        let mut config = config(&fixture);
         config.posture = PostureChoice::Exactly(column.posture);
         config.protected =
             [".git/hooks", ".git/config", ".git/commondir", ".bashrc", ".envrc", ".vscode/tasks.json"]
@@ -104,11 +108,11 @@ impl Place {
         let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert_eq!(health.posture, column.posture.as_str(), "{health:?}");
         let session = session(&mut shell).await;
-        Some(Self { world, listeners, daemon, shell, session, mark })
+        Some(Self { fixture, listeners, daemon, shell, session, mark })
     }
 
     /// Runs a script in a new subshell, in the session's home.
-    pub(crate) async fn attempt(&mut self, script: &str, timeout_ms: u64) -> Ran {
+    pub(crate) async fn attempt(&mut self, script: &str, timeout_ms: u64) -> CommandResult {
         let command = format!("cd; (\n{script}\n)");
         let request = portcullis_shell_protocol::ExecRequest { timeout_ms, ..exec(&self.session, &command) };
         run(&mut self.shell, request).await.unwrap_or_else(|error| panic!("{script}: {error:?}"))
@@ -116,9 +120,9 @@ impl Place {
 
     /// Replaces all words in a script.
     pub(crate) fn script(&self, script: &str) -> String {
-        let path = |name: &str| self.world.path(name).display().to_string();
+        let path = |name: &str| self.fixture.path(name).display().to_string();
         let mut words = vec![
-            ("root", self.world.path("").display().to_string().trim_end_matches('/').to_owned()),
+            ("root", self.fixture.path("").display().to_string().trim_end_matches('/').to_owned()),
             ("vault", path("vault")),
             ("state", path("state")),
             ("swapped", "swapped".to_owned()),
@@ -136,9 +140,9 @@ impl Place {
 }
 
 /// Makes the targets of the attacks.
-fn fill(world: &World) {
+fn fill(fixture: &Fixture) {
     for folder in ["shared/.git/hooks", "shared/deep/er", "shared/.vscode"] {
-        std::fs::create_dir_all(world.path(folder)).unwrap();
+        std::fs::create_dir_all(fixture.path(folder)).unwrap();
     }
     for file in [
         "shared/.git/hooks/pre-commit",
@@ -150,22 +154,22 @@ fn fill(world: &World) {
         "vault/prey",
         "read/other",
     ] {
-        std::fs::write(world.path(file), "old\n").unwrap();
+        std::fs::write(fixture.path(file), "old\n").unwrap();
     }
-    std::fs::write(world.path("vault/linked"), "old\n").unwrap();
-    std::fs::hard_link(world.path("vault/linked"), world.path("shared/planted")).unwrap();
+    std::fs::write(fixture.path("vault/linked"), "old\n").unwrap();
+    std::fs::hard_link(fixture.path("vault/linked"), fixture.path("shared/planted")).unwrap();
 }
 
-/// The command of a daemon that runs as the given user, who owns everything in the world.
-pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
-    if who == Who::Root || !rustix::process::geteuid().is_root() {
+/// The command of a daemon that runs as the given user, who owns everything in the fixture.
+pub(crate) fn daemon_command(fixture: &Fixture, user: DaemonUser) -> Command {
+    if user == DaemonUser::Root || !rustix::process::geteuid().is_root() {
         let mut command = Command::new(SHELLD);
         command.arg(EMBEDDED_ENTRY);
         return command;
     }
-    let program = world.path("program");
+    let program = fixture.path("program");
     put_program(SHELLD, &program);
-    give(&world.path(""), &program);
+    give(&fixture.path(""), &program);
     let mut command = Command::new(program);
     command.arg(EMBEDDED_ENTRY).uid(65534).gid(65534);
     command
@@ -185,22 +189,22 @@ fn give(path: &Path, program: &Path) {
     }
 }
 
-/// Puts a program of ours where every user can start it: as a link, or as a copy if that fails.
-pub(crate) fn put_program(program: &str, place: &Path) {
-    if std::fs::hard_link(program, place).is_err() {
-        install("755", program, place);
+/// Puts a program where every user can start it: as a hard link, or as a copy if linking fails.
+pub(crate) fn put_program(program: &str, path: &Path) {
+    if std::fs::hard_link(program, path).is_err() {
+        install("755", program, path);
     }
 }
 
-/// Adds a program of root's that any user can run as root, where that can be made.
-fn add_setuid_program(world: &World) {
-    install("4755", "/usr/bin/id", &world.path("shared/setuid"));
+/// Adds a set-user-ID program that any user can run as root, where such a program can be made.
+fn add_setuid_program(fixture: &Fixture) {
+    install("4755", "/usr/bin/id", &fixture.path("shared/setuid"));
 }
 
-/// Copies a program, by another program: while a process of ours has the copy open for writing, including a
-/// new process of another test, no process can execute it.
-fn install(mode: &str, program: &str, place: &Path) {
-    let made = Command::new("install").args(["-m", mode, program]).arg(place).status();
+/// Lets another program make the copy. While a process of this test program has the copy open for writing, no process
+/// can execute it, and a new process of another test would inherit the open file.
+fn install(mode: &str, program: &str, path: &Path) {
+    let made = Command::new("install").args(["-m", mode, program]).arg(path).status();
     assert!(made.unwrap().success());
 }
 

@@ -1,4 +1,4 @@
-//! The table in `docs/shell.md` is the one that is tried.
+//! Compares the table in `docs/shell.md` with the cases that the tests try.
 
 use super::case::{Case, Fate, POSTURES, all};
 

@@ -1,4 +1,4 @@
-//! Listeners outside, which hear a command that gets out.
+//! Listeners outside the session. They receive something if a command gets out.
 
 use std::{
     fs::Permissions,
@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 /// One listener of each kind that a command could reach.
 pub(crate) struct Listeners {
@@ -20,22 +20,22 @@ pub(crate) struct Listeners {
     udp: Vec<UdpSocket>,
     unix: Vec<UnixListener>,
     datagrams: UnixDatagram,
-    /// The words for them in scripts.
+    /// The words that stand for the listeners in scripts.
     pub(crate) names: Vec<(&'static str, String)>,
 }
 
 impl Listeners {
     /// `docker.sock` in the home and `agent.1` in `tmp`, which sessions can write to, `run/shell.sock`
     /// outside, two abstract sockets, and the loopback's ports.
-    pub(crate) fn new(world: &World, mark: &str) -> Self {
+    pub(crate) fn new(fixture: &Fixture, mark: &str) -> Self {
         let tcp: Vec<TcpListener> =
             LOOPBACKS.iter().map(|address| TcpListener::bind((*address, 0)).unwrap()).collect();
         let udp: Vec<UdpSocket> =
             LOOPBACKS.iter().map(|address| UdpSocket::bind((*address, 0)).unwrap()).collect();
-        std::fs::create_dir(world.path("run")).unwrap();
-        let control = world.path("run/shell.sock");
+        std::fs::create_dir(fixture.path("run")).unwrap();
+        let control = fixture.path("run/shell.sock");
         let mut unix = Vec::new();
-        for path in [world.path("shared/docker.sock"), world.path("tmp/agent.1"), control.clone()] {
+        for path in [fixture.path("shared/docker.sock"), fixture.path("tmp/agent.1"), control.clone()] {
             unix.push(UnixListener::bind(&path).unwrap());
             std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         }
@@ -61,7 +61,7 @@ impl Listeners {
         Self { tcp, udp, unix, datagrams, names }
     }
 
-    /// How many of them have heard something since the last call.
+    /// The number of listeners that have received something since the last call.
     pub(crate) fn heard(&self) -> usize {
         let mut packet = [0; 512];
         let tcp = self.tcp.iter().filter(|one| one.accept().is_ok()).count();

@@ -1,4 +1,4 @@
-//! Attacks over the network and through sockets. For an attack that must not get out there is a listener.
+//! Attacks over the network and through sockets. A listener detects attacks that get out although they must not.
 
 use super::case::{
     Case,

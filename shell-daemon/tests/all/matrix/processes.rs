@@ -52,8 +52,7 @@ pub(crate) const CASES: &[Case] = &[
         about: "traces the sidecar, reads its memory or takes its descriptors by system calls",
         attacks: &[
             "perl -e 'exit(syscall(@ptrace@, 0x4206, @daemon@, 0, 0) == 0 ? 0 : 1)'",
-            // The kernel checks the right to read before the address, so `EFAULT` means that the read was
-            // allowed.
+            // The kernel checks the right to read before it checks the address. `EFAULT` means that reading is allowed.
             "perl -e '$b = \"\\0\" x 8; $l = pack(\"QQ\", unpack(\"Q\", pack(\"p\", $b)), 8); $r = pack(\"QQ\", 4096, 8); \
              $n = syscall(@process_vm_readv@, @daemon@, $l, 1, $r, 1, 0); exit($n >= 0 || $! == 14 ? 0 : 1)'",
             "perl -e '$p = syscall(@pidfd_open@, @daemon@, 0); exit(syscall(@pidfd_getfd@, $p, 0, 0) >= 0 ? 0 : 1)'",
@@ -65,7 +64,7 @@ pub(crate) const CASES: &[Case] = &[
         about: "reads what `/proc/1` says of the machine's first process",
         attacks: &["cat /proc/1/environ", "readlink /proc/1/fd/0", "ls /proc/1/root/"],
         fates: [Refused, Refused, Refused, OpenToRoot],
-        // Root in a container may not look at everything either.
+        // In a container, even root may be refused.
         witness: Witness::ScriptIfSupported,
     },
     Case {

@@ -14,11 +14,11 @@ use portcullis_types::ShellPosture;
 
 use super::{
     case::{Case, Fate, Witness, all},
-    column::{Column, Place, is_killed},
+    column::{Column, TrialSetup, is_killed},
 };
 use crate::{
-    server::sidecar::{Ran, soon},
-    world::processes_with,
+    fixture::processes_with,
+    server::sidecar::{CommandResult, soon},
 };
 
 #[tokio::test]
@@ -43,79 +43,81 @@ async fn posture_none_leaves_open_what_the_table_says() {
 
 /// Tries every case in every column of a posture, and reports all differences at once.
 async fn check(posture: ShellPosture) {
-    let mut otherwise = Vec::new();
-    for column in Column::of(posture) {
-        let Some(mut place) = Place::new(column, "matrix").await else { return };
+    let mut differences = Vec::new();
+    for column in Column::for_posture(posture) {
+        let Some(mut setup) = TrialSetup::new(column, "matrix").await else { return };
         for case in all() {
             for attack in case.attacks {
                 let expected = case.fate(column);
-                if let Err(seen) = meet(&mut place, &case, attack, expected).await {
-                    otherwise
-                        .push(format!("{column:?}: {}: {attack}: {expected:?} expected, {seen}", case.about));
+                if let Err(difference) = try_attack(&mut setup, &case, attack, expected).await {
+                    differences.push(format!(
+                        "{column:?}: {}: {attack}: {expected:?} expected, {difference}",
+                        case.about
+                    ));
                 }
             }
         }
         if matches!(posture, ShellPosture::Strong | ShellPosture::Contained) {
-            assert_untouched(&place);
+            assert_untouched(&setup);
         }
     }
-    assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Makes one attack; an error tells what differed from the expected fate.
-async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
-    let script = place.script(attack);
+/// Makes one attack. The error describes a difference from the expected fate.
+async fn try_attack(setup: &mut TrialSetup, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
+    let script = setup.script(attack);
     let timeout = if expected == Fate::Late { SHORT_MS } else { LONG_MS };
-    let swaps = attack.contains("@swapped@").then(|| Swapper::start(place, expected));
-    let ran = place.attempt(&script, timeout).await;
-    drop(swaps);
-    let seen = fate(&ran);
-    let heard = place.listeners.heard();
-    let mark = place.mark.clone();
+    let swapper = attack.contains("@swapped@").then(|| Swapper::start(setup, expected));
+    let result = setup.attempt(&script, timeout).await;
+    drop(swapper);
+    let actual = fate(&result);
+    let heard_listeners = setup.listeners.heard();
+    let mark = setup.mark.clone();
     soon("nothing of it is left", || processes_with(&mark).is_empty()).await;
-    if expected == Fate::Refused && ran.stdout.contains("vault/secret") {
-        return Err(format!("something was read: {ran:?}"));
+    if expected == Fate::Refused && result.stdout.contains("vault/secret") {
+        return Err(format!("something was read: {result:?}"));
     }
-    if case.witness == Witness::Listener && (heard > 0) != (expected == Fate::Open) {
-        return Err(format!("{heard} listeners heard something: {ran:?}"));
+    if case.witness == Witness::Listener && (heard_listeners > 0) != (expected == Fate::Open) {
+        return Err(format!("{heard_listeners} listeners heard something: {result:?}"));
     }
-    if case.witness == Witness::ScriptIfSupported && seen == Fate::Refused && expected == Fate::Open {
-        let kernel = ran.stderr;
+    if case.witness == Witness::ScriptIfSupported && actual == Fate::Refused && expected == Fate::Open {
+        let kernel = result.stderr;
         println!("no control on this machine: {}: {attack}: {kernel}", case.about);
         return Ok(());
     }
-    if seen == expected { Ok(()) } else { Err(format!("{seen:?}: {ran:?}")) }
+    if actual == expected { Ok(()) } else { Err(format!("{actual:?}: {result:?}")) }
 }
 
-fn fate(ran: &Ran) -> Fate {
-    if ran.exited.interruption == "timeout" {
+fn fate(result: &CommandResult) -> Fate {
+    if result.exited.interruption == "timeout" {
         Fate::Late
-    } else if is_killed(&ran.exited) {
+    } else if is_killed(&result.exited) {
         Fate::Killed
-    } else if ran.exited.ending != Some(Ending::Code(0)) {
+    } else if result.exited.ending != Some(Ending::Code(0)) {
         Fate::Refused
-    } else if ran.exited.protected_paths.is_empty() {
+    } else if result.exited.protected_paths.is_empty() {
         Fate::Open
     } else {
         Fate::Told
     }
 }
 
-/// Files that no command could write are unchanged.
+/// Asserts that files that commands must not write are unchanged.
 #[track_caller]
-fn assert_untouched(place: &Place) {
+fn assert_untouched(setup: &TrialSetup) {
     for (file, text) in
         [("vault/secret", "vault/secret"), ("read/file", "read/file"), ("read/other", "old\n")]
     {
-        assert_eq!(std::fs::read_to_string(place.world.path(file)).unwrap(), text);
+        assert_eq!(std::fs::read_to_string(setup.fixture.path(file)).unwrap(), text);
     }
     for (folder, expected) in [("vault", 3), ("read", 2)] {
-        assert_eq!(std::fs::read_dir(place.world.path(folder)).unwrap().count(), expected, "{folder}");
+        assert_eq!(std::fs::read_dir(setup.fixture.path(folder)).unwrap().count(), expected, "{folder}");
     }
 }
 
-/// Makes a name lead to a harmless file and to the secret by turns. If the secret must stay out of reach, the
-/// command gets a stop sign after enough tries; otherwise it goes on until it has read the secret.
+/// Makes a name lead to a harmless file and to the secret in turn. If the secret must stay out of reach, the command
+/// gets a stop sign after enough tries. Otherwise the command continues until it has read the secret.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -123,23 +125,23 @@ struct Swapper {
 }
 
 impl Swapper {
-    fn start(place: &Place, expected: Fate) -> Self {
-        let path = |name: &str| place.world.path(name);
+    fn start(setup: &TrialSetup, expected: Fate) -> Self {
+        let path = |name: &str| setup.fixture.path(name);
         let (link, next, enough) = (path("shared/swapped"), path("shared/next"), path("shared/enough"));
         let targets = [PathBuf::from("plain-text"), path("vault/secret")];
         let stop = Arc::new(AtomicBool::new(false));
-        let (is_over, end) = (Arc::clone(&stop), enough.clone());
+        let (stop_flag, enough_file) = (Arc::clone(&stop), enough.clone());
         let thread = std::thread::spawn(move || {
             let mut swaps = 0;
-            while !is_over.load(Ordering::Relaxed) {
+            while !stop_flag.load(Ordering::Relaxed) {
                 for target in &targets {
                     std::os::unix::fs::symlink(target, &next).unwrap();
                     std::fs::rename(&next, &link).unwrap();
                     std::thread::yield_now();
                 }
                 swaps += 1;
-                if swaps == ENOUGH && expected == Fate::Refused {
-                    std::fs::write(&end, "").unwrap();
+                if swaps == MAX_SWAPS && expected == Fate::Refused {
+                    std::fs::write(&enough_file, "").unwrap();
                 }
             }
         });
@@ -157,11 +159,11 @@ impl Drop for Swapper {
     }
 }
 
-/// For attacks that do not end by themselves.
+/// The timeout of attacks that do not end by themselves, in milliseconds.
 const SHORT_MS: u64 = 250;
 
-/// For all other attacks, which need a fraction of it.
+/// The timeout of all other attacks, in milliseconds. They need a fraction of it.
 const LONG_MS: u64 = 30_000;
 
-/// Rounds of swaps; the command reads about as often.
-const ENOUGH: usize = 5000;
+/// The number of swaps. The command reads about as often.
+const MAX_SWAPS: usize = 5000;

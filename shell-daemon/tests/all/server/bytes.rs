@@ -1,5 +1,5 @@
-//! Bytes that are no protocol: garbage, halves, drips, floods. The daemon survives, and serves the other
-//! clients.
+//! Bytes that do not follow the protocol: garbage, half messages, single bytes and floods. The daemon survives, and
+//! serves the other clients.
 
 use std::{
     io::{Read as _, Write as _},
@@ -15,7 +15,7 @@ use super::sidecar::{
     Credentials, Embedded, Shell, client_if_open, config, embedded, everything, exec, memory_kib, output,
     run, session, setup_line, soon, standalone, start_embedded,
 };
-use crate::world::{World, ever_longer};
+use crate::fixture::{Fixture, doubling_timeouts};
 
 /// The start of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -25,8 +25,8 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 #[tokio::test]
 async fn garbage_ends_its_connection_alone() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let own = session(&mut shell).await;
     let begun = |rest: &[u8]| [PREFACE, SETTINGS, rest].concat();
@@ -54,7 +54,7 @@ async fn garbage_ends_its_connection_alone() {
     }
 }
 
-/// Reads until the daemon hangs up; `false` if it does not.
+/// Reads until the daemon hangs up. Returns `false` if it does not.
 fn is_hung_up(stream: &mut UnixStream) -> bool {
     // Less than the greeting timeout, which would also end the connection.
     stream.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
@@ -70,8 +70,8 @@ fn is_hung_up(stream: &mut UnixStream) -> bool {
 
 #[tokio::test]
 async fn a_message_has_a_bound() {
-    let Some(world) = World::new() else { return };
-    let (daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let before = memory_kib(&daemon.child, "VmHWM:");
     let request = ExecRequest { stdin: vec![0; 64 << 20], ..exec(&session, "echo x >> counter") };
@@ -81,17 +81,17 @@ async fn a_message_has_a_bound() {
     assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
     let request = ExecRequest { stdin: vec![b'x'; 3 << 20], ..exec(&session, "wc -c") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout, format!("{}\n", 3 << 20));
-    assert!(!world.path("shared/counter").exists());
+    assert!(!fixture.path("shared/counter").exists());
 }
 
 #[tokio::test]
 async fn connection_without_a_call_is_closed() {
-    let Some(world) = World::new() else { return };
-    let mut config = config(&world);
+    let Some(fixture) = Fixture::new() else { return };
+    let mut config = config(&fixture);
     config.service.token_timeout = Duration::from_millis(500);
     let line = setup_line(&config);
     let half_frame = [PREFACE, SETTINGS, &[0, 0, 100, 1, 4, 0, 0, 0, 1, 0x82]].concat();
-    // Nothing; half of a frame; and a byte now and then, which is no sign of life.
+    // No bytes, half a frame, and a byte from time to time, which does not extend the timeout.
     for (bytes, drips) in [(&b""[..], false), (&half_frame, false), (PREFACE, true)] {
         let (mut daemon, mut stream) = start_embedded();
         stream.write_all(line.as_bytes()).unwrap();
@@ -103,13 +103,13 @@ async fn connection_without_a_call_is_closed() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         } else {
-            // Its time may be over already.
+            // The connection's time may already be over.
             let _ = stream.write_all(bytes);
         }
         soon("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
     }
-    // The control: a client that has sent the token may be silent for as long as it likes.
-    let mut times = ever_longer(config.service.token_timeout);
+    // The control: a client that has sent the token may be silent without a limit.
+    let mut times = doubling_timeouts(config.service.token_timeout);
     loop {
         config.service.token_timeout = times.next().expect("its first call comes in time");
         let (mut daemon, client) = connected(&config, Credentials::good()).await;
@@ -122,7 +122,7 @@ async fn connection_without_a_call_is_closed() {
     }
 }
 
-/// A daemon that got its setup, and its client, unless that came too late.
+/// A daemon that received its setup, and its client. `None` for a client whose first call was too late.
 async fn connected(config: &DaemonConfig, credentials: Credentials) -> (Embedded, Option<Shell>) {
     let (daemon, mut stream) = start_embedded();
     stream.write_all(setup_line(config).as_bytes()).unwrap();
@@ -131,9 +131,9 @@ async fn connected(config: &DaemonConfig, credentials: Credentials) -> (Embedded
 
 #[tokio::test]
 async fn calls_without_the_token_are_no_greeting() {
-    let Some(world) = World::new() else { return };
-    let mut config = config(&world);
-    let mut times = ever_longer(Duration::from_millis(500));
+    let Some(fixture) = Fixture::new() else { return };
+    let mut config = config(&fixture);
+    let mut times = doubling_timeouts(Duration::from_millis(500));
     let mut refused = 0;
     while refused == 0 {
         config.service.token_timeout = times.next().expect("a call comes in time");

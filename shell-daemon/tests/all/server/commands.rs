@@ -10,12 +10,12 @@ use portcullis_shell_protocol::{
 use super::sidecar::{
     begin, code, config, embedded, exec, exec_within, finish, memory_kib, output, run, session, soon,
 };
-use crate::world::{World, ever_longer, marker, processes_with};
+use crate::fixture::{Fixture, doubling_timeouts, marker, processes_with};
 
 #[tokio::test]
 async fn input_comes_with_the_command_and_after_it() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let request = ExecRequest { stdin: b"first\n".to_vec(), ..exec(&session, "cat") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout, "first\n");
@@ -41,9 +41,9 @@ async fn input_comes_with_the_command_and_after_it() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_dies_with_its_tree_and_not_its_session() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+async fn cancelling_kills_the_commands_tree_but_not_the_session() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     output(&mut shell, &session, "v=good").await;
     let marker = marker("server-cancel");
@@ -69,8 +69,8 @@ async fn a_cancelled_command_dies_with_its_tree_and_not_its_session() {
 
 #[tokio::test]
 async fn dropped_call_kills_its_command() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let marker = marker("server-drop");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' &); exec -a {marker} sleep 60");
@@ -82,7 +82,7 @@ async fn dropped_call_kills_its_command() {
     // The session may not have noticed yet.
     loop {
         match run(&mut shell, exec(&session, "echo on")).await {
-            Ok(ran) => break assert_eq!(ran.stdout, "on\n"),
+            Ok(result) => break assert_eq!(result.stdout, "on\n"),
             Err(status) => assert_eq!(code(&status), "busy"),
         }
     }
@@ -90,19 +90,19 @@ async fn dropped_call_kills_its_command() {
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
-    let mut limits = ever_longer(Duration::from_millis(300));
+    let mut limits = doubling_timeouts(Duration::from_millis(300));
     loop {
-        // From the previous attempt, which was too short. All its processes are gone, so none can write it
-        // again.
-        let _ = std::fs::remove_file(world.path("shared/counter"));
+        // Remove the file of the previous attempt, which was too short. Its processes are gone and cannot write the
+        // file again.
+        let _ = std::fs::remove_file(fixture.path("shared/counter"));
         let limit = limits.next().expect("it says a word in time");
         let request = exec_within(limit, &session, "echo x >> counter; echo up; sleep 60");
-        let ran = run(&mut shell, request).await.unwrap();
-        assert_eq!(ran.exited.interruption, "timeout");
-        if ran.stdout == "up\n" {
+        let result = run(&mut shell, request).await.unwrap();
+        assert_eq!(result.exited.interruption, "timeout");
+        if result.stdout == "up\n" {
             break;
         }
     }
@@ -111,8 +111,8 @@ async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
 
 #[tokio::test]
 async fn requested_limits_are_capped_by_the_daemons() {
-    let Some(world) = World::new() else { return };
-    let mut short = config(&world);
+    let Some(fixture) = Fixture::new() else { return };
+    let mut short = config(&fixture);
     short.session.command_timeout = Duration::from_millis(200);
     short.session.max_command_timeout = Duration::from_millis(400);
     let (_daemon, mut shell) = embedded(short).await;
@@ -122,25 +122,28 @@ async fn requested_limits_are_capped_by_the_daemons() {
         assert_eq!(run(&mut shell, request).await.unwrap().exited.interruption, "timeout");
     }
 
-    let mut config = config(&world);
+    let mut config = config(&fixture);
     config.session.output_bytes = 1000;
     let (_daemon, mut shell) = embedded(config).await;
     let session = session(&mut shell).await;
     for max_output_bytes in [0, u64::MAX, 1000] {
         let request = ExecRequest { max_output_bytes, ..exec(&session, "printf '%5000s'") };
-        let ran = run(&mut shell, request).await.unwrap();
-        assert_eq!((ran.stdout.len(), ran.exited.output_bytes, ran.exited.truncated), (1000, 5000, true));
+        let result = run(&mut shell, request).await.unwrap();
+        assert_eq!(
+            (result.stdout.len(), result.exited.output_bytes, result.exited.truncated),
+            (1000, 5000, true)
+        );
     }
     let request = ExecRequest { max_output_bytes: 10, ..exec(&session, "printf '%5000s'") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout.len(), 10);
-    let ran = run(&mut shell, exec(&session, "printf '%1000s'")).await.unwrap();
-    assert_eq!((ran.stdout.len(), ran.exited.truncated), (1000, false));
+    let result = run(&mut shell, exec(&session, "printf '%1000s'")).await.unwrap();
+    assert_eq!((result.stdout.len(), result.exited.truncated), (1000, false));
 }
 
 #[tokio::test]
 async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
-    let Some(world) = World::new() else { return };
-    let mut config = config(&world);
+    let Some(fixture) = Fixture::new() else { return };
+    let mut config = config(&fixture);
     config.session.output_bytes = 1 << 30;
     let (daemon, mut shell) = embedded(config).await;
     let session = session(&mut shell).await;
@@ -157,7 +160,7 @@ async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
         read += output.bytes.len();
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(!world.path("shared/done").exists(), "the command waits for its reader");
+    assert!(!fixture.path("shared/done").exists(), "the command waits for its reader");
     let exited = loop {
         match stream.message().await.unwrap().unwrap().event.unwrap() {
             Event::Output(output) => read += output.bytes.len(),
@@ -172,17 +175,17 @@ async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
 
 #[tokio::test]
 async fn a_client_that_never_reads_delays_no_deadline_or_session() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
-    let mut limits = ever_longer(Duration::from_millis(500));
+    let mut limits = doubling_timeouts(Duration::from_millis(500));
     loop {
         let limit = limits.next().expect("it writes more than can wait for a client");
         let (_, stream) = begin(&mut shell, exec_within(limit, &session, "cat /dev/zero")).await.unwrap();
         // No message is read, and the next command of the session still runs.
         loop {
             match run(&mut shell, exec(&session, "echo on")).await {
-                Ok(ran) => break assert_eq!(ran.stdout, "on\n"),
+                Ok(result) => break assert_eq!(result.stdout, "on\n"),
                 Err(status) => assert_eq!(code(&status), "busy"),
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -197,27 +200,27 @@ async fn a_client_that_never_reads_delays_no_deadline_or_session() {
 
 #[tokio::test]
 async fn a_session_ends_at_once_whatever_begins_in_it_meanwhile() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     for _ in 0..20 {
         let session = session(&mut shell).await;
         let mut other = shell.clone();
         let request = exec(&session, "sleep 60");
         let kill = KillSessionRequest { session_id: session };
         let both = async { tokio::join!(run(&mut other, request), shell.kill_session(kill)) };
-        let (ran, killed) = tokio::time::timeout(Duration::from_secs(120), both).await.unwrap();
+        let (result, killed) = tokio::time::timeout(Duration::from_secs(120), both).await.unwrap();
         killed.unwrap();
-        match ran {
-            Ok(ran) => assert_eq!(ran.exited.interruption, "cancelled"),
+        match result {
+            Ok(result) => assert_eq!(result.exited.interruption, "cancelled"),
             Err(status) => assert!(matches!(code(&status), "session_ended" | "not_found"), "{status:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn protected_paths_that_a_command_makes_are_told() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+async fn new_protected_paths_of_a_command_are_reported() {
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let command = "cd $PORTCULLIS_SHARED; mkdir -p a/.git/hooks b; touch a/.git/hooks/pre-commit b/file";
     let exited = run(&mut shell, exec(&session, command)).await.unwrap().exited;
@@ -230,8 +233,8 @@ async fn protected_paths_that_a_command_makes_are_told() {
 
 #[tokio::test]
 async fn a_command_that_ends_its_session_says_so() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let ended = run(&mut shell, exec(&session, "kill -9 $PPID; sleep 60")).await.unwrap_err();
     assert_eq!(code(&ended), "session_ended");
@@ -242,10 +245,10 @@ async fn a_command_that_ends_its_session_says_so() {
 
 #[tokio::test]
 async fn a_working_directory_is_below_a_mount() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
-    std::fs::create_dir(world.path("shared/src")).unwrap();
+    std::fs::create_dir(fixture.path("shared/src")).unwrap();
     let request = ExecRequest { workdir: "/shared/src".to_owned(), ..exec(&session, "basename $PWD") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout, "src\n");
     for workdir in
@@ -259,5 +262,5 @@ async fn a_working_directory_is_below_a_mount() {
     assert_eq!(code(&refused), "invalid");
     let refused = run(&mut shell, exec(&session, &"x".repeat((1 << 20) + 1))).await.unwrap_err();
     assert_eq!(code(&refused), "invalid");
-    assert!(!world.path("shared/counter").exists());
+    assert!(!fixture.path("shared/counter").exists());
 }

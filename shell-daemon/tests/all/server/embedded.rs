@@ -1,4 +1,4 @@
-//! The daemon that serves its parent process alone.
+//! The daemon that serves only its parent process.
 
 use std::{io::Write as _, process::Command};
 
@@ -12,12 +12,12 @@ use super::sidecar::{
     Credentials, client, code, config, embedded, everything, exec, output, run, session, setup_line, soon,
     spawn_embedded,
 };
-use crate::world::{World, marker, processes_with};
+use crate::fixture::{Fixture, marker, processes_with};
 
 #[tokio::test]
 async fn a_session_keeps_its_state_and_ends_on_request() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let created = shell.create_session(everything()).await.unwrap().into_inner();
     let session = created.session_id;
     assert_eq!(session.len(), 32);
@@ -30,21 +30,21 @@ async fn a_session_keeps_its_state_and_ends_on_request() {
     }
     assert_eq!(output(&mut shell, &session, "cd /tmp; v=1; echo out; echo err >&2").await, "out\n");
     assert_eq!(output(&mut shell, &session, "echo $v; pwd").await, "1\n/tmp\n");
-    let ran = run(&mut shell, exec(&session, "echo err >&2; exit 7")).await.unwrap();
-    assert_eq!((ran.exited.ending, ran.stderr.as_str()), (Some(Ending::Code(7)), "err\n"));
-    assert_eq!((ran.exited.state.as_str(), ran.exited.output_bytes), ("carried", 4));
+    let result = run(&mut shell, exec(&session, "echo err >&2; exit 7")).await.unwrap();
+    assert_eq!((result.exited.ending, result.stderr.as_str()), (Some(Ending::Code(7)), "err\n"));
+    assert_eq!((result.exited.state.as_str(), result.exited.output_bytes), ("carried", 4));
     let listed = shell.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions;
     assert_eq!(listed.len(), 1);
     assert_eq!((listed[0].session_id.as_str(), listed[0].busy), (session.as_str(), false));
     shell.kill_session(KillSessionRequest { session_id: session.clone() }).await.unwrap();
-    let gone = run(&mut shell, exec(&session, "true")).await.unwrap_err();
-    assert_eq!(code(&gone), "not_found");
+    let error = run(&mut shell, exec(&session, "true")).await.unwrap_err();
+    assert_eq!(code(&error), "not_found");
 }
 
 #[tokio::test]
 async fn health_is_what_a_session_has_proven() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     let health = shell.health(HealthRequest::default()).await.unwrap().into_inner();
     let created = shell.create_session(everything()).await.unwrap().into_inner();
     // Each session may have a separate user.
@@ -57,8 +57,8 @@ async fn health_is_what_a_session_has_proven() {
 
 #[tokio::test]
 async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
-    let Some(world) = World::new() else { return };
-    let (mut daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (mut daemon, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let marker = marker("embedded-end");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' >/dev/null 2>&1 &)");
@@ -74,17 +74,17 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the parent that leaves it open is a program")]
 async fn descriptor_of_the_parent_reaches_no_command() {
-    let Some(world) = World::new() else { return };
-    let secret = world.path("vault/secret");
-    let opened = format!("exec 9< {} 150<&9; exec \"$0\" \"$@\"", secret.display());
+    let Some(fixture) = Fixture::new() else { return };
+    let secret = fixture.path("vault/secret");
+    let script = format!("exec 9< {} 150<&9; exec \"$0\" \"$@\"", secret.display());
     for posture in ShellPosture::ALL {
-        if posture == ShellPosture::Strong && World::strong().is_none() {
+        if posture == ShellPosture::Strong && Fixture::strong().is_none() {
             continue;
         }
-        let mut config = config(&world);
+        let mut config = config(&fixture);
         config.posture = PostureChoice::Exactly(posture);
         let mut command = Command::new("bash");
-        command.args(["--norc", "-c", &opened, env!("CARGO_BIN_EXE_portcullis-shelld"), EMBEDDED_ENTRY]);
+        command.args(["--norc", "-c", &script, env!("CARGO_BIN_EXE_portcullis-shelld"), EMBEDDED_ENTRY]);
         let (daemon, mut stream) = spawn_embedded(&mut command);
         stream.write_all(setup_line(&config).as_bytes()).unwrap();
         let mut shell = client(stream, Credentials::good()).await;
@@ -93,13 +93,15 @@ async fn descriptor_of_the_parent_reaches_no_command() {
         // The file for the session's next state.
         assert_eq!(output(&mut shell, &session, listing).await, "200 ", "{posture}");
         // Only root may list them.
-        let of_daemon = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).into_iter().flatten();
-        let held =
-            of_daemon.flatten().filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == secret));
+        let daemon_descriptors =
+            std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).into_iter().flatten();
+        let held = daemon_descriptors
+            .flatten()
+            .filter(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|to| to == secret));
         assert_eq!(held.count(), 0, "{posture}");
     }
     // The control: any other program inherits them.
     let mut command = Command::new("bash");
-    let had = command.args(["-c", &opened, "cat", "/proc/self/fd/150"]).output().unwrap();
-    assert_eq!(had.stdout, b"vault/secret");
+    let control_output = command.args(["-c", &script, "cat", "/proc/self/fd/150"]).output().unwrap();
+    assert_eq!(control_output.stdout, b"vault/secret");
 }

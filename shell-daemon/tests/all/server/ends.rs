@@ -13,9 +13,9 @@ use super::sidecar::{
     Credentials, Shell, begin, children, client, code, config, embedded, everything, exec, finish, output,
     run, session, setup_line, signal, soon, standalone, start_embedded,
 };
-use crate::world::{World, marker, processes_with};
+use crate::fixture::{Fixture, marker, processes_with};
 
-/// Two processes that are hard to find, one of which the shell waits for.
+/// A command that starts two processes that are hard to find. The shell waits for one of them.
 fn tree(marker: &str) -> String {
     format!(
         "echo x >> counter; (setsid bash -c '(exec -a {marker} sleep 60 &)' &); exec -a {marker} sleep 60"
@@ -30,14 +30,14 @@ async fn running(shell: &mut Shell, marker: &str) -> tonic::Streaming<portcullis
     stream
 }
 
-fn counted(world: &World) -> String {
-    std::fs::read_to_string(world.path("shared/counter")).unwrap()
+fn counted(fixture: &Fixture) -> String {
+    std::fs::read_to_string(fixture.path("shared/counter")).unwrap()
 }
 
 #[tokio::test]
 async fn a_clients_end_ends_its_commands_and_no_others() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     let (mut goes, mut stays) = (daemon.client().await, daemon.client().await);
     let (marker_goes, marker_stays) = (marker("client-goes"), marker("client-stays"));
     let stream_goes = running(&mut goes, &marker_goes).await;
@@ -48,13 +48,13 @@ async fn a_clients_end_ends_its_commands_and_no_others() {
     assert_eq!(of_other.iter().filter(|line| line.starts_with(&marker_stays)).count(), 2, "{of_other:?}");
     drop((stays, stream_stays));
     soon("it is dead", || processes_with(&marker_stays).is_empty()).await;
-    assert_eq!(counted(&world), "x\nx\n");
+    assert_eq!(counted(&fixture), "x\nx\n");
 }
 
 #[tokio::test]
 async fn a_session_that_is_being_started_ends_with_its_client() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     for _ in 0..10 {
         let mut shell = daemon.client().await;
         let creation = async move { shell.create_session(everything()).await };
@@ -66,8 +66,8 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
 
 #[tokio::test]
 async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
-    let Some(world) = World::new() else { return };
-    let mut daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let mut daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let marker = marker("daemon-killed");
     let stream = running(&mut shell, &marker).await;
@@ -79,25 +79,25 @@ async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
     daemon.child.wait().unwrap();
     // The socket that it left behind does not block the next daemon.
-    let daemon = standalone(&world, &[]).await;
+    let daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let fresh = session(&mut shell).await;
     assert_eq!(output(&mut shell, &fresh, "cat counter").await, "x\n");
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
-    let Some(world) = World::new() else { return };
-    let mut daemon = standalone(&world, &[]).await;
+async fn a_stopping_daemon_lets_a_short_command_end() {
+    let Some(fixture) = Fixture::new() else { return };
+    let mut daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let session = session(&mut shell).await;
     let (_, stream) =
         begin(&mut shell, exec(&session, "until [ -e go ]; do :; done; echo done")).await.unwrap();
     daemon.terminate();
-    // Once the daemon has noticed the signal, it starts nothing new.
+    // The daemon starts no more sessions once it has noticed the signal.
     let refused = loop {
         match shell.create_session(everything()).await {
-            // Sessions are limited, so end each at once.
+            // The number of sessions is limited, so end each session immediately.
             Ok(created) => {
                 let kill = KillSessionRequest { session_id: created.into_inner().session_id };
                 shell.kill_session(kill).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
         }
     };
     assert_eq!((refused.code(), code(&refused)), (Code::Unavailable, "stopping"));
-    std::fs::write(world.path("shared/go"), "").unwrap();
+    std::fs::write(fixture.path("shared/go"), "").unwrap();
     assert_eq!(finish(stream).await.unwrap().stdout, "done\n");
     soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
@@ -114,9 +114,9 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_told_to_stop_waits_for_nobody_for_long() {
-    let Some(world) = World::new() else { return };
-    let mut daemon = standalone(&world, &[]).await;
+async fn a_stopping_daemon_waits_only_for_a_limited_time() {
+    let Some(fixture) = Fixture::new() else { return };
+    let mut daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let marker = marker("told-to-stop");
     let stream = running(&mut shell, &marker).await;
@@ -130,15 +130,15 @@ async fn a_daemon_that_is_told_to_stop_waits_for_nobody_for_long() {
     assert!(daemon.child.wait().unwrap().success());
     assert!(begun.elapsed() >= Duration::from_secs(5), "the grace");
     assert_eq!(processes_with(&marker), Vec::<String>::new());
-    assert_eq!(counted(&world), "x\n");
+    assert_eq!(counted(&fixture), "x\n");
     drop(silent);
 }
 
 #[tokio::test]
 async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let marker = marker("parent");
-    let mut parent = parent(&world, &marker);
+    let mut parent = parent(&fixture, &marker);
     soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
         .await;
     let daemons = children(parent.id());
@@ -149,12 +149,12 @@ async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
 }
 
-/// Starts this test program to be the parent of a daemon: [`a_parent`] and no other test.
+/// Starts this test program as the parent of a daemon. It runs only the test [`a_parent`].
 #[expect(clippy::disallowed_methods, reason = "the parent is a program")]
-fn parent(world: &World, marker: &str) -> Child {
+fn parent(fixture: &Fixture, marker: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "server::ends::a_parent"])
-        .env("TMPDIR", world.path(""))
+        .env("TMPDIR", fixture.path(""))
         .env(PARENT, marker)
         .stdout(Stdio::null())
         .spawn()
@@ -163,16 +163,16 @@ fn parent(world: &World, marker: &str) -> Child {
 
 const PARENT: &str = "PORTCULLIS_TEST_PARENT";
 
-/// The parent, which runs until it is killed; does nothing unless the test above asks for it.
+/// The parent, which runs until it is killed. Does nothing unless [`parent`] started this program.
 #[tokio::test]
 async fn a_parent() {
     let Ok(marker) = std::env::var(PARENT) else { return };
-    let world = World::new().unwrap();
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let fixture = Fixture::new().unwrap();
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
     finish(running(&mut shell, &marker).await).await.unwrap();
 }
 
-/// Whether a process runs; a zombie does not.
+/// Whether a process is alive. A zombie is not.
 fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
@@ -180,14 +180,14 @@ fn is_alive(process: u32) -> bool {
 
 #[tokio::test]
 async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
-    let Some(world) = World::new() else { return };
-    let (mut daemon, mut shell) = embedded(config(&world)).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let (mut daemon, mut shell) = embedded(config(&fixture)).await;
     let marker = marker("embedded-killed");
     let stream = running(&mut shell, &marker).await;
     daemon.child.kill().unwrap();
     finish(stream).await.unwrap_err();
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
-    assert_eq!(counted(&world), "x\n");
+    assert_eq!(counted(&fixture), "x\n");
     let error = run(&mut shell, exec(&"0".repeat(32), "true")).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
 }
@@ -195,8 +195,8 @@ async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
 #[tokio::test]
 async fn malformed_setup_ends_an_embedded_daemon() {
     use std::io::{Read as _, Write as _};
-    let Some(world) = World::new() else { return };
-    let good = setup_line(&config(&world));
+    let Some(fixture) = Fixture::new() else { return };
+    let good = setup_line(&config(&fixture));
     let long = format!("{}{good}", " ".repeat(256 << 10));
     let bad_token = good.replace("0123456789abcdef", "short");
     let unknown_key = good.replacen('{', "{\"more\":1,", 1);

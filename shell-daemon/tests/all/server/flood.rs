@@ -1,4 +1,4 @@
-//! Ten thousand connections: existing ones go on, the daemon stays small, and a new client gets in.
+//! Ten thousand connections: existing connections continue, the daemon stays small, and a new client is admitted.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 use super::sidecar::{
     Credentials, Standalone, client_if_open, everything, memory_kib, output, session, soon, standalone,
 };
-use crate::world::World;
+use crate::fixture::Fixture;
 
 const CONNECTIONS: usize = 10_000;
 
@@ -27,22 +27,22 @@ const WORDS: [&[u8]; 3] = [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0
 
 #[tokio::test]
 async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     let mut shell = daemon.client().await;
     let own = session(&mut shell).await;
     let before = memory_kib(&daemon.child, "VmHWM:");
-    let mut flooder = flooder(&world, &daemon.socket);
+    let mut flooder = flooder(&fixture, &daemon.socket);
     let mut most = 0;
-    let is_over = || world.path("flooded").exists();
+    let is_over = || fixture.path("flooded").exists();
     while !is_over() {
         assert!(flooder.try_wait().unwrap().is_none() || is_over(), "the flood has ended too early");
         most = most.max(descriptors(&daemon.child));
         assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
     }
     assert!(most < 200, "the daemon had {most} descriptors");
-    // A new client gets the permit of a connection that has not sent the token, as soon as that one is gone;
-    // the daemon waits a second for that.
+    // A new client gets the permit of a connection that has not sent the token, as soon as that connection is closed.
+    // The daemon waits a second for the close.
     let mut tries = 0;
     while !is_let_in(&daemon).await {
         tries += 1;
@@ -62,7 +62,7 @@ async fn is_let_in(daemon: &Standalone) -> bool {
     shell.create_session(everything()).await.is_ok()
 }
 
-/// So few that all tries together take less than the flood's greeting timeout.
+/// The most tries. All together take less time than the greeting timeout of the flood's connections.
 const TRIES: u32 = 5;
 
 fn descriptors(process: &Child) -> usize {
@@ -70,15 +70,15 @@ fn descriptors(process: &Child) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", process.id())).map_or(0, Iterator::count)
 }
 
-/// Starts this test program to be the flood: [`a_flood`] and no other test, so that its descriptors are not
-/// those of the other tests.
+/// Starts this test program as the flood. It runs only the test [`a_flood`], in a separate process, so that the flood
+/// does not use up the descriptors of the other tests.
 #[expect(clippy::disallowed_methods, reason = "the flood is a program")]
-fn flooder(world: &World, socket: &Path) -> Child {
+fn flooder(fixture: &Fixture, socket: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "server::flood::a_flood"])
-        .env("TMPDIR", world.path(""))
+        .env("TMPDIR", fixture.path(""))
         .env(SOCKET, socket)
-        .env(FLOODED, world.path("flooded"))
+        .env(FLOODED, fixture.path("flooded"))
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
@@ -87,7 +87,7 @@ fn flooder(world: &World, socket: &Path) -> Child {
 const SOCKET: &str = "PORTCULLIS_TEST_SOCKET";
 const FLOODED: &str = "PORTCULLIS_TEST_FLOODED";
 
-/// The flood; does nothing unless the test above asks for it.
+/// The flood. Does nothing unless [`flooder`] started this program.
 #[test]
 fn a_flood() {
     let (Some(socket), Some(flooded)) = (std::env::var_os(SOCKET), std::env::var_os(FLOODED)) else { return };
@@ -119,7 +119,7 @@ fn a_flood() {
     std::fs::write(flooded, "").unwrap();
 }
 
-/// Whether the other side has hung up; bytes that it wrote before are discarded.
+/// Whether the other side has hung up. Bytes that it wrote before are discarded.
 fn is_closed(stream: &UnixStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut read = [0; 1024];

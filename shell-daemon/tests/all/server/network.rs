@@ -1,4 +1,4 @@
-//! The network of sessions: whose rules hold, which session has one, and when its connections end.
+//! The network of sessions: the rules that apply, the sessions that have a network, and the end of their connections.
 
 use std::{
     io::Read as _,
@@ -13,7 +13,7 @@ use portcullis_shell_protocol::{
 use portcullis_types::ShellPosture;
 
 use super::sidecar::{Shell, code, config, embedded, everything, exec, output, run};
-use crate::world::World;
+use crate::fixture::Fixture;
 
 fn network(hosts: &[String], private: &[String]) -> ShellNetwork {
     ShellNetwork {
@@ -22,9 +22,9 @@ fn network(hosts: &[String], private: &[String]) -> ShellNetwork {
     }
 }
 
-fn with_network(world: &World, rules: ShellNetwork) -> DaemonConfig {
+fn with_network(fixture: &Fixture, rules: ShellNetwork) -> DaemonConfig {
     let network = DaemonNetwork { rules, ca: None, proxy: None, landlock: true, seccomp: true };
-    DaemonConfig { network: Some(network), ..config(world) }
+    DaemonConfig { network: Some(network), ..config(fixture) }
 }
 
 async fn create(shell: &mut Shell, network: Option<NetworkRequest>) -> CreateSessionResponse {
@@ -53,17 +53,17 @@ fn listener() -> (TcpListener, String, [String; 2]) {
 
 #[tokio::test]
 async fn a_connection_must_pass_the_daemons_rules_and_the_clients() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (listener, rule, private) = listener();
     let port = listener.local_addr().unwrap().port();
     let other = format!("https://other.test:{port}");
     let own = network(&[rule.clone(), other.clone()], &private);
-    let (_daemon, mut shell) = embedded(with_network(&world, own)).await;
+    let (_daemon, mut shell) = embedded(with_network(&fixture, own)).await;
     let target = format!("localhost:{port}");
-    for (hosts, endpoints, asked, status) in [
+    for (hosts, endpoints, requested_target, status) in [
         (vec![rule.clone()], &private[..], &target, "200"),
         (vec!["https://*:1".to_owned()], &private, &target, "403"),
-        // The client's operator does not let it reach the address.
+        // The client's operator does not permit the address.
         (vec![rule.clone()], &[], &target, "403"),
         (vec!["https://evil.test".to_owned(), rule.clone()], &private, &"evil.test:443".to_owned(), "403"),
         (vec![], &private, &target, "403"),
@@ -71,32 +71,35 @@ async fn a_connection_must_pass_the_daemons_rules_and_the_clients() {
         let session = create(&mut shell, asking(&hosts, endpoints)).await;
         let report = session.posture.unwrap().network.unwrap();
         assert_eq!(report.absence, "", "{hosts:?}");
-        let line = ask(&mut shell, &session.session_id, asked).await;
-        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{hosts:?} {endpoints:?} {asked}: {line}");
+        let line = ask(&mut shell, &session.session_id, requested_target).await;
+        assert!(
+            line.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{hosts:?} {endpoints:?} {requested_target}: {line}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_session_that_asks_for_none_has_no_network() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
-    let (_daemon, mut shell) = embedded(with_network(&world, network(&[rule], &private))).await;
+    let (_daemon, mut shell) = embedded(with_network(&fixture, network(&[rule], &private))).await;
     let session = create(&mut shell, None).await;
     let posture = session.posture.unwrap();
     assert!(posture.network.is_none() && !posture.summary.contains("egress"), "{posture:?}");
     let tried = exec(&session.session_id, "echo \"$HTTPS_PROXY\"; exec 3<>/dev/tcp/127.0.0.1/3128");
-    let ran = run(&mut shell, tried).await.unwrap();
-    assert!(ran.stderr.contains("Operation not permitted") && ran.stdout == "\n", "{ran:?}");
+    let result = run(&mut shell, tried).await.unwrap();
+    assert!(result.stderr.contains("Operation not permitted") && result.stdout == "\n", "{result:?}");
 }
 
 #[tokio::test]
 async fn a_session_that_cannot_have_a_network_says_why() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
-    let without = config(&world);
+    let without = config(&fixture);
     let weak = DaemonConfig {
         posture: PostureChoice::Exactly(ShellPosture::Contained),
-        ..with_network(&world, network(std::slice::from_ref(&rule), &private))
+        ..with_network(&fixture, network(std::slice::from_ref(&rule), &private))
     };
     for (config, why) in [
         (without, "the sidecar's policy has no `hosts` in `[shell]`"),
@@ -112,10 +115,10 @@ async fn a_session_that_cannot_have_a_network_says_why() {
 
 #[tokio::test]
 async fn rules_of_a_client_are_checked() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
     let (_daemon, mut shell) =
-        embedded(with_network(&world, network(std::slice::from_ref(&rule), &private))).await;
+        embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let many = vec![rule.clone(); 600];
     for (network, all_hosts) in [
         (asking(&["http://localhost".to_owned()], &[]), false),
@@ -131,10 +134,10 @@ async fn rules_of_a_client_are_checked() {
 
 #[tokio::test]
 async fn health_shows_the_hosts() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
     let (_daemon, mut shell) =
-        embedded(with_network(&world, network(std::slice::from_ref(&rule), &private))).await;
+        embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let posture = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     assert!(posture.summary.contains(",egress(landlock="), "{}", posture.summary);
     let network = posture.network.unwrap();
@@ -156,17 +159,17 @@ async fn health_shows_the_hosts() {
 
 #[tokio::test]
 async fn connections_end_with_their_session() {
-    let Some(world) = World::strong() else { return };
+    let Some(fixture) = Fixture::strong() else { return };
     let (listener, rule, private) = listener();
     let port = listener.local_addr().unwrap().port();
     let (_daemon, mut shell) =
-        embedded(with_network(&world, network(std::slice::from_ref(&rule), &private))).await;
+        embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let session = create(&mut shell, asking(&[rule], &private)).await.session_id;
-    // A job that waits for an answer, which never comes.
+    // A job that waits for an answer that never arrives.
     let job = format!("curl --silent --max-time 1000 https://localhost:{port}/ & echo started");
-    let ran = run(&mut shell, exec(&session, &job)).await.unwrap();
-    assert!(ran.exited.jobs_left, "{ran:?}");
-    // The canary of the gate's thread connects as well, and says nothing.
+    let result = run(&mut shell, exec(&session, &job)).await.unwrap();
+    assert!(result.exited.jobs_left, "{result:?}");
+    // The attempt of a confined thread's canary also connects, and sends nothing. `accepted` skips it.
     let mut connection = accepted(&listener);
     let ended = shell.kill_session(KillSessionRequest { session_id: session.clone() }).await;
     ended.unwrap();
@@ -177,7 +180,7 @@ async fn connections_end_with_their_session() {
     assert_eq!(code(&refused), "not_found");
 }
 
-/// The first connection by which something was said.
+/// The first connection that sends something.
 fn accepted(listener: &TcpListener) -> TcpStream {
     loop {
         let (mut connection, _) = listener.accept().unwrap();

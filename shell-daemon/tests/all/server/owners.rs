@@ -1,4 +1,4 @@
-//! Which clients are let in, and which client owns a session.
+//! The clients that are admitted, and the client that owns a session.
 
 use std::{
     fs::Permissions,
@@ -18,12 +18,12 @@ use super::sidecar::{
     Credentials, begin, client, client_if_open, code, config, embedded, everything, exec, finish, output,
     run, session, standalone, standalone_in,
 };
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn connection_without_the_token_is_refused() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     for token in [
         None,
         Some(String::new()),
@@ -45,9 +45,9 @@ async fn connection_without_the_token_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+async fn a_client_of_another_version_gets_only_that_refusal() {
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     for version in [None, Some(String::new()), Some("0.0.1".to_owned())] {
         let mut shell = daemon.client_as(Credentials { version, ..Credentials::good() }).await;
         let refused = shell.create_session(everything()).await.unwrap_err();
@@ -73,17 +73,17 @@ fn connect_as(uid: u32, socket: &std::path::Path) -> UnixStream {
 
 #[tokio::test]
 async fn another_user_is_let_in_only_by_number() {
-    let Some(world) = World::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let (allowed, stranger) = (54_321, 54_322);
     for folder in ["", "run"] {
-        std::fs::create_dir_all(world.path(folder)).unwrap();
-        std::fs::set_permissions(world.path(folder), Permissions::from_mode(0o755)).unwrap();
+        std::fs::create_dir_all(fixture.path(folder)).unwrap();
+        std::fs::set_permissions(fixture.path(folder), Permissions::from_mode(0o755)).unwrap();
     }
-    let daemon = standalone(&world, &["--allow-uid", &allowed.to_string()]).await;
-    // Although it has the token, it gets not one byte.
+    let daemon = standalone(&fixture, &["--allow-uid", &allowed.to_string()]).await;
+    // The stranger has the token, but receives no bytes.
     let mut stream = connect_as(stranger, &daemon.socket);
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let read = stream.read(&mut [0; 1]);
@@ -100,8 +100,8 @@ async fn another_user_is_let_in_only_by_number() {
 
 #[tokio::test]
 async fn socket_without_a_client_user_is_private() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&daemon.socket), 0o600);
     assert_eq!(mode(daemon.socket.parent().unwrap()), 0o700);
@@ -109,8 +109,8 @@ async fn socket_without_a_client_user_is_private() {
 
 #[tokio::test]
 async fn a_session_of_another_connection_is_not_there() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let daemon = standalone(&fixture, &[]).await;
     let (mut owner, mut other) = (daemon.client().await, daemon.client().await);
     let owned = session(&mut owner).await;
     let mut request = exec(&owned, "read -r line; echo $line");
@@ -141,34 +141,34 @@ async fn a_session_of_another_connection_is_not_there() {
     let write = WriteStdinRequest { command_id: command_id_of_owner, bytes: b"mine\n".to_vec(), close: true };
     owner.write_stdin(write).await.unwrap();
     assert_eq!(finish(running).await.unwrap().stdout, "mine\n");
-    assert!(!world.path("shared/counter").exists());
+    assert!(!fixture.path("shared/counter").exists());
     assert_eq!(owner.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.len(), 1);
     owner.kill_session(KillSessionRequest { session_id: owned }).await.unwrap();
 }
 
 #[tokio::test]
 async fn sessions_of_one_connection_have_states_of_their_own() {
-    let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
-    let (one, two) = (session(&mut shell).await, session(&mut shell).await);
-    assert_ne!(one, two);
-    output(&mut shell, &one, "v=one").await;
-    output(&mut shell, &two, "v=two").await;
-    assert_eq!(output(&mut shell, &one, "echo $v").await, "one\n");
-    assert_eq!(output(&mut shell, &two, "echo $v").await, "two\n");
+    let Some(fixture) = Fixture::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (first_session, second_session) = (session(&mut shell).await, session(&mut shell).await);
+    assert_ne!(first_session, second_session);
+    output(&mut shell, &first_session, "v=one").await;
+    output(&mut shell, &second_session, "v=two").await;
+    assert_eq!(output(&mut shell, &first_session, "echo $v").await, "one\n");
+    assert_eq!(output(&mut shell, &second_session, "echo $v").await, "two\n");
 }
 
-/// With and without namespaces: a session cannot make a socket to connect with.
+/// With and without namespaces, a session cannot make a socket to connect with.
 #[tokio::test]
 async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
-    if World::new().is_none() {
+    if Fixture::new().is_none() {
         return;
     }
     for (outer, posture) in
         [(KernelEnvironment::Nothing, None), (KernelEnvironment::StockContainer, Some("contained"))]
     {
-        let world = World::new().unwrap();
-        let daemon = standalone_in(&world, &[], outer).await;
+        let fixture = Fixture::new().unwrap();
+        let daemon = standalone_in(&fixture, &[], outer).await;
         let mut shell = daemon.client().await;
         let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert!(posture.is_none_or(|posture| health.posture == posture), "{health:?}");
@@ -177,12 +177,12 @@ async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
         let attack = format!(
             "perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un(\"{socket}\")) || exit 1'"
         );
-        let ran = run(&mut shell, exec(&session, &attack)).await.unwrap();
-        assert_eq!(ran.exited.ending, Some(Ending::Code(1)), "{ran:?}");
-        // It cannot read the token either.
-        let token = format!("cat {}", world.path("token").display());
-        let ran = run(&mut shell, exec(&session, &token)).await.unwrap();
-        assert_eq!((ran.exited.ending, ran.stdout.as_str()), (Some(Ending::Code(1)), ""), "{ran:?}");
+        let result = run(&mut shell, exec(&session, &attack)).await.unwrap();
+        assert_eq!(result.exited.ending, Some(Ending::Code(1)), "{result:?}");
+        // The session cannot read the token either.
+        let token = format!("cat {}", fixture.path("token").display());
+        let result = run(&mut shell, exec(&session, &token)).await.unwrap();
+        assert_eq!((result.exited.ending, result.stdout.as_str()), (Some(Ending::Code(1)), ""), "{result:?}");
         // The control: an unconfined program connects and reads the token.
         let status = outside(&["bash", "-c", &format!("{attack} && {token}")]);
         assert!(status.success(), "the control");

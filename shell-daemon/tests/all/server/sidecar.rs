@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
     DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
+    SessionToolchain,
 };
 use portcullis_shell_protocol::{
     CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
@@ -32,7 +33,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -64,23 +65,30 @@ impl Interceptor for Credentials {
     }
 }
 
-/// `shared` and `tmp` are writable, `read` is readable.
-pub(crate) fn config(world: &World) -> DaemonConfig {
-    let mount = |name: &str, access| DaemonMount { name: name.to_owned(), folder: name.to_owned(), access };
+/// A daemon's configuration. The mounts `shared` and `tmp` are writable, and `read` is readable.
+pub(crate) fn config(fixture: &Fixture) -> DaemonConfig {
+    let mount = |name: &str, access| DaemonMount {
+        name: name.to_owned(),
+        folder: name.to_owned(),
+        access,
+        has_undo: false,
+    };
     DaemonConfig {
-        state: world.path("state"),
-        workspace: world.path(""),
+        state: fixture.path("state"),
+        workspace: fixture.path(""),
         mounts: vec![
             mount("shared", Access::Write),
             mount("tmp", Access::Write),
             mount("read", Access::Read),
         ],
         home: "shared".to_owned(),
-        private: vec![world.path("vault")],
+        private: vec![fixture.path("vault")],
         posture: PostureChoice::AtLeast(ShellPosture::Contained),
+        toolchain: SessionToolchain::default(),
         environment: [VariableName::parse("ALLOWED").unwrap()].into(),
         commands: CommandRules::default(),
         protected: vec![".git/hooks".to_owned()],
+        hidden: Vec::new(),
         network: None,
         session: SessionLimits::default(),
         service: ServiceLimits::default(),
@@ -107,9 +115,9 @@ pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
 
 /// Like [`start_embedded`], with a command that becomes the daemon.
 pub(crate) fn spawn_embedded(command: &mut Command) -> (Embedded, StdUnixStream) {
-    let (ours, theirs) = StdUnixStream::pair().unwrap();
-    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
-    (Embedded { child }, ours)
+    let (client_end, daemon_end) = StdUnixStream::pair().unwrap();
+    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(daemon_end))).spawn().unwrap();
+    (Embedded { child }, client_end)
 }
 
 /// An embedded daemon, and its one client.
@@ -160,32 +168,36 @@ impl Drop for Standalone {
 }
 
 /// The command line of a standalone daemon, with a token file and a path for the socket.
-pub(crate) fn shelld(world: &World) -> (Command, PathBuf) {
-    shelld_with(world, "state")
+pub(crate) fn shelld(fixture: &Fixture) -> (Command, PathBuf) {
+    shelld_with(fixture, "state")
 }
 
 /// Like [`shelld`], with another state folder.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
-pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
-    let (token, run) = (world.path("token"), world.path("run"));
+pub(crate) fn shelld_with(fixture: &Fixture, state: &str) -> (Command, PathBuf) {
+    let (token, run) = (fixture.path("token"), fixture.path("run"));
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
     std::fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
     let socket = run.join("shell.sock");
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"));
     command.env_clear().arg("--socket").arg(&socket).arg("--token-file").arg(token);
-    command.arg("--workspace").arg(world.path("")).arg("--state").arg(world.path(state));
+    command.arg("--workspace").arg(fixture.path("")).arg("--state").arg(fixture.path(state));
     (command, socket)
 }
 
 /// Starts a standalone daemon and waits until it lets clients in.
-pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
-    standalone_in(world, more, KernelEnvironment::Nothing).await
+pub(crate) async fn standalone(fixture: &Fixture, extra_arguments: &[&str]) -> Standalone {
+    standalone_in(fixture, extra_arguments, KernelEnvironment::Nothing).await
 }
 
 /// Like [`standalone`], inside an outer sandbox.
-pub(crate) async fn standalone_in(world: &World, more: &[&str], outer: KernelEnvironment) -> Standalone {
-    let (mut command, socket) = shelld(world);
-    let child = outer.start(|| command.args(more).spawn().unwrap());
+pub(crate) async fn standalone_in(
+    fixture: &Fixture,
+    extra_arguments: &[&str],
+    outer: KernelEnvironment,
+) -> Standalone {
+    let (mut command, socket) = shelld(fixture);
+    let child = outer.start(|| command.args(extra_arguments).spawn().unwrap());
     let mut daemon = Standalone { child, socket };
     soon("the daemon listens", || {
         assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
@@ -219,7 +231,6 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// The children of a process.
 pub(crate) fn children(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -254,25 +265,25 @@ pub(crate) fn exec_within(limit: Duration, session: &str, command: &str) -> Exec
     ExecRequest { timeout_ms: u64::try_from(limit.as_millis()).unwrap(), ..exec(session, command) }
 }
 
-/// The result of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) exited: Exited,
 }
 
 /// Runs a command to its end.
-pub(crate) async fn run(shell: &mut Shell, request: ExecRequest) -> Result<Ran, Status> {
+pub(crate) async fn run(shell: &mut Shell, request: ExecRequest) -> Result<CommandResult, Status> {
     let (_, stream) = begin(shell, request).await?;
     finish(stream).await
 }
 
 /// The output of a command that must succeed.
 pub(crate) async fn output(shell: &mut Shell, session: &str, command: &str) -> String {
-    let ran = run(shell, exec(session, command)).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
-    assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{command}: {ran:?}");
-    ran.stdout
+    let result =
+        run(shell, exec(session, command)).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+    assert_eq!(result.exited.ending, Some(Ending::Code(0)), "{command}: {result:?}");
+    result.stdout
 }
 
 /// Starts a command, and returns its id and its events.
@@ -289,7 +300,7 @@ pub(crate) async fn begin(
 }
 
 /// Reads the remaining events of a command.
-pub(crate) async fn finish(mut stream: Streaming<ExecEvent>) -> Result<Ran, Status> {
+pub(crate) async fn finish(mut stream: Streaming<ExecEvent>) -> Result<CommandResult, Status> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         let event = stream.message().await?.expect("no end before `exited`").event.unwrap();
@@ -299,7 +310,7 @@ pub(crate) async fn finish(mut stream: Streaming<ExecEvent>) -> Result<Ran, Stat
             Event::Exited(exited) => {
                 assert!(stream.message().await?.is_none(), "something after the end");
                 let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-                return Ok(Ran { stdout: text(stdout), stderr: text(stderr), exited });
+                return Ok(CommandResult { stdout: text(stdout), stderr: text(stderr), exited });
             }
             Event::Started(_) | Event::Output(_) => panic!("{event:?} is out of place"),
         }
@@ -311,8 +322,8 @@ pub(crate) fn code(status: &Status) -> &str {
     status.metadata().get(CODE_KEY).map_or("", |code| code.to_str().unwrap())
 }
 
-/// Waits, without blocking the client, for a condition that must become true within forty seconds. That is
-/// less than the sleeps of commands that have to be killed, and less than a command's timeout.
+/// Waits, without blocking the client, for a condition that must become true within forty seconds. Commands that must
+/// be killed sleep for longer, and a command's timeout is longer.
 #[track_caller]
 pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     let what = what.to_owned();

@@ -8,12 +8,12 @@ use std::{
 use rustix::process::Signal;
 
 use super::sidecar::{Standalone, shelld, signal};
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[test]
 fn logs_that_no_terminal_shows_have_no_control_characters() {
-    let Some(world) = World::new() else { return };
-    let (mut command, socket) = shelld(&world);
+    let Some(fixture) = Fixture::new() else { return };
+    let (mut command, socket) = shelld(&fixture);
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = Standalone { child, socket };
     let mut lines = BufReader::new(daemon.child.stderr.take().unwrap());

@@ -9,29 +9,29 @@ use std::{
 use rustix::process::Signal;
 
 use super::sidecar::{Credentials, Standalone, client, session, shelld, signal, soon};
-use crate::world::World;
+use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn a_socket_that_is_handed_over_is_served_and_left() {
-    let Some(world) = World::new() else { return };
-    let socket = world.path("handed-over");
+    let Some(fixture) = Fixture::new() else { return };
+    let socket = fixture.path("handed-over");
     let listener = UnixListener::bind(&socket).unwrap();
-    let (command, _) = shelld(&world);
+    let (command, _) = shelld(&fixture);
     let mut daemon = Standalone { child: activate(&command, &listener), socket };
     drop(listener);
     let stream = UnixStream::connect(&daemon.socket).unwrap();
     let mut shell = client(stream, Credentials::good()).await;
     session(&mut shell).await;
     // No file was made at the path from the command line.
-    assert!(!world.path("run").exists());
+    assert!(!fixture.path("run").exists());
     signal(&daemon.child, Signal::TERM);
     soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert!(daemon.socket.exists(), "it is the service manager's");
 }
 
-/// Starts the command as a service manager does: the listener is descriptor 3, and the variables name the
-/// process that they are for.
+/// Starts the command like a service manager: the listener is descriptor 3, and the variables name the process that
+/// should use it.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 fn activate(command: &std::process::Command, listener: &UnixListener) -> std::process::Child {
     let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
@@ -47,12 +47,12 @@ fn activate(command: &std::process::Command, listener: &UnixListener) -> std::pr
 
 #[test]
 fn readiness_and_the_end_are_announced() {
-    let Some(world) = World::new() else { return };
-    let place = world.path("notify");
-    let notified = UnixDatagram::bind(&place).unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    let notify_socket = fixture.path("notify");
+    let notified = UnixDatagram::bind(&notify_socket).unwrap();
     notified.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-    let (mut command, socket) = shelld(&world);
-    let child = command.env("NOTIFY_SOCKET", &place).spawn().unwrap();
+    let (mut command, socket) = shelld(&fixture);
+    let child = command.env("NOTIFY_SOCKET", &notify_socket).spawn().unwrap();
     let mut daemon = Standalone { child, socket };
     assert!(heard(&notified).contains("READY=1"));
     assert!(Path::new(&daemon.socket).exists());
@@ -69,8 +69,8 @@ fn heard(notified: &UnixDatagram) -> String {
 
 #[test]
 fn json_logs_are_json_and_never_hold_the_token() {
-    let Some(world) = World::new() else { return };
-    let (mut command, socket) = shelld(&world);
+    let Some(fixture) = Fixture::new() else { return };
+    let (mut command, socket) = shelld(&fixture);
     let child =
         command.arg("--json-logs").env("RUST_LOG", "trace").stderr(std::process::Stdio::piped()).spawn();
     let mut daemon = Standalone { child: child.unwrap(), socket };

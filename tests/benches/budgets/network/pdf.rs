@@ -1,4 +1,4 @@
-//! PDF files of the budgets: one of many pages, and those that ask for more work than their size.
+//! PDF files of the budgets: a file of many pages, and files that ask for more work than their size.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use flate2::{Compression, write::ZlibEncoder};
 use portcullis_testing::pdf_file::{HELVETICA, PdfFile};
 
 /// A file whose pages are full of text, compressed.
-pub(super) fn of_pages(count: usize) -> Vec<u8> {
+pub(super) fn text_pages(count: usize) -> Vec<u8> {
     let line = "The northern gate was built first, and it is the only one that still has its portcullis.";
     let content: String =
         (0..60).map(|line_number| format!("1 0 0 1 50 {} Tm ({line}) Tj ", 780 - 12 * line_number)).collect();
@@ -31,7 +31,7 @@ pub(super) fn inflating_content() -> Vec<u8> {
 
 pub(super) fn forms_of_forms() -> Vec<u8> {
     let mut file = PdfFile::new();
-    let first = file.next();
+    let first = file.next_number();
     for number in first..first + 20 {
         let entries = format!("/Subtype /Form /Resources << /XObject << /X {} 0 R >> >>", number + 1);
         file.stream(&entries, "/X Do ".repeat(20).as_bytes());

@@ -1,4 +1,4 @@
-//! `portcullis demo`, the first thing that a new user sees.
+//! `portcullis demo`, the first command that a new user runs.
 
 use std::{
     fs,
@@ -6,14 +6,14 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_testing::{World, binary, kernel_or_skip};
+use portcullis_testing::{Fixture, binary, kernel_or_skip};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// The last line of a demonstration in which everything is enforced.
+/// The last line of a demonstration on a machine where every layer is enforced.
 const ENFORCED: &str = "All that the policy requires is enforced and proven.";
 
-/// Lines shown of the session, in this order.
+/// Lines that show the session, in this order.
 const SESSION: [&str; 14] = [
     "→ file_list",
     "→ file_search",
@@ -33,62 +33,62 @@ const SESSION: [&str; 14] = [
 
 #[test]
 fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
-    let world = World::new();
-    let shown = portcullis(&world, &["demo"]);
-    let text = stdout(&shown);
-    assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
-    let after = ["vault_copyto_write", "intact: 14 rows", ENFORCED];
-    assert_in_order(&text, SESSION.iter().chain(&after));
+    let fixture = Fixture::new();
+    let output = portcullis(&fixture, &["demo"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let closing_words = ["vault_copyto_write", "intact: 14 rows", ENFORCED];
+    assert_words_in_order(&text, SESSION.iter().chain(&closing_words));
 }
 
 #[test]
 fn the_readmes_recording_shows_the_demonstration() {
     let picture = include_str!("../../../../docs/demo.svg");
-    // The text of the picture, in which each word may have its own element.
+    // Extract the text of the picture, in which each word may be in a separate element.
     let outside = picture.split('<').filter_map(|element| element.split_once('>')).map(|(_, text)| text);
     let text: String = outside.flat_map(str::split_whitespace).collect();
     let text = text.replace("&quot;", "\"").replace("&apos;", "'").replace("&gt;", ">").replace("&amp;", "&");
     let words: Vec<String> = SESSION.iter().map(|words| words.replace(' ', "")).collect();
-    assert_in_order(&text, words.iter().map(String::as_str).collect::<Vec<_>>().iter());
+    assert_words_in_order(&text, words.iter().map(String::as_str).collect::<Vec<_>>().iter());
 }
 
 /// Asserts that the text contains all words, one after the other.
 #[track_caller]
-fn assert_in_order<'a>(text: &str, words: impl Iterator<Item = &'a &'a str>) {
+fn assert_words_in_order<'a>(text: &str, words: impl Iterator<Item = &'a &'a str>) {
     let mut rest = text;
     for words in words {
-        let found = rest.find(words).unwrap_or_else(|| panic!("no `{words}` in the rest of\n{text}"));
-        rest = &rest[found + words.len()..];
+        let position = rest.find(words).unwrap_or_else(|| panic!("no `{words}` in the rest of\n{text}"));
+        rest = &rest[position + words.len()..];
     }
 }
 
 #[test]
 fn the_demonstration_leaves_the_callers_workspace_alone() {
-    let world = World::new();
-    let shown = portcullis(&world, &["demo"]);
-    assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
-    assert_eq!(fs::read_dir(world.workspace().join("shared")).expect("readable").count(), 0);
-    let text = stdout(&shown);
+    let fixture = Fixture::new();
+    let output = portcullis(&fixture, &["demo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(fixture.workspace().join("shared")).expect("readable").count(), 0);
+    let text = stdout(&output);
     let folder = text.split_whitespace().find(|word| word.contains("portcullis-demo-")).expect("a folder");
     assert!(!fs::exists(folder.trim_end_matches('.')).expect("can be told"), "{folder} is left");
 }
 
 #[test]
 fn the_demonstration_can_be_kept_and_its_log_read() {
-    let world = World::new();
-    let shown = portcullis(&world, &["demo", "--keep"]);
-    let text = stdout(&shown);
-    let kept = text.lines().find_map(|line| line.strip_prefix("kept: ")).expect("says where");
-    let notes = fs::read_to_string(format!("{kept}/workspace/shared/notes/todo.md")).expect("kept");
-    let log = fs::read_to_string(format!("{kept}/state/audit.jsonl")).expect("kept");
-    fs::remove_dir_all(kept).expect("removed");
+    let fixture = Fixture::new();
+    let output = portcullis(&fixture, &["demo", "--keep"]);
+    let text = stdout(&output);
+    let kept_folder = text.lines().find_map(|line| line.strip_prefix("kept: ")).expect("says where");
+    let notes = fs::read_to_string(format!("{kept_folder}/workspace/shared/notes/todo.md")).expect("kept");
+    let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("kept");
+    fs::remove_dir_all(kept_folder).expect("removed");
     assert!(notes.ends_with("- [ ] pay the gas\n"), "{notes}");
     assert_eq!(log.lines().count(), 14);
 }
 
 /// Runs a program without a network: not even the loopback interface is up.
 #[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
-fn without_network(program: &[&str]) -> Output {
+fn run_without_network(program: &[&str]) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "--"]).args(program);
     command.env("LC_ALL", "C").stdin(Stdio::null()).output().expect("starts")
@@ -96,7 +96,7 @@ fn without_network(program: &[&str]) -> Output {
 
 #[test]
 fn the_demonstration_needs_no_network() {
-    if !kernel_or_skip("user namespaces", without_network(&["true"]).status.success()) {
+    if !kernel_or_skip("user namespaces", run_without_network(&["true"]).status.success()) {
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -106,14 +106,14 @@ fn the_demonstration_needs_no_network() {
     #[expect(clippy::disallowed_methods, reason = "the same program where there is a network")]
     let outside = Command::new(connects[0]).args(&connects[1..]).output().expect("starts");
     assert!(outside.status.success(), "somebody listens: {}", stderr(&outside));
-    let refused = without_network(&connects);
+    let refused = run_without_network(&connects);
     assert!(stderr(&refused).contains("Network is unreachable"), "{}", stderr(&refused));
 
     let program = binary();
-    let shown = without_network(&[program.to_str().expect("text"), "demo"]);
-    let text = stdout(&shown);
-    assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
-    // All of it, including the shell, and no substitute for a sandbox that is missing.
+    let output = run_without_network(&[program.to_str().expect("text"), "demo"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    // Without a network the demonstration is complete, including the shell.
     for words in ["│  36 total", "Done: the notes are in order", "intact: 14 rows", ENFORCED] {
         assert!(text.contains(words), "no `{words}` in\n{text}");
     }
@@ -121,7 +121,7 @@ fn the_demonstration_needs_no_network() {
 
 /// Runs a program with `false` mounted in place of bash.
 #[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
-fn without_bash(program: &[&str]) -> Output {
+fn run_without_bash(program: &[&str]) -> Output {
     let script = r#"for folder in /usr/bin /bin; do
             if [ -x $folder/false ] && [ -x $folder/bash ]; then
                 mount --bind $folder/false "$(readlink -f $folder/bash)" && exec "$@"
@@ -135,13 +135,13 @@ fn without_bash(program: &[&str]) -> Output {
 
 #[test]
 fn a_demonstration_that_cannot_show_all_fails() {
-    if !kernel_or_skip("user namespaces", without_bash(&["true"]).status.success()) {
+    if !kernel_or_skip("user namespaces", run_without_bash(&["true"]).status.success()) {
         return;
     }
     let program = binary();
-    let shown = without_bash(&[program.to_str().expect("text"), "demo"]);
-    let text = stdout(&shown);
-    assert_eq!(shown.status.code(), Some(5), "{text}{}", stderr(&shown));
+    let output = run_without_bash(&[program.to_str().expect("text"), "demo"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(5), "{text}{}", stderr(&output));
     assert!(text.ends_with("Not all that the policy requires is enforced and proven.\n"), "{text}");
     assert!(text.contains("shell_unavailable"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! A local server that plays a model: it answers each request with the next body.
+//! A local server that plays a model: it answers each request with the next of its bodies.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,39 +9,40 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The server. It ends with the test process.
-pub(super) struct Model {
+/// The server. It runs until the test process ends.
+pub(crate) struct Model {
     address: String,
-    heard: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Model {
     /// A server that answers with these bodies, each with its status.
-    pub(super) fn answering(answers: Vec<(u16, String)>) -> Self {
+    pub(crate) fn answering(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}/v1", listener.local_addr().expect("bound"));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let requests = Arc::clone(&heard);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&requests);
         thread::spawn(move || {
             for (status, body) in answers {
                 let (stream, _) = listener.accept().expect("a connection");
                 let mut reader = BufReader::new(stream);
                 let request = request(&mut reader);
-                // Before the answer: a test that has the answer may look at the requests at once.
-                requests.lock().expect("not poisoned").push(request);
+                // The request is noted before it is answered, because a test may read the requests as soon as it has
+                // the answer.
+                sink.lock().expect("not poisoned").push(request);
                 answer(reader.into_inner(), status, &body);
             }
         });
-        Self { address, heard }
+        Self { address, requests }
     }
 
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// The bodies of the requests so far.
-    pub(super) fn heard(&self) -> Vec<Value> {
-        self.heard.lock().expect("not poisoned").clone()
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        self.requests.lock().expect("not poisoned").clone()
     }
 }
 
@@ -72,13 +73,13 @@ fn answer(mut stream: TcpStream, status: u16, body: &str) {
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
-/// An answer of text alone, as OpenAI streams it.
-pub(super) fn text(words: &str) -> (u16, String) {
+/// A text answer, as OpenAI streams it.
+pub(crate) fn text(words: &str) -> (u16, String) {
     (200, chunks(&[json!({"content": words})], "stop"))
 }
 
-/// An answer with tool calls, the arguments of each in two pieces.
-pub(super) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
+/// An answer with tool calls; the arguments of each call come in two pieces.
+pub(crate) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
     let pieces = calls.iter().enumerate().flat_map(|(index, (tool, arguments))| {
         let half = arguments.len() / 2;
         let first = json!({"index": index, "id": format!("call-{index}"), "type": "function",
@@ -91,8 +92,8 @@ pub(super) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
 
 fn chunks(deltas: &[Value], reason: &str) -> String {
     let mut body = String::new();
-    let ends = [(json!({}), json!(reason))];
-    for (delta, reason) in deltas.iter().map(|delta| (delta.clone(), Value::Null)).chain(ends) {
+    let last_delta = [(json!({}), json!(reason))];
+    for (delta, reason) in deltas.iter().map(|delta| (delta.clone(), Value::Null)).chain(last_delta) {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
         let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [choice]});
         body.push_str(&format!("data: {chunk}\n\n"));

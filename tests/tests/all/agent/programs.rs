@@ -1,4 +1,4 @@
-//! Programs that were written for another agent, on the tools of Portcullis.
+//! Programs that were written for another agent, with the tools of Portcullis.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use portcullis_adapters::yoagent::{
     types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
 };
 use portcullis_agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta};
-use portcullis_testing::{CallOutcome, World, binary};
-use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::Event, shell::ShellSource};
+use portcullis_testing::{CallOutcome, Fixture, binary};
+use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::RowKind, shell::ShellSource};
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-/// A model that writes, edits, lists, searches, reads and runs a command, one call a turn.
+/// A model that writes, edits, lists, searches, reads and runs a command, one call per turn.
 fn script() -> ScriptedProvider {
     let calls = [
         ("file_write", json!({"path": "/shared/plan.md", "content": "one\ntwo\n"})),
@@ -50,30 +50,31 @@ impl StreamProvider for Model {
 }
 
 /// The tool of each call, and whether the call ended in an error.
-async fn ends(agent: &mut Agent) -> Vec<(String, bool)> {
+async fn ended_calls(agent: &mut Agent) -> Vec<(String, bool)> {
     let mut events = agent.prompt("go").await;
-    let mut ends = Vec::new();
+    let mut ended_calls = Vec::new();
     while let Some(event) = events.recv().await {
         if let AgentEvent::ToolExecutionEnd { tool_name, is_error, .. } = event {
-            ends.push((tool_name, is_error));
+            ended_calls.push((tool_name, is_error));
         }
     }
-    ends
+    ended_calls
 }
 
 const TOOLS: [&str; 6] = ["file_write", "file_edit", "file_list", "file_search", "file_read", "shell_exec"];
 
 #[tokio::test]
 async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
-    let world = World::new();
-    let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
-    let builder = world.builder().await.expect("bootstraps").shell(place);
+    let fixture = Fixture::new();
+    let shell = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
+    let builder = fixture.builder().await.expect("bootstraps").shell(shell);
     let mut agent = Agent::new(Model).with_runtime(builder).with_approver(ApproveAll);
-    let all_well: Vec<_> = TOOLS.iter().map(|tool| ((*tool).to_owned(), false)).collect();
-    assert_eq!(ends(&mut agent).await, all_well);
-    assert_eq!(std::fs::read_to_string(world.shared("plan.md")).expect("written"), "one\nthree\n");
-    let rows = world.rows();
-    let ended: Vec<&str> = rows.iter().filter(|row| row.event == Event::End).map(|row| &*row.tool).collect();
+    let all_succeeded: Vec<_> = TOOLS.iter().map(|tool| ((*tool).to_owned(), false)).collect();
+    assert_eq!(ended_calls(&mut agent).await, all_succeeded);
+    assert_eq!(std::fs::read_to_string(fixture.shared("plan.md")).expect("written"), "one\nthree\n");
+    let rows = fixture.rows();
+    let ended: Vec<&str> =
+        rows.iter().filter(|row| row.event == RowKind::End).map(|row| &*row.tool).collect();
     assert_eq!(ended, TOOLS);
     let command = rows.last().expect("rows");
     assert_eq!(command.approval.as_deref(), Some("approved"));
@@ -81,17 +82,17 @@ async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
 }
 
 #[tokio::test]
-async fn without_somebody_to_ask_its_commands_do_not_run() {
-    let world = World::new();
-    let place = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
-    let builder = world.builder().await.expect("bootstraps").shell(place);
-    let ends = ends(&mut Agent::new(Model).with_runtime(builder)).await;
-    assert_eq!(ends.last(), Some(&("shell_exec".to_owned(), true)));
-    let last = world.rows().pop().expect("a row");
+async fn without_an_approver_its_commands_do_not_run() {
+    let fixture = Fixture::new();
+    let shell = ShellSource::Own(Arc::new(OwnSidecar::new(binary())));
+    let builder = fixture.builder().await.expect("bootstraps").shell(shell);
+    let ended_calls = ended_calls(&mut Agent::new(Model).with_runtime(builder)).await;
+    assert_eq!(ended_calls.last(), Some(&("shell_exec".to_owned(), true)));
+    let last = fixture.rows().pop().expect("a row");
     assert_eq!(last.code.as_deref(), Some("approval_unavailable"));
 }
 
-/// An embedder's tool that claims to stand for a shipped one.
+/// An embedder's tool that claims to be a placeholder for a shipped tool.
 struct Claimant(&'static str);
 
 #[async_trait]
@@ -118,13 +119,13 @@ impl AgentTool for Claimant {
 
 #[tokio::test]
 async fn the_default_tools_run_under_the_shipped_policy() {
-    let world = World::new();
-    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let fixture = Fixture::new();
+    let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
-    let bare = ToolRegistry::builder().policy(policy).state(world.state());
+    let plain_builder = ToolRegistry::builder().policy(policy).state(fixture.state());
     let claimants: [Box<dyn AgentTool>; 2] = [Box::new(Claimant("echo")), Box::new(Claimant("mine"))];
     let tools = default_tools().into_iter().chain(claimants).collect();
-    let mut agent = Agent::new(Model).with_runtime(bare).with_tools(tools);
+    let mut agent = Agent::new(Model).with_runtime(plain_builder).with_tools(tools);
     let registry = agent.registry().expect("registers");
     let offered = registry.offered();
     let offered: Vec<&str> = offered.iter().map(|tool| tool.decl().name.as_str()).collect();
@@ -133,7 +134,7 @@ async fn the_default_tools_run_under_the_shipped_policy() {
     for (tool, arguments) in
         [("get_current_time", json!({})), ("echo", json!({"message": "m"})), ("add", json!({"a": 1, "b": 2}))]
     {
-        let answer = CallOutcome::of(&registry, tool, arguments).await;
+        let answer = CallOutcome::run(&registry, tool, arguments).await;
         assert!(answer.0.outcome.is_ok(), "{tool}: {answer:?}");
     }
 }
@@ -141,8 +142,8 @@ async fn the_default_tools_run_under_the_shipped_policy() {
 #[tokio::test]
 async fn default_tools_and_a_runtime_combine_in_either_order() {
     for runtime_first in [true, false] {
-        let world = World::new();
-        let builder = world.builder().await.expect("bootstraps");
+        let fixture = Fixture::new();
+        let builder = fixture.builder().await.expect("bootstraps");
         let agent = Agent::new(Model);
         let mut agent = match runtime_first {
             true => agent.with_runtime(builder).with_tools(default_tools()),

@@ -1,4 +1,4 @@
-//! Answers that are no clear yes, and answers that change the call.
+//! Answers that are not a clear yes, and answers that change the call.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver},
     audit::Outcome,
@@ -18,20 +18,23 @@ use portcullis_types::ToolErrorKind::{self, Cancelled, Denied, InvalidArguments}
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{HARMLESS, outcome, refused, run, spy, world};
-use crate::support::{Scripted, Spy, asking, listening, natives, raw};
+use super::{HARMLESS, call_outcome, expected_refusal, fixture, run, spy};
+use crate::support::{ScriptedApprover, Spy, caller_asking, native_registry, raw_call, record_events};
 
 #[tokio::test]
 async fn an_approver_that_panics_means_no() {
-    let panicking = Scripted::new(|_, _| panic!("at the approver's"));
-    assert_eq!(outcome(&world(), spy(), &asking(panicking)).await, refused("approval_unavailable"));
+    let panicking = ScriptedApprover::new(|_, _| panic!("at the approver's"));
+    assert_eq!(
+        call_outcome(&fixture(), spy(), &caller_asking(panicking)).await,
+        expected_refusal("approval_unavailable")
+    );
 }
 
 /// An approver that signals that it was asked and never answers.
-struct Silent(Arc<Notify>);
+struct NeverAnswering(Arc<Notify>);
 
 #[async_trait]
-impl Approver for Silent {
+impl Approver for NeverAnswering {
     async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
         self.0.notify_one();
         std::future::pending().await
@@ -41,42 +44,42 @@ impl Approver for Silent {
 #[tokio::test(start_paused = true)]
 async fn an_approver_that_never_answers_means_no() {
     let before = tokio::time::Instant::now();
-    let caller = asking(Silent(Arc::default()));
-    assert_eq!(outcome(&world(), spy(), &caller).await, refused("approval_timed_out"));
+    let caller = caller_asking(NeverAnswering(Arc::default()));
+    assert_eq!(call_outcome(&fixture(), spy(), &caller).await, expected_refusal("approval_timed_out"));
     let waited = before.elapsed();
     assert!(waited >= portcullis_tools::approval::APPROVAL_TIMEOUT, "{waited:?}");
 }
 
 #[tokio::test]
 async fn a_call_cancelled_during_its_approval_never_runs() {
-    let world = world();
+    let fixture = fixture();
     let spy = spy();
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
-    let asked = Arc::new(Notify::new());
-    let mut caller = asking(Silent(Arc::clone(&asked)));
-    let heard = listening(&mut caller);
+    let registry = native_registry(&fixture, [spy]);
+    let was_asked = Arc::new(Notify::new());
+    let mut caller = caller_asking(NeverAnswering(Arc::clone(&was_asked)));
+    let events = record_events(&mut caller);
     let cancelling = async {
-        asked.notified().await;
+        was_asked.notified().await;
         caller.cancel.cancel();
     };
     let (result, ()) = tokio::join!(run(&registry, &caller), cancelling);
     assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "it never began");
     assert_eq!(rows[0].outcome, Some(Outcome::Error(Cancelled)));
     assert_ne!(rows[0].approval.as_deref(), Some("approved"));
     assert_eq!(
-        *heard.lock().expect("not poisoned"),
+        *events.lock().expect("not poisoned"),
         ["requested spy", "approval requested", "finished cancelled"]
     );
 }
 
-/// An approver that replaces the first arguments with these, and then approves.
-fn changing(arguments: &str) -> Scripted {
+/// An approver that replaces the arguments of the first question, and then approves.
+fn changing_approver(arguments: &str) -> ScriptedApprover {
     let arguments = arguments.to_owned();
-    Scripted::new(move |number, _| match number {
+    ScriptedApprover::new(move |number, _| match number {
         0 => ApprovalAnswer::ApproveWith { arguments: arguments.clone() },
         _ => ApprovalAnswer::Approve,
     })
@@ -85,15 +88,15 @@ fn changing(arguments: &str) -> Scripted {
 #[tokio::test]
 async fn changed_arguments_pass_every_check_again() {
     let changed = r#"{"path":"/tmp/b","n":2}"#;
-    let world = world();
-    let approver = changing(changed);
-    let registry = natives(&world, [spy()]);
-    let result = run(&registry, &asking(approver.clone())).await;
+    let fixture = fixture();
+    let approver = changing_approver(changed);
+    let registry = native_registry(&fixture, [spy()]);
+    let result = run(&registry, &caller_asking(approver.clone())).await;
     assert_eq!(result.outcome.expect("approved").joined_text(), changed, "the tool got the new ones");
-    let asked = approver.requests();
-    assert_eq!(asked.iter().map(|request| &*request.arguments).collect::<Vec<_>>(), [HARMLESS, changed]);
-    assert_ne!(asked[0].binding, asked[1].binding);
-    for row in world.rows() {
+    let requests = approver.requests();
+    assert_eq!(requests.iter().map(|request| &*request.arguments).collect::<Vec<_>>(), [HARMLESS, changed]);
+    assert_ne!(requests[0].binding, requests[1].binding);
+    for row in fixture.rows() {
         assert_eq!(&*row.subjects[0].value, "/tmp/b", "the row names what was touched");
         assert_eq!(row.approval.as_deref(), Some("approved"));
     }
@@ -111,20 +114,21 @@ async fn forbidden_changed_arguments_are_refused_and_nothing_runs() {
         (r#"{"path":"/shared/.git/hooks/x"}"#, Denied, "protected_path"),
     ];
     for (arguments, kind, code) in cases {
-        let world = world();
+        let fixture = fixture();
         let spy = spy();
         let calls = spy.calls();
-        let registry = natives(&world, [spy]);
-        let error = run(&registry, &asking(changing(arguments))).await.outcome.expect_err(arguments);
+        let registry = native_registry(&fixture, [spy]);
+        let error =
+            run(&registry, &caller_asking(changing_approver(arguments))).await.outcome.expect_err(arguments);
         assert_eq!((error.kind(), error.code()), (kind, code), "{arguments}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{arguments}");
-        let rows = world.rows();
+        let rows = fixture.rows();
         assert_eq!(rows.len(), 1, "{arguments}");
         assert_eq!(rows[0].approval.as_deref(), Some("approved_with_changes"), "{arguments}");
     }
 }
 
-/// Asks about the calls whose `n` is one.
+/// Asks about calls with `n` equal to 1.
 struct AskAboutOne;
 
 impl ApprovalPolicy for AskAboutOne {
@@ -135,42 +139,42 @@ impl ApprovalPolicy for AskAboutOne {
 
 #[tokio::test]
 async fn a_row_notes_changed_arguments_even_if_they_need_no_approval() {
-    let world = world();
+    let fixture = fixture();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-    let registry = natives(&world, [Spy::repeating("spy").parameters(schema)]);
-    let approver = changing(r#"{"n":2}"#);
-    let mut caller = asking(approver.clone());
+    let registry = native_registry(&fixture, [Spy::repeating("spy").parameters(schema)]);
+    let approver = changing_approver(r#"{"n":2}"#);
+    let mut caller = caller_asking(approver.clone());
     caller.approval_policy = Some(Arc::new(AskAboutOne));
-    registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &caller).await.outcome.expect("runs");
+    registry.execute_with_policy(raw_call("spy", r#"{"n":1}"#), &caller).await.outcome.expect("runs");
     assert_eq!(approver.requests().len(), 1);
-    let row = world.rows().pop().expect("a row");
+    let row = fixture.rows().pop().expect("a row");
     assert_eq!(row.approval.as_deref(), Some("approved_with_changes"));
 }
 
 #[tokio::test]
 async fn an_approver_that_keeps_changing_arguments_is_stopped() {
-    let world = world();
+    let fixture = fixture();
     let spy = spy();
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
-    let approver = Scripted::new(|number, _| ApprovalAnswer::ApproveWith {
+    let registry = native_registry(&fixture, [spy]);
+    let approver = ScriptedApprover::new(|number, _| ApprovalAnswer::ApproveWith {
         arguments: format!("{{\"path\":\"/shared/{number}\"}}"),
     });
-    let error = run(&registry, &asking(approver.clone())).await.outcome.expect_err("given up");
+    let error = run(&registry, &caller_asking(approver.clone())).await.outcome.expect_err("given up");
     assert_eq!(error.kind(), Denied);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert!(approver.requests().len() < 20);
-    assert_eq!(world.rows().len(), 1);
+    assert_eq!(fixture.rows().len(), 1);
 }
 
-/// Approves after replacing the file in question with a link to a file outside.
-struct Swapping {
+/// Approves after it has replaced the file in question by a link to a file outside.
+struct LinkSwappingApprover {
     file: PathBuf,
     outside: PathBuf,
 }
 
 #[async_trait]
-impl Approver for Swapping {
+impl Approver for LinkSwappingApprover {
     async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
         fs::remove_file(&self.file).expect("there");
         symlink(&self.outside, &self.file).expect("a link");
@@ -180,18 +184,18 @@ impl Approver for Swapping {
 
 #[tokio::test]
 async fn approved_call_is_judged_again_before_it_runs() {
-    let world =
-        World::new().with_policy_edit("[tools.file_read]", "[tools.file_read]\napproval = \"ask\"\n#");
-    world.put("a.txt", "inside");
-    let outside = world.root().join("outside");
+    let fixture =
+        Fixture::new().with_policy_edit("[tools.file_read]", "[tools.file_read]\napproval = \"ask\"\n#");
+    fixture.put("a.txt", "inside");
+    let outside = fixture.root().join("outside");
     fs::write(&outside, "outside").expect("writable");
-    let registry = world.registry().await;
-    let approver = Swapping { file: world.shared("a.txt"), outside };
-    let call = raw("file_read", r#"{"path":"a.txt"}"#);
-    let result = registry.execute_with_policy(call, &asking(approver)).await;
+    let registry = fixture.registry().await;
+    let approver = LinkSwappingApprover { file: fixture.shared("a.txt"), outside };
+    let call = raw_call("file_read", r#"{"path":"a.txt"}"#);
+    let result = registry.execute_with_policy(call, &caller_asking(approver)).await;
     assert_eq!(result.outcome.expect_err("refused").code(), "link_escapes_mount");
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(rows.len(), 1);
-    // The guest would have been refused as well, but it was not even started.
+    // The sandbox would have refused the guest too, but the guest was not even started.
     assert_eq!(rows[0].posture, None, "{rows:?}");
 }

@@ -1,4 +1,4 @@
-//! A log that cannot be written: no call runs unrecorded, and no result is given that is not on record.
+//! A log that cannot be written: no call runs unrecorded, and no unrecorded result is released.
 
 use std::{
     fs::{self, OpenOptions},
@@ -8,13 +8,13 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, audit};
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind::Unavailable, ToolOutput};
 use serde_json::json;
 
 use super::processes::{self, Child};
-use crate::support::{Spy, caller, listening, natives, raw, snapshot, world_enabling};
+use crate::support::{Spy, caller, fixture_enabling, native_registry, raw_call, record_events, snapshot};
 
 /// A way to tamper with a log in use, and its name.
 type Sabotage = (&'static str, fn(&Path));
@@ -48,16 +48,16 @@ const SABOTAGE: &[Sabotage] = &[
 #[tokio::test]
 async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
     for (how, sabotage) in SABOTAGE {
-        let world = World::new();
-        world.put("a.txt", "x".repeat(20_000));
-        let registry = world.registry().await;
-        CallOutcome::of(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
+        let fixture = Fixture::new();
+        fixture.put("a.txt", "x".repeat(20_000));
+        let registry = fixture.registry().await;
+        CallOutcome::run(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
             .await
             .0
             .outcome
             .expect(how);
-        let before = snapshot(&world.workspace());
-        sabotage(&audit::log_path(&world.state()));
+        let before = snapshot(&fixture.workspace());
+        sabotage(&audit::log_path(&fixture.state()));
         for (tool, arguments) in [
             ("file_write", json!({"path": "new/c.txt", "content": "c"})),
             ("file_write", json!({"path": "b.txt", "content": "c", "mode": "append"})),
@@ -66,38 +66,42 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
             ("echo", json!({"message": "m"})),
             ("nobody", json!({})),
         ] {
-            let answer = CallOutcome::of(&registry, tool, arguments.clone()).await;
+            let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
             let error = answer.error();
-            let shown = format!("{how}: {tool} {arguments}");
-            assert_eq!((error.kind(), error.code()), (Unavailable, "audit_unwritable"), "{shown}: {error}");
-            assert_eq!(error.to_string(), "the call cannot be recorded, so it is refused", "{shown}");
-            // Nor beside the result: the id of a stored output would tell what was read.
-            assert_eq!(answer.0.details, json!({}), "{shown}");
-            assert!(!answer.0.truncated, "{shown}");
+            let description = format!("{how}: {tool} {arguments}");
+            assert_eq!(
+                (error.kind(), error.code()),
+                (Unavailable, "audit_unwritable"),
+                "{description}: {error}"
+            );
+            assert_eq!(error.to_string(), "the call cannot be recorded, so it is refused", "{description}");
+            // The details are empty too, because the id of a stored output would give access to the result.
+            assert_eq!(answer.0.details, json!({}), "{description}");
+            assert!(!answer.0.truncated, "{description}");
         }
-        assert_eq!(snapshot(&world.workspace()), before, "{how}");
+        assert_eq!(snapshot(&fixture.workspace()), before, "{how}");
     }
 }
 
 #[tokio::test]
-async fn without_a_log_no_effect_happens_and_no_result_is_heard() {
-    let world = world_enabling(&["reader", "writer"]);
+async fn without_a_log_there_is_no_effect_and_no_result() {
+    let fixture = fixture_enabling(&["reader", "writer"]);
     let spies = [Spy::repeating("reader"), Spy::repeating("writer").tier(SafetyTier::SideEffecting)];
     let calls = spies.each_ref().map(Spy::calls);
-    let registry = natives(&world, spies);
-    registry.execute_with_policy(raw("writer", "{}"), &caller()).await.outcome.expect("runs");
-    fs::remove_file(audit::log_path(&world.state())).expect("removable");
+    let registry = native_registry(&fixture, spies);
+    registry.execute_with_policy(raw_call("writer", "{}"), &caller()).await.outcome.expect("runs");
+    fs::remove_file(audit::log_path(&fixture.state())).expect("removable");
     let mut caller = caller();
-    let heard = listening(&mut caller);
+    let events = record_events(&mut caller);
     for tool in ["writer", "reader"] {
         let error =
-            registry.execute_with_policy(raw(tool, "{}"), &caller).await.outcome.expect_err("refused");
+            registry.execute_with_policy(raw_call(tool, "{}"), &caller).await.outcome.expect_err("refused");
         assert_eq!(error.code(), "audit_unwritable");
     }
     assert_eq!(calls[1].load(Ordering::SeqCst), 1, "the writer ran only while there was a log");
-    let heard = heard.lock().expect("not poisoned").clone();
+    let events = events.lock().expect("not poisoned").clone();
     assert_eq!(
-        heard,
+        events,
         [
             "requested writer",
             "finished unavailable",
@@ -110,11 +114,11 @@ async fn without_a_log_no_effect_happens_and_no_result_is_heard() {
 
 #[tokio::test]
 async fn calls_run_again_once_the_log_is_back() {
-    let world = World::new();
-    let registry = natives(&world, []);
-    let log = audit::log_path(&world.state());
+    let fixture = Fixture::new();
+    let registry = native_registry(&fixture, []);
+    let log = audit::log_path(&fixture.state());
     let echo = async || {
-        let result = registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await;
+        let result = registry.execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller()).await;
         result.outcome.map_err(|error| error.code().to_owned())
     };
     echo().await.expect("runs");
@@ -140,9 +144,9 @@ async fn without_a_log_nothing_starts() {
             fs::write(log, "x".repeat(6 << 20)).expect("writable");
         }),
     ] {
-        let world = World::new();
-        prepare(&audit::log_path(&world.state()));
-        let error = match world.builder().await {
+        let fixture = Fixture::new();
+        prepare(&audit::log_path(&fixture.state()));
+        let error = match fixture.builder().await {
             Ok(builder) => builder.build().expect_err(how),
             Err(error) => error,
         };
@@ -150,11 +154,11 @@ async fn without_a_log_nothing_starts() {
     }
 }
 
-/// The part of the test below that runs in a process with a limit on file sizes.
+/// The part of the following test that runs in a process with a limit on file sizes.
 #[tokio::test]
 async fn child_with_a_full_disk() {
-    let Some(world) = processes::inherited_world() else { return };
-    let folder = world.shared("");
+    let Some(fixture) = processes::inherited_fixture() else { return };
+    let folder = fixture.shared("");
     let spy = Spy::new("spy", move |_, args| {
         let effect = folder.join(args.value()["n"].to_string());
         async move {
@@ -163,36 +167,36 @@ async fn child_with_a_full_disk() {
         }
     });
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-    let registry = world.natives(spy.parameters(schema).tier(SafetyTier::SideEffecting));
-    // A row has some hundred bytes, and the limit is some ten thousand.
+    let registry = fixture.native_registry(spy.parameters(schema).tier(SafetyTier::SideEffecting));
+    // A row has some hundred bytes, and the limit is some ten thousand bytes.
     let mut refused = None;
     for number in 0..500 {
-        let call = raw("spy", &json!({"n": number}).to_string());
+        let call = raw_call("spy", &json!({"n": number}).to_string());
         if let Err(error) = registry.execute_with_policy(call, &caller()).await.outcome {
             assert_eq!(error.code(), "audit_unwritable", "{error}");
             refused.get_or_insert(number);
         }
     }
-    processes::say(&format!("refused {}", refused.expect("the limit is reached")));
+    processes::print_for_parent(&format!("refused {}", refused.expect("the limit is reached")));
 }
 
 #[tokio::test]
 async fn on_a_full_disk_no_call_runs_unrecorded() {
-    let world = world_enabling(&["spy"]);
-    assert!(world.policy_file().is_file());
+    let fixture = fixture_enabling(&["spy"]);
+    assert!(fixture.policy_file().is_file());
     let child = "audit::unwritable::child_with_a_full_disk";
-    let mut child = Child::start(child, &world, processes::FileLimit::Small);
-    let refused: u64 = child.line_with("refused ").trim().parse().expect("a number");
+    let mut child = Child::start(child, &fixture, processes::FileLimit::Small);
+    let refused: u64 = child.wait_for_line("refused ").trim().parse().expect("a number");
     child.wait();
     assert!(refused > 5, "there was room for some");
-    let begun = world.rows().iter().filter(|row| row.outcome.is_none()).count();
-    let done = fs::read_dir(world.shared("")).expect("readable").count();
-    // The last call that ran may have found no room for its end row: then it is on record as begun.
+    let begun = fixture.rows().iter().filter(|row| row.outcome.is_none()).count();
+    let done = fs::read_dir(fixture.shared("")).expect("readable").count();
+    // If there was no room for the last call's end row, the log has only the call's `begin`.
     assert_eq!(done, begun, "each effect has the row that came before it");
-    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
     assert!(report.is_intact(), "half a row was taken back: {report:#?}");
-    // Once there is room, the next start closes the call that was left open.
-    drop(natives(&world, [Spy::repeating("spy")]));
-    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    // Once there is room, the next start adds an end row for the open call.
+    drop(native_registry(&fixture, [Spy::repeating("spy")]));
+    let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
 }

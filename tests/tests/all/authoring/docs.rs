@@ -1,21 +1,21 @@
-//! `docs/authoring.md` is true: its commands are run in order and answer as shown, its compile errors are the
+//! `docs/authoring.md` is true: its commands run in order and print what it shows, its compile errors are the
 //! compiler's, and its program is the template's.
 
 use std::{fs, path::Path};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame, HttpAnswer, HttpRequestHead};
 
 use super::{Author, sdk};
 
-/// Stands in the document for text that differs from run to run: times, sizes, digests, local folders.
-const ANY: char = '…';
+/// A placeholder in the document for text that differs from run to run: times, sizes, digests, local folders.
+const PLACEHOLDER: char = '…';
 
 fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/authoring.md")).expect("readable")
 }
 
-/// The fenced blocks of a kind, in order.
+/// The fenced blocks of one kind, in order.
 fn blocks(text: &str, kind: &str) -> Vec<String> {
     let fence = format!("```{kind}");
     let mut blocks = Vec::new();
@@ -31,36 +31,36 @@ fn blocks(text: &str, kind: &str) -> Vec<String> {
     blocks
 }
 
-/// Whether a line of the document matches a line that was printed.
-fn shows(shown: &str, printed: &str) -> bool {
-    let mut parts = shown.split(ANY);
+/// Whether a line of the document matches a printed line.
+fn matches_line(documented: &str, printed: &str) -> bool {
+    let mut parts = documented.split(PLACEHOLDER);
     let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let mut open = false;
+    let mut ends_with_any = false;
     for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-        open = part.is_empty();
+        let Some(position) = rest.find(part) else { return false };
+        rest = &rest[position + part.len()..];
+        ends_with_any = part.is_empty();
     }
-    rest.is_empty() || open
+    rest.is_empty() || ends_with_any
 }
 
-/// Compares the document's lines with both streams: each line is the next one of either stream, and no line
-/// is left over.
+/// Compares the document's lines with both streams: each line is the next line of either stream, and no line is left
+/// over.
 #[track_caller]
-fn compare(command: &str, shown: &[&str], answer: &str, said: &str) {
+fn compare_streams(command: &str, documented: &[&str], answer: &str, stderr_text: &str) {
     let lines = |text: &str| -> Vec<String> {
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     };
-    let mut streams = [lines(answer).into_iter().peekable(), lines(said).into_iter().peekable()];
-    for line in shown.iter().filter(|line| !line.is_empty()) {
+    let mut streams = [lines(answer).into_iter().peekable(), lines(stderr_text).into_iter().peekable()];
+    for line in documented.iter().filter(|line| !line.is_empty()) {
         let mut streams = streams.iter_mut();
-        match streams.find_map(|stream| stream.next_if(|next| shows(line, next))) {
+        match streams.find_map(|stream| stream.next_if(|next| matches_line(line, next))) {
             Some(_) => {}
-            None => panic!("`{command}` does not print `{line}`, but\n{answer}\n{said}"),
+            None => panic!("`{command}` does not print `{line}`, but\n{answer}\n{stderr_text}"),
         }
     }
-    let left: Vec<String> = streams.into_iter().flatten().collect();
-    assert!(left.is_empty(), "`{command}` prints more than is shown: {left:#?}");
+    let undocumented: Vec<String> = streams.into_iter().flatten().collect();
+    assert!(undocumented.is_empty(), "`{command}` prints more than is shown: {undocumented:#?}");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn the_commands_of_the_document_answer_as_it_says() {
         let mut lines = block.lines().peekable();
         while let Some(line) = lines.next() {
             let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("`{line}` is no command"));
-            let mut shown = Vec::new();
+            let mut documented = Vec::new();
             while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
-                shown.push(line);
+                documented.push(line);
             }
             commands += 1;
             if let Some(below) = command.strip_prefix("cd ") {
@@ -92,7 +92,7 @@ fn the_commands_of_the_document_answer_as_it_says() {
                 .env("PATH", &path)
                 .output()
                 .expect("starts");
-            compare(command, &shown, &super::text(&output.stdout), &super::text(&output.stderr));
+            compare_streams(command, &documented, &super::text(&output.stdout), &super::text(&output.stderr));
         }
     }
     assert!(commands >= 8, "only {commands} commands were found");
@@ -101,11 +101,11 @@ fn the_commands_of_the_document_answer_as_it_says() {
 #[test]
 fn the_compile_errors_of_the_document_are_the_compilers() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/ui/tests/ui/fail");
-    let mut said = String::new();
+    let mut output_text = String::new();
     for entry in fs::read_dir(goldens).expect("readable") {
         let path = entry.expect("readable").path();
         if path.extension().is_some_and(|ending| ending == "stderr") {
-            said.push_str(&fs::read_to_string(path).expect("readable"));
+            output_text.push_str(&fs::read_to_string(path).expect("readable"));
         }
     }
     let document = document();
@@ -113,7 +113,7 @@ fn the_compile_errors_of_the_document_are_the_compilers() {
     let section = section.split("\n## ").next().expect("its text");
     let errors = blocks(section, "");
     for error in &errors {
-        assert!(said.contains(&format!("{error}\n")), "no golden has\n{error}");
+        assert!(output_text.contains(&format!("{error}\n")), "no golden has\n{error}");
     }
     assert_eq!(errors.len(), 10);
 }
@@ -122,9 +122,9 @@ fn the_compile_errors_of_the_document_are_the_compilers() {
 fn the_program_of_the_document_is_what_is_made() {
     let template = include_str!("../../../../runtime/src/command/author/new/template/src/main.rs");
     let (program, _) = template.split_once("\n#[cfg(test)]").expect("a test");
-    let named = program.replace("TEMPLATE_FUNCTION", "word_count").replace("TEMPLATE_TOOL", "word_count");
-    let shown = blocks(&document(), "rust");
-    assert_eq!(shown.first().map(|block| block.trim()), Some(named.trim()));
+    let filled_in = program.replace("TEMPLATE_FUNCTION", "line_count").replace("TEMPLATE_TOOL", "line_count");
+    let code_blocks = blocks(&document(), "rust");
+    assert_eq!(code_blocks.first().map(|block| block.trim()), Some(filled_in.trim()));
 }
 
 /// The test that `tool test` runs in a new crate, in [`super`].
@@ -132,7 +132,7 @@ fn the_program_of_the_document_is_what_is_made() {
 fn the_test_of_the_document_is_what_is_made() {
     let template = include_str!("../../../../runtime/src/command/author/new/template/src/main.rs");
     let (_, test) = template.split_once("mod tests {\n").expect("a test");
-    let test = test.trim_end().strip_suffix('}').expect("its end").replace("TEMPLATE_FUNCTION", "word_count");
+    let test = test.trim_end().strip_suffix('}').expect("its end").replace("TEMPLATE_FUNCTION", "line_count");
     let test: Vec<&str> =
         test.trim_end().lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
     assert!(
@@ -142,13 +142,13 @@ fn the_test_of_the_document_is_what_is_made() {
     );
 }
 
-/// The embedding is compiled as a doc example of the crate.
+/// The program of the section about embedding is compiled as a doc example of the crate.
 #[test]
 fn the_embedding_of_the_document_is_the_crates() {
     let crate_docs = include_str!("../../../../tools/src/lib.rs");
     let compiled: Vec<&str> = crate_docs.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
-    let shown = blocks(&document(), "rust");
-    let embedding = shown.iter().find(|block| block.contains("runtime_builder")).expect("shown");
+    let code_blocks = blocks(&document(), "rust");
+    let embedding = code_blocks.iter().find(|block| block.contains("runtime_builder")).expect("shown");
     for line in embedding.lines().filter(|line| !line.is_empty()) {
         assert!(compiled.contains(&line), "the crate's documentation lacks `{line}`");
     }
@@ -160,7 +160,7 @@ fn the_frames_of_the_document_are_frames() {
     for line in blocks(&document(), "json").iter().flat_map(|block| block.lines()) {
         if line.contains("call_id") {
             let call: CallFrame = serde_json::from_str(line).expect(line);
-            assert_eq!((call.v, call.tool.as_str()), (FRAME_VERSION, "word_count"));
+            assert_eq!((call.v, call.tool.as_str()), (FRAME_VERSION, "line_count"));
             calls += 1;
         } else {
             serde_json::from_str::<GuestFrame>(line).expect(line);
@@ -175,8 +175,8 @@ fn the_frames_of_the_document_are_frames() {
 fn the_requests_of_the_document_are_the_sdks() {
     let docs = include_str!("../../../../sdk/src/http.rs");
     let compiled: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
-    let shown = blocks(&document(), "rust");
-    let program = shown.iter().find(|block| block.contains("http::get")).expect("shown");
+    let code_blocks = blocks(&document(), "rust");
+    let program = code_blocks.iter().find(|block| block.contains("http::get")).expect("shown");
     for line in program.lines().filter(|line| !line.is_empty()) {
         assert!(compiled.contains(&line), "the SDK's documentation lacks `{line}`");
     }
@@ -189,7 +189,19 @@ fn the_requests_of_the_document_are_the_sdks() {
     assert!(matches!(answers[..], [HttpAnswer::Ok(_), HttpAnswer::Error(_)]), "{answers:?}");
 }
 
-/// A module with the imports of the document can be linked, and one with others cannot.
+/// The program is compiled and run as a doc example of the SDK.
+#[test]
+fn the_lock_of_the_document_is_the_sdks() {
+    let docs = include_str!("../../../../sdk/src/fs/lock.rs");
+    let compiled: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("/// ")).collect();
+    let code_blocks = blocks(&document(), "rust");
+    let program = code_blocks.iter().find(|block| block.contains("fs::lock")).expect("shown");
+    for line in program.lines().filter(|line| !line.is_empty()) {
+        assert!(compiled.contains(&line), "the SDK's documentation lacks `{line}`");
+    }
+}
+
+/// A module with the document's imports can be linked, and a module with other imports cannot.
 #[tokio::test]
 async fn the_imports_of_the_document_are_the_hosts() {
     let imports = blocks(&document(), "wat").join("\n");
@@ -197,24 +209,30 @@ async fn the_imports_of_the_document_are_the_hosts() {
         let text = format!("(module {imports} (memory (export \"memory\") 1) (func (export \"_start\")))");
         wat::parse_str(text).expect("a module")
     };
-    let registry = World::new().registry().await;
+    let registry = Fixture::new().registry().await;
     let runner = registry.runner().expect("guests can run");
     runner.load(&module(&imports)).expect("links");
     assert_eq!(imports.matches("(import \"portcullis_http\"").count(), 4);
-    for (text, other) in [("\"close\"", "\"end\""), ("(param $len i32)", "(param $len i64)")] {
+    assert_eq!(imports.matches("(import \"portcullis_fs\"").count(), 2);
+    let changes = [
+        ("\"close\"", "\"end\""),
+        ("(param $len i32)", "(param $len i64)"),
+        ("(param $number i32)", "(param $number i64)"),
+    ];
+    for (text, other) in changes {
         runner.load(&module(&imports.replace(text, other))).expect_err("no such function");
     }
 }
 
 #[test]
 fn ellipsis_stands_for_varying_output() {
-    for (shown, printed, expected) in [
+    for (documented, printed, expected) in [
         ("a … b", "a 12 ms b", true),
         ("a …", "a 12", true),
         ("a", "a 12", false),
         ("… b", "a c", false),
         ("a", "a", true),
     ] {
-        assert_eq!(shows(shown, printed), expected, "{shown}");
+        assert_eq!(matches_line(documented, printed), expected, "{documented}");
     }
 }

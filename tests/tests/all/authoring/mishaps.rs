@@ -1,4 +1,4 @@
-//! Mistakes of authors that show while a tool runs, and the messages about them.
+//! Mistakes of authors that appear while a tool runs, and the messages about them.
 
 use std::fs;
 
@@ -110,42 +110,48 @@ fn author() -> Author {
     let author = Author::with_crate("mishaps", Some(PROGRAM));
     let entries = ["panics", "opens", "prints_a_line", "prints_a_word", "prints_bytes", "chatters", "counts"];
     let entries = entries.map(|tool| format!("[tools.{tool}]\nprofile = \"WorkspaceRead\"\n"));
-    author.policy(&entries.join(""));
+    author.write_policy(&entries.join(""));
     author
 }
 
 #[test]
 fn an_author_sees_why_a_tool_broke_and_a_model_does_not() {
     let author = author();
-    let (answer, said) = author.tries(1, "panics", "{}", &[]);
+    let (answer, stderr_text) = author.try_tool(1, "panics", "{}", &[]);
     assert_eq!(answer, "");
-    assert!(said.contains("\nstderr   the tool wrote:\n  | before"), "{said}");
-    assert!(said.contains("src/main.rs:8:") && said.contains("\n  | the very words\n"), "{said}");
-    // The tool's output stays behind its margin, and its control characters do nothing.
-    assert!(!said.contains('\u{1b}') && !said.contains('\u{202e}') && !said.contains('\r'), "{said:?}");
-    assert!(!said.lines().any(|line| line == "result   ok"), "{said}");
+    assert!(stderr_text.contains("\nstderr   the tool wrote:\n  | before"), "{stderr_text}");
+    assert!(
+        stderr_text.contains("src/main.rs:8:") && stderr_text.contains("\n  | the very words\n"),
+        "{stderr_text}"
+    );
+    // The tool's output stays behind its margin, and its control characters have no effect.
+    assert!(
+        !stderr_text.contains('\u{1b}') && !stderr_text.contains('\u{202e}') && !stderr_text.contains('\r'),
+        "{stderr_text:?}"
+    );
+    assert!(!stderr_text.lines().any(|line| line == "result   ok"), "{stderr_text}");
 
-    let (_, said) = author.tries(1, "opens", "{}", &[]);
-    assert!(said.contains("An internal error occurred"), "{said}");
-    assert!(said.contains("\n  | No such file or directory"), "{said}");
+    let (_, stderr_text) = author.try_tool(1, "opens", "{}", &[]);
+    assert!(stderr_text.contains("An internal error occurred"), "{stderr_text}");
+    assert!(stderr_text.contains("\n  | No such file or directory"), "{stderr_text}");
 
-    let (_, said) = author.tries(1, "chatters", "{}", &[]);
-    assert!(said.contains("\n  | at last\n") && said.len() < 40_000, "{}", said.len());
+    let (_, stderr_text) = author.try_tool(1, "chatters", "{}", &[]);
+    assert!(stderr_text.contains("\n  | at last\n") && stderr_text.len() < 40_000, "{}", stderr_text.len());
 
-    let (answer, _) = author.tries(1, "opens", "{}", &["--json"]);
+    let (answer, _) = author.try_tool(1, "opens", "{}", &["--json"]);
     let mut answer: Value = serde_json::from_str(&answer).expect("JSON");
-    let said = answer["stderr"].take();
-    assert!(said.as_str().expect("said").starts_with("No such file or directory"), "{said}");
+    let stderr_text = answer["stderr"].take();
+    assert!(stderr_text.as_str().expect("said").starts_with("No such file or directory"), "{stderr_text}");
     assert!(!answer.to_string().contains("No such file"), "the rest is what a model gets: {answer}");
 
-    // Other commands show it only on request.
+    // Other commands show the tool's standard error only on request.
     let module = super::target().join("wasm32-wasip1/release/tool-mishaps.wasm");
     let module = module.to_str().expect("text");
     let call = ["call", "opens", "{}", "--approve", "--policy", "policy.toml", "--module", module];
-    let (_, said) = author.exits(1, &call);
-    assert!(!said.contains("No such file"), "{said}");
-    let (_, said) = author.exits(1, &[&call[..], &["--stderr"]].concat());
-    assert!(said.contains("\n  | No such file or directory"), "{said}");
+    let (_, stderr_text) = author.run_expecting(1, &call);
+    assert!(!stderr_text.contains("No such file"), "{stderr_text}");
+    let (_, stderr_text) = author.run_expecting(1, &[&call[..], &["--stderr"]].concat());
+    assert!(stderr_text.contains("\n  | No such file or directory"), "{stderr_text}");
 }
 
 #[test]
@@ -157,11 +163,11 @@ fn a_stray_print_is_called_by_its_name() {
         ("prints_bytes", "it is not UTF-8"),
     ] {
         for more in [&[][..], &["--native"]] {
-            let (answer, said) = author.tries(1, tool, "{}", more);
+            let (answer, stderr_text) = author.try_tool(1, tool, "{}", more);
             assert_eq!(answer, "");
-            assert!(said.contains("code     malformed_frame"), "{said}");
-            assert!(said.contains("no `println!` in a tool: write with `eprintln!`"), "{said}");
-            assert!(said.contains(what) || !more.is_empty(), "{said}");
+            assert!(stderr_text.contains("code     malformed_frame"), "{stderr_text}");
+            assert!(stderr_text.contains("no `println!` in a tool: write with `eprintln!`"), "{stderr_text}");
+            assert!(stderr_text.contains(what) || !more.is_empty(), "{stderr_text}");
         }
     }
 }
@@ -169,9 +175,10 @@ fn a_stray_print_is_called_by_its_name() {
 #[test]
 fn described_data_has_its_schema_with_or_without_json() {
     let author = author();
-    author.succeeds(&["tool", "build", "--dir", "crate"]);
+    author.run_successfully(&["tool", "build", "--dir", "crate"]);
     let module = super::target().join("wasm32-wasip1/release/tool-mishaps.wasm");
-    let (listed, _) = author.succeeds(&["tools", "--json", "--module", module.to_str().expect("text")]);
+    let (listed, _) =
+        author.run_successfully(&["tools", "--json", "--module", module.to_str().expect("text")]);
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     let tools = listed["tools"].as_array().or_else(|| listed.as_array()).expect("tools");
     let schema = |name: &str| {
@@ -191,17 +198,17 @@ fn an_expectation_fails_at_the_authors_line_in_both_halves() {
         .filter_map(|(number, line)| Some((number + 1, line.split_once("// here: ")?.1)))
         .collect();
     assert_eq!(lines.len(), 6);
-    let (_, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
+    let (_, stderr_text) = author.run_expecting(1, &["tool", "test", "--dir", "crate"]);
     for (number, test) in &lines {
-        assert!(said.contains(&format!("panicked at src/main.rs:{number}:")), "{test}: {said}");
+        assert!(stderr_text.contains(&format!("panicked at src/main.rs:{number}:")), "{test}: {stderr_text}");
     }
-    assert!(said.contains("(cause: No such file or directory"), "{said}");
-    // Right natively and wrong in the sandbox alone: the same lines are reported.
+    assert!(stderr_text.contains("(cause: No such file or directory"), "{stderr_text}");
+    // A case that holds natively and fails in the sandbox reports the same lines.
     let source = author.path("crate/src/main.rs");
-    let only = "Ok(Stats { rows: if cfg!(target_family = \"wasm\") { 3 } else { 4 } })";
-    fs::write(&source, PROGRAM.replace("Ok(Stats { rows: 3 })", only)).expect("written");
-    let (_, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
+    let native_only = "Ok(Stats { rows: if cfg!(target_family = \"wasm\") { 3 } else { 4 } })";
+    fs::write(&source, PROGRAM.replace("Ok(Stats { rows: 3 })", native_only)).expect("written");
+    let (_, stderr_text) = author.run_expecting(1, &["tool", "test", "--dir", "crate"]);
     let (number, _) = lines[0];
-    assert!(said.contains(&format!("panicked at src/main.rs:{number}:")), "{said}");
-    assert!(said.contains("in the sandbox"), "{said}");
+    assert!(stderr_text.contains(&format!("panicked at src/main.rs:{number}:")), "{stderr_text}");
+    assert!(stderr_text.contains("in the sandbox"), "{stderr_text}");
 }

@@ -1,4 +1,4 @@
-//! Each refusal says what would allow the call, and that is true.
+//! Each refusal names the lines that would allow the call, and these lines do allow it.
 
 use std::fs;
 
@@ -50,49 +50,52 @@ fn author() -> Author {
     Author::with_crate("several", Some(PROGRAM))
 }
 
-/// Tries a call that is refused, applies exactly the lines shown, and tries it again.
+/// Makes a call that is refused, applies exactly the lines shown, and makes the call again.
 #[track_caller]
 fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str, expected: &[&str]) {
-    let (answer, _) = author.tries(3, tool, arguments, &["--json"]);
+    let (answer, _) = author.try_tool(3, tool, arguments, &["--json"]);
     let refusal = serde_json::from_str::<Value>(&answer).expect("JSON")["refusal"].clone();
     assert_eq!(
         (refusal["code"].as_str(), &refusal["allow"]["lines"]),
         (Some(code), &json!(expected)),
         "{refusal}"
     );
-    let (_, said) = author.tries(3, tool, arguments, &[]);
-    let (_, lines) = said.split_once(":\n\n").expect("lines");
+    let (_, stderr_text) = author.try_tool(3, tool, arguments, &[]);
+    let (_, lines) = stderr_text.split_once(":\n\n").expect("lines");
     let file = author.path("policy.toml");
     let policy = fs::read_to_string(&file).expect("there");
     let header = format!("[tools.{tool}]\n");
     let policy = if refusal["allow"]["section_exists"] == true {
-        assert!(said.contains(&format!("write into the section [tools.{tool}] of `policy.toml`")), "{said}");
-        // As a person does it: the lines that contradict the new ones are removed.
+        assert!(
+            stderr_text.contains(&format!("write into the section [tools.{tool}] of `policy.toml`")),
+            "{stderr_text}"
+        );
+        // Remove the lines that contradict the new ones, as a person would.
         let (head, entry) = policy.split_once(&header).expect("the section");
         let is_old = |line: &&str| expected.iter().any(|new| new.split(' ').next() == line.split(' ').next());
-        let kept: Vec<&str> = entry.lines().filter(|line| !is_old(line)).collect();
-        format!("{head}{header}{lines}{}\n", kept.join("\n"))
+        let kept_lines: Vec<&str> = entry.lines().filter(|line| !is_old(line)).collect();
+        format!("{head}{header}{lines}{}\n", kept_lines.join("\n"))
     } else {
-        assert!(said.contains("add to `policy.toml`"), "{said}");
+        assert!(stderr_text.contains("add to `policy.toml`"), "{stderr_text}");
         assert!(lines.starts_with(&header), "{lines}");
         format!("{policy}\n{lines}")
     };
     fs::write(&file, policy).expect("written");
-    author.tries(0, tool, arguments, &[]);
+    author.try_tool(0, tool, arguments, &[]);
 }
 
 #[test]
 fn the_lines_that_a_refusal_shows_allow_the_call() {
     let author = author();
     let keep = r#"{"path": "/shared/a.txt", "text": "x"}"#;
-    author.policy("");
+    author.write_policy("");
     allowed_by_its_lines(&author, "keep", keep, "mount_not_granted", &["profile = \"FileReadWrite\""]);
     assert_eq!(fs::read_to_string(author.path("workspace/shared/a.txt")).expect("kept"), "x");
-    author.policy("[tools.keep]\nprofile = \"WorkspaceRead\"\ntimeout = \"3s\"\n");
+    author.write_policy("[tools.keep]\nprofile = \"WorkspaceRead\"\ntimeout = \"3s\"\n");
     allowed_by_its_lines(&author, "keep", keep, "mount_read_only", &["profile = \"FileReadWrite\""]);
-    author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\napproval = \"ask\"\n");
+    author.write_policy("[tools.keep]\nprofile = \"FileReadWrite\"\napproval = \"ask\"\n");
     allowed_by_its_lines(&author, "keep", keep, "approval_unavailable", &["approval = \"allow\""]);
-    author.policy("[tools.keep]\nprofile = \"Nothing\"\napproval = \"deny\"\n");
+    author.write_policy("[tools.keep]\nprofile = \"Nothing\"\napproval = \"deny\"\n");
     allowed_by_its_lines(
         &author,
         "keep",
@@ -100,24 +103,24 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
         "approval_denied",
         &["profile = \"FileReadWrite\"", "approval = \"allow\""],
     );
-    author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\nenabled = false\n");
+    author.write_policy("[tools.keep]\nprofile = \"FileReadWrite\"\nenabled = false\n");
     allowed_by_its_lines(&author, "keep", keep, "tool_disabled", &["enabled = true"]);
-    // Without an entry the tool's profile suffices, but there is no approver: the lines add an entry that
-    // does not ask.
-    author.policy("");
+    // Without an entry the tool's profile suffices, but the call needs an approval and there is no approver. The
+    // shown lines add an entry that does not ask.
+    author.write_policy("");
     allowed_by_its_lines(&author, "plain", "{}", "approval_unavailable", &["approval = \"allow\""]);
 }
 
-/// The refused request has a row of its own; the tool reports it as its own error.
+/// The refused request has its own row; the tool reports the refusal as its own error.
 #[test]
 fn a_refused_request_shows_the_lines_that_grant_its_host() {
     let author = author();
     let entry = "approval = \"allow\"\n";
     let refusal = || {
-        let (answer, _) = author.tries(3, "reach", "{}", &["--json"]);
+        let (answer, _) = author.try_tool(3, "reach", "{}", &["--json"]);
         serde_json::from_str::<Value>(&answer).expect("JSON")["refusal"].clone()
     };
-    author.policy(&format!("[tools.reach]\nprofile = \"Nothing\"\n{entry}"));
+    author.write_policy(&format!("[tools.reach]\nprofile = \"Nothing\"\n{entry}"));
     let refused = refusal();
     assert_eq!(refused["code"], "egress_not_granted", "{refused}");
     assert_eq!(refused["subject"], "http://127.0.0.1:9/x?y");
@@ -131,19 +134,19 @@ fn a_refused_request_shows_the_lines_that_grant_its_host() {
         (&also["section"], &also["section_exists"], &also["lines"]),
         (&json!("[tools.reach]"), &json!(true), &json!(["profile = \"reach\""]))
     );
-    let (_, said) = author.tries(3, "reach", "{}", &[]);
-    assert!(said.contains(&format!("[profiles.reach]\n{hosts}")), "{said}");
+    let (_, stderr_text) = author.try_tool(3, "reach", "{}", &[]);
+    assert!(stderr_text.contains(&format!("[profiles.reach]\n{hosts}")), "{stderr_text}");
 
-    // With a profile of its own, one line of that is enough.
-    author.policy(&format!(
+    // If the tool has a separate profile, one line in that profile is enough.
+    author.write_policy(&format!(
         "[profiles.Reach]\nhosts = [\"https://a.example\"]\n[tools.reach]\nprofile = \"Reach\"\n{entry}"
     ));
     let refused = refusal();
     assert_eq!((&refused["code"], &refused["allow_also"]), (&json!("host_not_granted"), &json!([])));
     assert_eq!(refused["allow"]["lines"], json!(["hosts = [\"https://a.example\", \"http://127.0.0.1:9\"]"]));
 
-    // The lines do grant the host: what refuses now is its address.
-    author.policy(&format!("[profiles.reach]\n{hosts}\n[tools.reach]\nprofile = \"reach\"\n{entry}"));
+    // The lines do grant the host: the request is now refused for the host's address.
+    author.write_policy(&format!("[profiles.reach]\n{hosts}\n[tools.reach]\nprofile = \"reach\"\n{entry}"));
     let refused = refusal();
     assert_eq!((&refused["code"], &refused["allow"]), (&json!("address_not_public"), &Value::Null));
     let advice = refused["advice"].as_str().unwrap_or_default();
@@ -153,8 +156,9 @@ fn a_refused_request_shows_the_lines_that_grant_its_host() {
 #[test]
 fn advice_says_why_no_policy_line_would_help() {
     let author = author();
-    author
-        .policy("[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n");
+    author.write_policy(
+        "[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n",
+    );
     let keep = |path: &str| json!({"path": path, "text": "x"}).to_string();
     for (tool, arguments, code, advice) in [
         ("keep", keep("/data/x"), "unknown_mount", "`[mounts]` names"),
@@ -164,33 +168,39 @@ fn advice_says_why_no_policy_line_would_help() {
         ("risk", "{}".to_owned(), "approval_unavailable", "--approve"),
         ("unrolled", r#"{"name": "/vault/x"}"#.to_owned(), "denied", "the tool itself says so"),
     ] {
-        let (_, said) = author.tries(3, tool, &arguments, &[]);
-        assert!(said.contains(&format!("code     {code}\n")), "{said}");
-        let line = said.lines().find(|line| line.starts_with("advice ")).unwrap_or_else(|| panic!("{said}"));
+        let (_, stderr_text) = author.try_tool(3, tool, &arguments, &[]);
+        assert!(stderr_text.contains(&format!("code     {code}\n")), "{stderr_text}");
+        let line = stderr_text
+            .lines()
+            .find(|line| line.starts_with("advice "))
+            .unwrap_or_else(|| panic!("{stderr_text}"));
         assert!(line.contains(advice), "{line}");
-        assert!(!said.contains("\nallow "), "{said}");
+        assert!(!stderr_text.contains("\nallow "), "{stderr_text}");
     }
-    assert_eq!(author.tries(0, "risk", "{}", &["--approve"]).0, "yes");
+    assert_eq!(author.try_tool(0, "risk", "{}", &["--approve"]).0, "yes");
 }
 
 #[test]
 fn a_call_refused_before_the_policy_says_what_is_wrong() {
     let author = author();
-    let (_, said) = author.tries(1, "kept", "{}", &[]);
+    let (_, stderr_text) = author.try_tool(1, "kept", "{}", &[]);
     assert!(
-        said.contains("the crate has no tool `kept`; it has: keep, plain, reach, risk, unrolled"),
-        "{said}"
+        stderr_text.contains("the crate has no tool `kept`; it has: keep, plain, reach, risk, unrolled"),
+        "{stderr_text}"
     );
-    // Registered, but not a tool of the crate.
-    let (_, said) = author.tries(1, "file_read", "{}", &[]);
-    assert!(said.contains("the crate has no tool `file_read`"), "{said}");
+    // A registered tool, but not a tool of the crate.
+    let (_, stderr_text) = author.try_tool(1, "file_read", "{}", &[]);
+    assert!(stderr_text.contains("the crate has no tool `file_read`"), "{stderr_text}");
     for (arguments, message) in [
         ("{\"path\":", "arguments"),
         ("{}", "missing required field 'path'"),
         ("{\"path\":\"a\",\"text\":\"b\",\"more\":1}", "more"),
     ] {
-        let (answer, said) = author.tries(1, "keep", arguments, &[]);
+        let (answer, stderr_text) = author.try_tool(1, "keep", arguments, &[]);
         assert_eq!(answer, "");
-        assert!(said.contains("code     invalid_arguments") && said.contains(message), "{said}");
+        assert!(
+            stderr_text.contains("code     invalid_arguments") && stderr_text.contains(message),
+            "{stderr_text}"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use super::Author;
 
 /// A crate whose test is this body instead of the template's.
-fn with_test(name: &str, body: &str) -> Author {
+fn author_with_test(name: &str, body: &str) -> Author {
     let author = Author::with_crate(name, None);
     let source = author.path("crate/src/main.rs");
     let text = fs::read_to_string(&source).expect("there");
@@ -30,7 +30,7 @@ fn cargo_test(author: &Author) -> (bool, String) {
 
 #[test]
 fn native_only_assertion_fails_in_the_sandbox() {
-    // Natively the program's folder is readable; the sandbox has no part of it.
+    // Natively the program's own folder is readable; the sandbox shows no part of it.
     let body = "let tool = super::halves_tool();
         portcullis_sdk::testing::Case::new(&tool, portcullis_sdk::serde_json::json!({\"path\": \"/shared/x\"}))
             .reads(\"shared\")
@@ -40,18 +40,24 @@ fn native_only_assertion_fails_in_the_sandbox() {
                 assert_eq!(text, \"1 lines\");
                 assert_eq!(mode, portcullis_sdk::testing::RunMode::Native, \"only natively\");
             });";
-    let author = with_test("halves", body);
-    let (passed, said) = cargo_test(&author);
-    assert!(passed, "{said}");
-    assert!(said.contains("the cases are tested natively only"), "{said}");
-    let (answer, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
+    let author = author_with_test("halves", body);
+    let (passed, stderr_text) = cargo_test(&author);
+    assert!(passed, "{stderr_text}");
+    assert!(stderr_text.contains("the cases are tested natively only"), "{stderr_text}");
+    let (answer, stderr_text) = author.run_expecting(1, &["tool", "test", "--dir", "crate"]);
     assert_eq!(answer, "");
-    assert!(said.contains("only natively") && said.contains("the crate's tests failed"), "{said}");
+    assert!(
+        stderr_text.contains("only natively") && stderr_text.contains("the crate's tests failed"),
+        "{stderr_text}"
+    );
 }
 
 #[test]
 fn a_crate_whose_tests_never_call_the_module_does_not_pass() {
-    let author = with_test("caseless", "assert_eq!(1 + 1, 2);");
-    let (_, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
-    assert!(said.contains("no test called the module") && said.contains("testing::Case"), "{said}");
+    let author = author_with_test("caseless", "assert_eq!(1 + 1, 2);");
+    let (_, stderr_text) = author.run_expecting(1, &["tool", "test", "--dir", "crate"]);
+    assert!(
+        stderr_text.contains("no test called the module") && stderr_text.contains("testing::Case"),
+        "{stderr_text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The whole path of a well-written tool.
+//! The whole path of an author whose tool has no mistakes.
 
 use std::fs;
 
@@ -11,8 +11,12 @@ const ARGUMENTS: &str = r#"{"path": "/shared/README.md"}"#;
 #[test]
 fn from_nothing_to_a_tool_that_the_policy_allows() {
     let author = Author::new();
-    let (said, _) = author.succeeds(&["tool", "new", "words", "--dir", "crate", "--sdk", &sdk()]);
-    assert!(said.starts_with("made crate: ") && said.contains("portcullis tool build"), "{said}");
+    let (stdout_text, _) =
+        author.run_successfully(&["tool", "new", "words", "--dir", "crate", "--sdk", &sdk()]);
+    assert!(
+        stdout_text.starts_with("made crate: ") && stdout_text.contains("portcullis tool build"),
+        "{stdout_text}"
+    );
 
     #[expect(clippy::disallowed_methods, reason = "what an author may do without us")]
     let cargo = std::process::Command::new("cargo")
@@ -23,14 +27,14 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
         .expect("starts");
     assert!(cargo.status.success(), "{}", super::text(&cargo.stderr));
 
-    let (built, _) = author.succeeds(&["tool", "build", "--dir", "crate"]);
+    let (built, _) = author.run_successfully(&["tool", "build", "--dir", "crate"]);
     assert!(built.contains("tool-words.wasm") && built.contains(" of at most 16 MiB"), "{built}");
     assert!(built.contains("imports  nothing but what guests get"), "{built}");
     let row = built.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(row, "words read_only 5000 ms path: path to read none");
 
     // Nothing is granted yet, and the refusal shows the lines that would grant it.
-    let (answer, said) = author.tries(3, "words", ARGUMENTS, &[]);
+    let (answer, stderr_text) = author.try_tool(3, "words", ARGUMENTS, &[]);
     assert_eq!(answer, "");
     for line in [
         "tool     words (wasm)",
@@ -42,28 +46,28 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
         "subject  /shared/README.md",
         "allow    add to a policy file (start from `portcullis policy default`, name yours with --policy FILE):",
     ] {
-        assert!(said.lines().any(|it| it == line), "{line}\n{said}");
+        assert!(stderr_text.lines().any(|printed| printed == line), "{line}\n{stderr_text}");
     }
-    let (_, lines) = said.split_once("FILE):\n\n").expect("lines");
+    let (_, lines) = stderr_text.split_once("FILE):\n\n").expect("lines");
     assert_eq!(lines, "[tools.words]\nprofile = \"WorkspaceRead\"\n");
-    author.policy(lines);
-    let (answer, said) = author.tries(0, "words", ARGUMENTS, &[]);
+    author.write_policy(lines);
+    let (answer, stderr_text) = author.try_tool(0, "words", ARGUMENTS, &[]);
     assert_eq!(answer, "12 lines");
     assert!(
-        said.contains("grant    profile WorkspaceRead (/shared read, /tmp read), approval allow"),
-        "{said}"
+        stderr_text.contains("grant    profile WorkspaceRead (/shared read, /tmp read), approval allow"),
+        "{stderr_text}"
     );
-    assert!(said.contains("result   ok in "), "{said}");
+    assert!(stderr_text.contains("result   ok in "), "{stderr_text}");
 
-    let (answer, _) = author.tries(0, "words", ARGUMENTS, &["--json"]);
+    let (answer, _) = author.try_tool(0, "words", ARGUMENTS, &["--json"]);
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!((&answer["content"][0]["text"], &answer["confinement"]), (&"12 lines".into(), &"wasm".into()));
     assert_eq!(answer["grant"]["profile"], "WorkspaceRead");
     assert_eq!(answer["refusal"], Value::Null);
 
-    let (answer, said) = author.succeeds(&["tool", "test", "--dir", "crate"]);
-    assert_eq!(answer, "passed; 4 calls were made in the sandbox as well\n", "{said}");
-    assert!(!said.contains("natively only"), "{said}");
+    let (answer, stderr_text) = author.run_successfully(&["tool", "test", "--dir", "crate"]);
+    assert_eq!(answer, "passed; 4 calls were made in the sandbox as well\n", "{stderr_text}");
+    assert!(!stderr_text.contains("natively only"), "{stderr_text}");
 
     let rows = author.rows();
     assert!(rows.iter().all(|row| row.run_id.as_deref() == Some("try")), "{rows:?}");
@@ -72,29 +76,32 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     let source = author.path("crate/src/main.rs");
     let edited = fs::read_to_string(&source).expect("there").replace("{} lines", "lines: {}");
     fs::write(&source, edited).expect("written");
-    assert_eq!(author.tries(0, "words", ARGUMENTS, &[]).0, "lines: 12");
+    assert_eq!(author.try_tool(0, "words", ARGUMENTS, &[]).0, "lines: 12");
 }
 
 #[test]
-fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
+fn a_grant_for_one_call_is_evaluated_and_recorded_like_others() {
     let author = Author::with_crate("granted", None);
-    let (answer, said) = author.tries(0, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
+    let (answer, stderr_text) = author.try_tool(0, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
     assert_eq!(answer, "12 lines");
-    assert!(said.contains("grant    profile WorkspaceRead"), "{said}");
-    author.tries(3, "granted", ARGUMENTS, &[]);
-    let (_, said) = author.tries(2, "granted", ARGUMENTS, &["--grant", "Everything"]);
-    assert!(said.contains("tools.granted.profile: unknown profile"), "{said}");
-    let (_, said) = author.tries(2, "granted", ARGUMENTS, &["--grant", "X\"\nenabled = true"]);
-    assert!(said.contains("the policy cannot be used"), "{said}");
+    assert!(stderr_text.contains("grant    profile WorkspaceRead"), "{stderr_text}");
+    author.try_tool(3, "granted", ARGUMENTS, &[]);
+    let (_, stderr_text) = author.try_tool(2, "granted", ARGUMENTS, &["--grant", "Everything"]);
+    assert!(stderr_text.contains("tools.granted.profile: unknown profile"), "{stderr_text}");
+    let (_, stderr_text) = author.try_tool(2, "granted", ARGUMENTS, &["--grant", "X\"\nenabled = true"]);
+    assert!(stderr_text.contains("the policy cannot be used"), "{stderr_text}");
     // A workspace's restriction applies to this grant too.
     fs::write(
         author.path("workspace/portcullis.toml"),
         "[profiles.WorkspaceRead]\nmounts = { shared = \"none\" }\n",
     )
     .expect("written");
-    let (_, said) = author.tries(3, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
-    assert!(said.contains("code     mount_not_granted"), "{said}");
-    assert!(said.ends_with("[tools.granted]\nprofile = \"FileReadOnly\"\n"), "what is left: {said}");
+    let (_, stderr_text) = author.try_tool(3, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
+    assert!(stderr_text.contains("code     mount_not_granted"), "{stderr_text}");
+    assert!(
+        stderr_text.ends_with("[tools.granted]\nprofile = \"FileReadOnly\"\n"),
+        "what is left: {stderr_text}"
+    );
     let rows = author.rows();
     let runs: Vec<_> = rows.iter().filter_map(|row| row.run_id.as_deref()).collect();
     assert_eq!(runs, ["try:WorkspaceRead", "try", "try:WorkspaceRead"]);
@@ -105,20 +112,20 @@ fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
 #[test]
 fn natively_it_runs_unconfined_and_says_so() {
     let author = Author::with_crate("native", None);
-    let (answer, said) = author.tries(0, "native", ARGUMENTS, &["--native"]);
+    let (answer, stderr_text) = author.try_tool(0, "native", ARGUMENTS, &["--native"]);
     assert_eq!(answer, "12 lines");
-    assert!(said.contains("tool     native (native, unconfined)"), "{said}");
-    assert!(said.contains("UNCONFINED: it may do all that you may"), "{said}");
-    let (answer, said) = author.tries(1, "native", r#"{"path": "none.md"}"#, &["--native"]);
+    assert!(stderr_text.contains("tool     native (native, unconfined)"), "{stderr_text}");
+    assert!(stderr_text.contains("UNCONFINED: it may do all that you may"), "{stderr_text}");
+    let (answer, stderr_text) = author.try_tool(1, "native", r#"{"path": "none.md"}"#, &["--native"]);
     assert_eq!(answer, "");
-    assert!(said.contains("Tool execution failed: no such file `/shared/none.md`"), "{said}");
-    let (_, said) = author.tries(1, "native", r#"{"path": 3}"#, &["--native"]);
-    assert!(said.contains("field 'path'"), "{said}");
-    let (_, said) = author.tries(1, "native", "{", &["--native"]);
-    assert!(said.contains("arguments are not JSON"), "{said}");
-    let (_, said) = author.tries(1, "other", "{}", &["--native"]);
-    assert!(said.contains("the crate has no tool `other`; it has: native"), "{said}");
-    let (answer, _) = author.tries(0, "native", ARGUMENTS, &["--native", "--json"]);
+    assert!(stderr_text.contains("Tool execution failed: no such file `/shared/none.md`"), "{stderr_text}");
+    let (_, stderr_text) = author.try_tool(1, "native", r#"{"path": 3}"#, &["--native"]);
+    assert!(stderr_text.contains("field 'path'"), "{stderr_text}");
+    let (_, stderr_text) = author.try_tool(1, "native", "{", &["--native"]);
+    assert!(stderr_text.contains("arguments are not JSON"), "{stderr_text}");
+    let (_, stderr_text) = author.try_tool(1, "other", "{}", &["--native"]);
+    assert!(stderr_text.contains("the crate has no tool `other`; it has: native"), "{stderr_text}");
+    let (answer, _) = author.try_tool(0, "native", ARGUMENTS, &["--native", "--json"]);
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!((&answer["confinement"], &answer["grant"]), (&"native, unconfined".into(), &Value::Null));
     assert!(!author.path("state").exists(), "no policy is asked and no row is written");

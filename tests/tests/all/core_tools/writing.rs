@@ -1,4 +1,4 @@
-//! Writing while others read and write: no reader sees half of a write, and no write is lost.
+//! Writes beside other reads and writes: no reader sees half of a write, and no write is lost.
 
 use std::{
     fs,
@@ -10,18 +10,18 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let texts = ["a".repeat(300_000), "b".repeat(500_000)];
-    world.put("f.txt", &texts[0]);
-    let registry = world.registry().await;
+    fixture.put("f.txt", &texts[0]);
+    let registry = fixture.registry().await;
     let (stop, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let reader = {
-        let (path, texts) = (world.shared("f.txt"), texts.clone());
+        let (path, texts) = (fixture.shared("f.txt"), texts.clone());
         let (stop, reads) = (Arc::clone(&stop), Arc::clone(&reads));
         thread::spawn(move || {
             while !stop.load(Ordering::SeqCst) {
@@ -31,51 +31,51 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
             }
         })
     };
-    // As many rounds as it takes until reads fall between the writes.
+    // The writes repeat until some reads fall between them.
     let is_read = || reads.load(Ordering::SeqCst) >= 20 || reader.is_finished();
     for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});
-        let written = CallOutcome::of(&registry, "file_write", arguments).await;
+        let written = CallOutcome::run(&registry, "file_write", arguments).await;
         assert!(written.0.outcome.is_ok(), "{:?}", written.0.outcome);
     }
     stop.store(true, Ordering::SeqCst);
     reader.join().expect("saw no half");
-    let left: Vec<_> = fs::read_dir(world.workspace().join("shared"))
+    let remaining_names: Vec<_> = fs::read_dir(fixture.workspace().join("shared"))
         .expect("readable")
         .map(|entry| entry.expect("readable").file_name())
         .collect();
-    assert_eq!(left, ["f.txt"], "no temporary file stays");
+    assert_eq!(remaining_names, ["f.txt"], "no temporary file stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_creation_of_a_file_succeeds_once() {
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     let calls = (0..12).map(|number| {
         let arguments = json!({"path": "new/one.txt", "content": format!("{number}"), "mode": "create"});
-        CallOutcome::of(&registry, "file_write", arguments)
+        CallOutcome::run(&registry, "file_write", arguments)
     });
     let answers = join_all(calls).await;
     let winners: Vec<usize> =
         (0..answers.len()).filter(|number| answers[*number].0.outcome.is_ok()).collect();
     assert_eq!(winners.len(), 1, "{answers:#?}");
-    let text = fs::read_to_string(world.shared("new/one.txt")).expect("there");
+    let text = fs::read_to_string(fixture.shared("new/one.txt")).expect("there");
     assert_eq!(text, winners[0].to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_that_many_append_are_all_there_and_whole() {
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     let line = |number: usize| format!("{number:03} {}\n", "x".repeat(1000));
     let calls = (0..24).map(|number| {
         let arguments = json!({"path": "log.txt", "content": line(number), "mode": "append"});
-        CallOutcome::of(&registry, "file_write", arguments)
+        CallOutcome::run(&registry, "file_write", arguments)
     });
     for answer in join_all(calls).await {
         assert!(answer.0.outcome.is_ok(), "{:?}", answer.0.outcome);
     }
-    let text = fs::read_to_string(world.shared("log.txt")).expect("there");
+    let text = fs::read_to_string(fixture.shared("log.txt")).expect("there");
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, (0..24).map(line).collect::<Vec<_>>());

@@ -2,16 +2,16 @@
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::ToolErrorKind::{self, Denied, Failed, InvalidArguments, NotFound};
 use serde_json::json;
 
-use super::{IN_VAULT, Place, writing};
+use super::{FileSetup, IN_VAULT, writing};
 
 /// Paths, each with the kind and code by which both reading and writing tools refuse it.
-type Table = &'static [(&'static str, ToolErrorKind, &'static str)];
+type Refusals = &'static [(&'static str, ToolErrorKind, &'static str)];
 
-const BY_LINK: Table = &[
+const ESCAPES_BY_LINK: Refusals = &[
     ("/shared/passwd", Denied, "link_escapes_mount"),
     ("/shared/up", Denied, "link_escapes_mount"),
     ("/shared/to_vault", Denied, "link_escapes_mount"),
@@ -28,11 +28,11 @@ const BY_LINK: Table = &[
     ("/shared/proc/etc/passwd", Denied, "link_escapes_mount"),
     ("/shared/descriptor/3", Denied, "link_escapes_mount"),
     ("/shared/null", Denied, "link_escapes_mount"),
-    // An absolute link is an escape wherever it leads: the host's root is not the guest's.
+    // An absolute link is an escape, wherever it leads: the host's root is not the guest's root.
     ("/shared/absolute_inside", Denied, "link_escapes_mount"),
 ];
 
-const BY_NAME: Table = &[
+const ESCAPES_BY_NAME: Refusals = &[
     ("/shared/../vault/secret.txt", Denied, "path_escapes_mount"),
     ("../vault/secret.txt", Denied, "path_escapes_mount"),
     ("/shared/d/../../vault/secret.txt", Denied, "path_escapes_mount"),
@@ -59,47 +59,47 @@ const BY_NAME: Table = &[
     ("/shared/\0/../../etc/passwd", InvalidArguments, "invalid_arguments"),
 ];
 
-async fn check(place: &Place, table: Table) {
+async fn check(setup: &FileSetup, table: Refusals) {
     for (path, kind, code) in table {
-        place.refused("file_read", json!({"path": path}), *kind, code).await;
-        place.refused("file_list", json!({"path": path}), *kind, code).await;
+        setup.assert_refused("file_read", json!({"path": path}), *kind, code).await;
+        setup.assert_refused("file_list", json!({"path": path}), *kind, code).await;
         for mode in ["create", "overwrite", "append"] {
-            place.refused("file_write", writing(path, mode), *kind, code).await;
+            setup.assert_refused("file_write", writing(path, mode), *kind, code).await;
         }
     }
 }
 
 #[tokio::test]
 async fn links_out_of_the_mount_are_refused_and_change_nothing() {
-    check(&Place::new().await, BY_LINK).await;
+    check(&FileSetup::new().await, ESCAPES_BY_LINK).await;
 }
 
 #[tokio::test]
 async fn names_out_of_the_mounts_are_refused_and_change_nothing() {
-    check(&Place::new().await, BY_NAME).await;
+    check(&FileSetup::new().await, ESCAPES_BY_NAME).await;
 }
 
 #[tokio::test]
 async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
-    let place = Place::new().await;
-    let host = place.world.shared("notes.txt");
+    let setup = FileSetup::new().await;
+    let host = setup.fixture.shared("notes.txt");
     let host = host.to_str().expect("UTF-8");
-    // The path's first folder may be named like a mount, as `/tmp` is; then the path names a place in that
-    // mount.
-    let answer = place.call("file_read", json!({"path": host})).await;
+    // The path's first folder may have a mount's name, such as `/tmp`. The path then is valid, and names something in
+    // that mount.
+    let answer = setup.call("file_read", json!({"path": host})).await;
     assert!(matches!(answer.error().kind(), Denied | NotFound), "{:?}", answer.error());
     for mode in ["create", "overwrite", "append"] {
-        place.call("file_write", writing(host, mode)).await;
+        setup.call("file_write", writing(host, mode)).await;
     }
     assert_eq!(fs::read_to_string(host).expect("there"), "inside\n");
     let through_proc = format!("/proc/self/root{host}");
-    place.refused("file_read", json!({"path": through_proc}), Denied, "unknown_mount").await;
-    place.refused("file_write", writing(&through_proc, "overwrite"), Denied, "unknown_mount").await;
+    setup.assert_refused("file_read", json!({"path": through_proc}), Denied, "unknown_mount").await;
+    setup.assert_refused("file_write", writing(&through_proc, "overwrite"), Denied, "unknown_mount").await;
 }
 
 #[tokio::test]
 async fn links_that_stay_within_the_mount_are_followed_for_reading() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for (path, text) in [
         ("/shared/same", "inside\n"),
         ("/shared/folder/inner.txt", "deeper\n"),
@@ -109,98 +109,102 @@ async fn links_that_stay_within_the_mount_are_followed_for_reading() {
         ("notes.txt", "inside\n"),
         ("./d/inner.txt/.", "deeper\n"),
     ] {
-        assert_eq!(place.call("file_read", json!({"path": path})).await.text(), text, "{path}");
+        assert_eq!(setup.call("file_read", json!({"path": path})).await.text(), text, "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_link_is_never_replaced_and_a_dangling_one_makes_no_file() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for path in ["/shared/same", "/shared/dangling_in", "/shared/loop"] {
-        place.refused("file_write", writing(path, "overwrite"), Failed, "failed").await;
+        setup.assert_refused("file_write", writing(path, "overwrite"), Failed, "failed").await;
     }
-    place.refused("file_write", writing("/shared/same", "create"), Failed, "failed").await;
+    setup.assert_refused("file_write", writing("/shared/same", "create"), Failed, "failed").await;
     for mode in ["create", "append"] {
-        let answer = place.call("file_write", writing("/shared/dangling_in", mode)).await;
+        let answer = setup.call("file_write", writing("/shared/dangling_in", mode)).await;
         assert!(matches!(answer.error().kind(), Denied | Failed), "{:?}", answer.error());
     }
-    assert!(!place.world.shared("not-there").exists());
-    place.refused("file_read", json!({"path": "/shared/dangling_in"}), NotFound, "not_found").await;
-    place.refused("file_read", json!({"path": "/shared/loop"}), Failed, "failed").await;
-    place.refused("file_read", json!({"path": "/shared/notes.txt/x"}), Failed, "failed").await;
+    assert!(!setup.fixture.shared("not-there").exists());
+    setup.assert_refused("file_read", json!({"path": "/shared/dangling_in"}), NotFound, "not_found").await;
+    setup.assert_refused("file_read", json!({"path": "/shared/loop"}), Failed, "failed").await;
+    setup.assert_refused("file_read", json!({"path": "/shared/notes.txt/x"}), Failed, "failed").await;
 }
 
 #[tokio::test]
 async fn a_path_of_5_000_characters_is_refused_before_anything_opens() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for path in ["a".repeat(5000), format!("/shared/{}", "a/".repeat(2500)), "é".repeat(2500)] {
-        place.refused("file_read", json!({"path": path}), InvalidArguments, "invalid_arguments").await;
-        place.refused("file_write", writing(&path, "overwrite"), InvalidArguments, "invalid_arguments").await;
+        setup.assert_refused("file_read", json!({"path": path}), InvalidArguments, "invalid_arguments").await;
+        setup
+            .assert_refused("file_write", writing(&path, "overwrite"), InvalidArguments, "invalid_arguments")
+            .await;
     }
     // A path of the permitted length, with a name that is too long for any file system.
     let name = format!("/shared/{}", "a".repeat(4000));
-    place.refused("file_read", json!({"path": name}), Failed, "failed").await;
-    place.refused("file_write", writing(&name, "overwrite"), Failed, "failed").await;
+    setup.assert_refused("file_read", json!({"path": name}), Failed, "failed").await;
+    setup.assert_refused("file_write", writing(&name, "overwrite"), Failed, "failed").await;
     let deep = format!("/shared/{}x", "a/".repeat(2000));
-    place.refused("file_read", json!({"path": deep}), NotFound, "not_found").await;
+    setup.assert_refused("file_read", json!({"path": deep}), NotFound, "not_found").await;
 }
 
 #[tokio::test]
 async fn names_that_are_not_utf_8_are_listed_and_harm_nothing() {
-    let place = Place::new().await;
-    fs::create_dir(place.world.shared("odd")).expect("a folder");
+    let setup = FileSetup::new().await;
+    fs::create_dir(setup.fixture.shared("odd")).expect("a folder");
     for name in [b"bad\xff".as_slice(), b"\xc3(", b"line\nbreak", b"esc\x1b[2J"] {
-        fs::write(place.world.shared("odd").join(OsStr::from_bytes(name)), "x").expect("writable");
+        fs::write(setup.fixture.shared("odd").join(OsStr::from_bytes(name)), "x").expect("writable");
     }
-    let listing = place.call("file_list", json!({"path": "odd"})).await.text();
+    let listing = setup.call("file_list", json!({"path": "odd"})).await.text();
     assert_eq!(listing.lines().count(), 4, "one line an entry: {listing:?}");
     assert!(!listing.contains('\u{1b}'), "{listing:?}");
     assert!(listing.contains("bad\u{fffd}"), "{listing:?}");
-    place.refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
+    setup.assert_refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
     let half = "{\"path\": \"odd/bad\\udcff\"}";
     let call = portcullis_tools::new_call("file_read", half);
     let answer = portcullis_testing::CallOutcome(
-        place.registry.execute_with_policy(call, &portcullis_testing::approving()).await,
+        setup.registry.execute_with_policy(call, &portcullis_testing::approving_caller()).await,
     );
-    answer.refused(InvalidArguments, "invalid_arguments");
+    answer.assert_refused(InvalidArguments, "invalid_arguments");
 }
 
 #[tokio::test]
-async fn the_vault_is_read_by_readers_and_written_by_nobody() {
-    let place = Place::new().await;
-    assert_eq!(place.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
-    assert_eq!(place.call("file_list", json!({"path": "/vault"})).await.text(), "secret.txt");
+async fn the_vault_is_readable_by_readers_and_never_writable() {
+    let setup = FileSetup::new().await;
+    assert_eq!(setup.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
+    assert_eq!(setup.call("file_list", json!({"path": "/vault"})).await.text(), "secret.txt");
     for path in
         ["/vault/secret.txt", "/vault/new.txt", "/vault/new/er.txt", "/vault//./secret.txt/", "/vault"]
     {
         for mode in ["create", "overwrite", "append"] {
-            let said = place.refused("file_write", writing(path, mode), Denied, "mount_not_granted").await;
-            assert!(said.ends_with("(writable here: /shared, /tmp)"), "{said}");
+            let message =
+                setup.assert_refused("file_write", writing(path, mode), Denied, "mount_not_granted").await;
+            assert!(message.ends_with("(writable here: /shared, /tmp)"), "{message}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_read_only_profile_keeps_a_writing_tool_from_its_mounts() {
-    let world = World::new().with_policy("[tools.file_write]\nprofile = \"WorkspaceRead\"");
-    let place = Place::of(world).await;
+    let fixture = Fixture::new().with_policy("[tools.file_write]\nprofile = \"WorkspaceRead\"");
+    let setup = FileSetup::with_fixture(fixture).await;
     for path in ["/shared/notes.txt", "/shared/new.txt", "/tmp/new.txt"] {
         for mode in ["create", "overwrite", "append"] {
-            place.refused("file_write", writing(path, mode), Denied, "mount_read_only").await;
+            setup.assert_refused("file_write", writing(path, mode), Denied, "mount_read_only").await;
         }
     }
-    place.refused("file_write", writing("/vault/x", "create"), Denied, "mount_not_granted").await;
+    setup.assert_refused("file_write", writing("/vault/x", "create"), Denied, "mount_not_granted").await;
 }
 
 #[tokio::test]
 async fn a_profile_without_mounts_reaches_nothing() {
-    let place = Place::of(World::new().with_policy_edit(
+    let setup = FileSetup::with_fixture(Fixture::new().with_policy_edit(
         "[tools.file_read]                  # per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"",
         "[tools.file_read]\nprofile = \"Nothing\"",
     ))
     .await;
     for path in ["/shared/notes.txt", "notes.txt", "/tmp", "/vault/secret.txt", "/shared/passwd"] {
-        let said = place.refused("file_read", json!({"path": path}), Denied, "mount_not_granted").await;
-        assert!(said.contains("nothing is readable for this tool"), "{said}");
+        let message =
+            setup.assert_refused("file_read", json!({"path": path}), Denied, "mount_not_granted").await;
+        assert!(message.contains("nothing is readable for this tool"), "{message}");
     }
 }

@@ -1,24 +1,24 @@
-//! Paths that no tool writes, at any depth and under any disguise.
+//! Paths that no tool writes, at any depth and in any spelling.
 
 use std::{fs, os::unix::fs::symlink};
 
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
-use super::{Place, writing};
+use super::{FileSetup, writing};
 
-async fn denied(place: &Place, path: &str) {
+async fn assert_denied(setup: &FileSetup, path: &str) {
     for mode in ["create", "overwrite", "append"] {
-        let said = place.refused("file_write", writing(path, mode), Denied, "protected_path").await;
-        assert!(said.contains("protected"), "{said}");
+        let message = setup.assert_refused("file_write", writing(path, mode), Denied, "protected_path").await;
+        assert!(message.contains("protected"), "{message}");
     }
 }
 
 #[tokio::test]
 async fn protected_paths_are_refused_at_any_depth_and_in_any_case() {
-    let place = Place::new().await;
-    let patterns: Vec<String> = place.registry.policy().protected().patterns().map(str::to_owned).collect();
-    assert_eq!(patterns.len(), 11, "the shipped ones");
+    let setup = FileSetup::new().await;
+    let patterns: Vec<String> = setup.registry.policy().protected().patterns().map(str::to_owned).collect();
+    assert_eq!(patterns.len(), 12, "the shipped ones");
     for pattern in &patterns {
         let upper = pattern.to_uppercase();
         for path in [
@@ -31,15 +31,15 @@ async fn protected_paths_are_refused_at_any_depth_and_in_any_case() {
             format!("/shared//./{pattern}/"),
             format!("/shared/d/../{pattern}"),
         ] {
-            place.refused("file_write", writing(&path, "overwrite"), Denied, "protected_path").await;
+            setup.assert_refused("file_write", writing(&path, "overwrite"), Denied, "protected_path").await;
         }
-        denied(&place, &format!("new/{pattern}")).await;
+        assert_denied(&setup, &format!("new/{pattern}")).await;
     }
 }
 
 #[tokio::test]
 async fn disguises_of_protected_names_are_seen_through() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for path in [
         "/shared/.Git/hOOks/pre-commit",
         "/shared/.g\u{200c}it/hooks/pre-commit",
@@ -47,16 +47,16 @@ async fn disguises_of_protected_names_are_seen_through() {
         "/shared/.git/x/../hooks/pre-commit",
         "/shared/.vscode/tas\u{212a}s.json",
     ] {
-        denied(&place, path).await;
+        assert_denied(&setup, path).await;
     }
 }
 
 #[tokio::test]
 async fn a_link_to_a_protected_path_is_no_way_round() {
-    let place = Place::new().await;
-    let shared = |name: &str| place.world.shared(name);
-    place.world.put("repo/.git/config", "[core]\n");
-    place.world.put("repo/.git/index", "index");
+    let setup = FileSetup::new().await;
+    let shared = |name: &str| setup.fixture.shared(name);
+    setup.fixture.put("repo/.git/config", "[core]\n");
+    setup.fixture.put("repo/.git/index", "index");
     fs::create_dir(shared("repo/.git/hooks")).expect("a folder");
     symlink("repo/.git/config", shared("innocent.txt")).expect("a link");
     symlink("repo/.git", shared("innocent")).expect("a link");
@@ -71,33 +71,33 @@ async fn a_link_to_a_protected_path_is_no_way_round() {
         "/shared/again/.git/config",
         "/shared/d/../hooks/post-merge",
     ] {
-        denied(&place, path).await;
+        assert_denied(&setup, path).await;
     }
-    // A file beside a protected one may be written, and a protected one may be read.
-    let beside = place.call("file_write", writing("/shared/innocent/index", "overwrite")).await;
-    assert!(beside.0.outcome.is_ok(), "{:?}", beside.0.outcome);
-    let read = place.call("file_read", json!({"path": "/shared/innocent.txt"})).await;
+    // A file beside a protected file may be written, and a protected file may be read.
+    let beside_result = setup.call("file_write", writing("/shared/innocent/index", "overwrite")).await;
+    assert!(beside_result.0.outcome.is_ok(), "{:?}", beside_result.0.outcome);
+    let read = setup.call("file_read", json!({"path": "/shared/innocent.txt"})).await;
     assert_eq!(read.text(), "[core]\n");
 }
 
 #[tokio::test]
 async fn path_that_only_resembles_a_protected_one_is_written() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for path in ["/shared/.gitignore", "/shared/.git/info/x", "/shared/hooks/pre-commit", "/tmp/.bashrc.bak"]
     {
-        let written = place.call("file_write", writing(path, "create")).await;
+        let written = setup.call("file_write", writing(path, "create")).await;
         assert!(written.0.outcome.is_ok(), "{path}: {:?}", written.0.outcome);
     }
-    assert!(place.world.shared("hooks/pre-commit").is_file());
+    assert!(setup.fixture.shared("hooks/pre-commit").is_file());
 }
 
 #[tokio::test]
 async fn write_that_makes_another_repository_is_refused() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     for file in ["bare/objects/x", "bare/refs/x", "bare/HEAD", "half/objects/x", "half/refs/x", "tree/HEAD"] {
-        place.world.put(file, "x");
+        setup.fixture.put(file, "x");
     }
-    symlink("bare", place.world.shared("again")).expect("a link");
+    symlink("bare", setup.fixture.shared("again")).expect("a link");
     for path in [
         "/shared/bare/config",
         "/shared/bare/Config",
@@ -106,14 +106,14 @@ async fn write_that_makes_another_repository_is_refused() {
         // The last file that makes a folder a repository.
         "/shared/half/HEAD",
         "/shared/tree/commondir",
-        // A `.git` file leads to a repository as well.
+        // A `.git` file points to a repository as well.
         "/shared/half/.git",
     ] {
-        denied(&place, path).await;
+        assert_denied(&setup, path).await;
     }
-    assert!(!place.world.shared("half/HEAD").exists() && !place.world.shared("half/.git").exists());
+    assert!(!setup.fixture.shared("half/HEAD").exists() && !setup.fixture.shared("half/.git").exists());
     for path in ["/shared/bare/index", "/shared/half/config", "/shared/half/hooks/x", "/shared/config"] {
-        let written = place.call("file_write", writing(path, "create")).await;
+        let written = setup.call("file_write", writing(path, "create")).await;
         assert!(written.0.outcome.is_ok(), "{path}: {:?}", written.0.outcome);
     }
 }

@@ -14,36 +14,36 @@ use std::{
 
 use serde_json::json;
 
-use super::{IN_VAULT, OUTSIDE, Place};
+use super::{FileSetup, IN_VAULT, OUTSIDE};
 
 /// The number of rounds of calls that race with the swaps.
 const ROUNDS: usize = 150;
 
-/// Swaps the object behind a name in a cycle until it is dropped.
+/// Swaps the file, folder or link behind a name in a cycle until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Swapper {
-    /// Makes each candidate under another name and then renames it to `name`.
+    /// Makes each candidate under a temporary name, and then renames it to `name`.
     fn start(name: PathBuf, candidates: &'static [fn(&Path)]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let beside = name.with_extension("next");
+            let temporary = name.with_extension("next");
             for make in candidates.iter().cycle() {
                 if stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                make(&beside);
-                if fs::rename(&beside, &name).is_err() {
+                make(&temporary);
+                if fs::rename(&temporary, &name).is_err() {
                     // A rename cannot replace a file by a folder, nor a folder by a file: the old object is
                     // removed first.
                     let _ = fs::remove_dir_all(&name).or_else(|_| fs::remove_file(&name));
-                    fs::rename(&beside, &name)
-                        .or_else(|_| fs::remove_dir_all(&beside))
-                        .or_else(|_| fs::remove_file(&beside))
+                    fs::rename(&temporary, &name)
+                        .or_else(|_| fs::remove_dir_all(&temporary))
+                        .or_else(|_| fs::remove_file(&temporary))
                         .expect("somebody's own");
                 }
             }
@@ -62,58 +62,58 @@ impl Drop for Swapper {
     }
 }
 
-async fn race(place: &Place, path: &str) {
+async fn race(setup: &FileSetup, path: &str) {
     for round in 0..ROUNDS {
         let (tool, arguments) = match round % 4 {
             0 | 1 => ("file_read", json!({"path": path})),
             2 => ("file_write", json!({"path": path, "content": "changed", "mode": "overwrite"})),
             _ => ("file_write", json!({"path": path, "content": "changed", "mode": "append"})),
         };
-        let said = place.call(tool, arguments).await.0.model_text();
+        let answer_text = setup.call(tool, arguments).await.0.model_text();
         for secret in [OUTSIDE, IN_VAULT, "root:x:"] {
-            assert!(!said.contains(secret), "{said}");
+            assert!(!answer_text.contains(secret), "{answer_text}");
         }
     }
     let read = |path: PathBuf| fs::read_to_string(path).expect("there");
-    assert_eq!(read(place.world.root().join("outside.txt")), OUTSIDE);
-    assert_eq!(read(place.world.workspace().join("vault/secret.txt")), IN_VAULT);
-    assert_eq!(read(place.world.workspace().join("sharedx/x.txt")), OUTSIDE);
+    assert_eq!(read(setup.fixture.root().join("outside.txt")), OUTSIDE);
+    assert_eq!(read(setup.fixture.workspace().join("vault/secret.txt")), IN_VAULT);
+    assert_eq!(read(setup.fixture.workspace().join("sharedx/x.txt")), OUTSIDE);
     for folder in ["sharedx", "vault"] {
-        let entries = fs::read_dir(place.world.workspace().join(folder)).expect("readable").count();
+        let entries = fs::read_dir(setup.fixture.workspace().join(folder)).expect("readable").count();
         assert_eq!(entries, 1, "nothing was made in {folder}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_swapped_for_a_link_never_leads_out() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     let swapper = Swapper::start(
-        place.world.shared("swap.txt"),
+        setup.fixture.shared("swap.txt"),
         &[
-            |at| fs::write(at, "inside").expect("writable"),
-            |at| symlink("../../outside.txt", at).expect("a link"),
-            |at| symlink("../vault/secret.txt", at).expect("a link"),
-            |at| symlink("/etc/passwd", at).expect("a link"),
+            |path| fs::write(path, "inside").expect("writable"),
+            |path| symlink("../../outside.txt", path).expect("a link"),
+            |path| symlink("../vault/secret.txt", path).expect("a link"),
+            |path| symlink("/etc/passwd", path).expect("a link"),
         ],
     );
-    race(&place, "/shared/swap.txt").await;
+    race(&setup, "/shared/swap.txt").await;
     drop(swapper);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     let swapper = Swapper::start(
-        place.world.shared("swap"),
+        setup.fixture.shared("swap"),
         &[
-            |at| {
-                fs::create_dir(at).expect("a folder");
-                fs::write(at.join("x.txt"), "inside").expect("writable");
+            |path| {
+                fs::create_dir(path).expect("a folder");
+                fs::write(path.join("x.txt"), "inside").expect("writable");
             },
-            |at| symlink("../sharedx", at).expect("a link"),
-            |at| symlink("../vault", at).expect("a link"),
+            |path| symlink("../sharedx", path).expect("a link"),
+            |path| symlink("../vault", path).expect("a link"),
         ],
     );
-    race(&place, "/shared/swap/x.txt").await;
+    race(&setup, "/shared/swap/x.txt").await;
     drop(swapper);
 }

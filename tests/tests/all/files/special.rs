@@ -1,4 +1,4 @@
-//! Named objects that are no regular files, and files that would fill disk or memory.
+//! Special files, and files that would fill disk or memory.
 
 use std::{
     fs::{self, File},
@@ -9,12 +9,12 @@ use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-use super::{Place, writing};
+use super::{FileSetup, writing};
 
 #[tokio::test]
 async fn pipes_sockets_and_devices_are_refused_at_once() {
-    let place = Place::new().await;
-    let shared = |name: &str| place.world.shared(name);
+    let setup = FileSetup::new().await;
+    let shared = |name: &str| setup.fixture.shared(name);
     mknodat(CWD, shared("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
     let _listener = UnixListener::bind(shared("socket")).expect("a socket");
     let mut names = vec!["pipe", "socket", "to_pipe", "d/to_socket"];
@@ -27,55 +27,55 @@ async fn pipes_sockets_and_devices_are_refused_at_once() {
     }
     for name in names {
         let path = format!("/shared/{name}");
-        place.refused("file_read", json!({"path": path}), Denied, "special_file").await;
-        place.refused("file_list", json!({"path": path}), Denied, "special_file").await;
+        setup.assert_refused("file_read", json!({"path": path}), Denied, "special_file").await;
+        setup.assert_refused("file_list", json!({"path": path}), Denied, "special_file").await;
         for mode in ["create", "overwrite", "append"] {
-            place.refused("file_write", writing(&path, mode), Denied, "special_file").await;
+            setup.assert_refused("file_write", writing(&path, mode), Denied, "special_file").await;
         }
     }
-    let listing = place.call("file_list", json!({})).await.text();
+    let listing = setup.call("file_list", json!({})).await.text();
     assert!(listing.lines().any(|line| line == "pipe?") && listing.lines().any(|line| line == "socket?"));
 }
 
 #[tokio::test]
 async fn folders_are_no_files_and_files_no_folders() {
-    let place = Place::new().await;
-    place.refused("file_read", json!({"path": "/shared"}), Failed, "failed").await;
-    place.refused("file_read", json!({"path": "d"}), Failed, "failed").await;
-    place.refused("file_list", json!({"path": "notes.txt"}), Failed, "failed").await;
+    let setup = FileSetup::new().await;
+    setup.assert_refused("file_read", json!({"path": "/shared"}), Failed, "failed").await;
+    setup.assert_refused("file_read", json!({"path": "d"}), Failed, "failed").await;
+    setup.assert_refused("file_list", json!({"path": "notes.txt"}), Failed, "failed").await;
     for mode in ["create", "overwrite", "append"] {
-        place.refused("file_write", writing("/shared/d", mode), Failed, "failed").await;
-        place.refused("file_write", writing("/shared/notes.txt/below", mode), Failed, "failed").await;
-        let error = place.call("file_write", writing("/shared", mode)).await;
+        setup.assert_refused("file_write", writing("/shared/d", mode), Failed, "failed").await;
+        setup.assert_refused("file_write", writing("/shared/notes.txt/below", mode), Failed, "failed").await;
+        let error = setup.call("file_write", writing("/shared", mode)).await;
         assert!(matches!(error.error().kind(), Failed | InvalidArguments | Denied), "{:?}", error.error());
     }
 }
 
 #[tokio::test]
 async fn a_write_over_the_argument_limit_leaves_the_disk_unchanged() {
-    let place = Place::new().await;
+    let setup = FileSetup::new().await;
     let content = "x".repeat(2 << 20);
     for mode in ["create", "overwrite", "append"] {
         let arguments = json!({"path": "big.txt", "content": content, "mode": mode});
-        place.refused("file_write", arguments, InvalidArguments, "invalid_arguments").await;
+        setup.assert_refused("file_write", arguments, InvalidArguments, "invalid_arguments").await;
     }
 }
 
 #[tokio::test]
 async fn a_sparse_file_of_ten_gigabytes_is_read_in_bounded_memory() {
-    let place = Place::new().await;
-    File::create(place.world.shared("sparse")).expect("a file").set_len(10 << 30).expect("sparse");
-    let answer = place.call("file_read", json!({"path": "sparse"})).await;
+    let setup = FileSetup::new().await;
+    File::create(setup.fixture.shared("sparse")).expect("a file").set_len(10 << 30).expect("sparse");
+    let answer = setup.call("file_read", json!({"path": "sparse"})).await;
     assert!(answer.0.truncated);
     assert!(answer.text().len() < 20_000, "{}", answer.text().len());
-    let row = place.world.rows().pop().expect("a row");
+    let row = setup.fixture.rows().pop().expect("a row");
     assert!(row.peak_memory.is_some_and(|bytes| bytes <= 64 << 20), "{row:?}");
-    // The output that is stored for paging is bounded as well.
-    let stored: u64 = fs::read_dir(place.world.state().join("outputs"))
+    // The output that is stored for paging is also bounded.
+    let stored: u64 = fs::read_dir(setup.fixture.state().join("outputs"))
         .expect("a store")
         .map(|entry| entry.expect("readable").metadata().expect("there").len())
         .sum();
     assert!(stored <= 17 << 20, "{stored} bytes are stored");
-    let end = place.call("file_read", json!({"path": "sparse", "byte_offset": (10_u64 << 30) - 3})).await;
+    let end = setup.call("file_read", json!({"path": "sparse", "byte_offset": (10_u64 << 30) - 3})).await;
     assert_eq!(end.text(), "\0\0\0");
 }

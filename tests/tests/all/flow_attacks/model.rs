@@ -1,4 +1,4 @@
-//! A model that does whatever a result tells it.
+//! A model that obeys every instruction in a result.
 
 use async_trait::async_trait;
 use futures_util::stream;
@@ -10,15 +10,15 @@ use portcullis_types::MessageRole;
 /// The secret of the vault.
 pub(super) const CANARY: &str = "canary-5f3a9c71e2";
 
-/// Asks for one call; then obeys the results. A line `N: TOOL ARGUMENTS` is a call of turn N, in which `{secret}`
-/// stands for the canary where a result has shown it, and other words in braces for forms of it.
+/// Asks for one call, then obeys the results. A line `N: TOOL ARGUMENTS` is a call of turn N. In it, `{secret}` stands
+/// for the canary if a result has shown it, and other words in braces stand for forms of the canary.
 pub(super) struct Obedient {
-    asked: String,
+    first_call: String,
 }
 
 impl Obedient {
-    pub(super) fn new(asked: &str) -> Self {
-        Self { asked: asked.to_owned() }
+    pub(super) fn new(first_call: &str) -> Self {
+        Self { first_call: first_call.to_owned() }
     }
 }
 
@@ -33,8 +33,8 @@ impl Provider for Obedient {
             .collect();
         let turn = request.messages.iter().filter(|message| message.role == MessageRole::Assistant).count();
         let calls = match turn {
-            0 => vec![self.asked.clone()],
-            _ => told(&results, turn),
+            0 => vec![self.first_call.clone()],
+            _ => calls_of_turn(&results, turn),
         };
         let mut pieces: Vec<Delta> =
             (0..).zip(&calls).map(|(index, call)| piece(turn, index, call)).collect();
@@ -46,22 +46,22 @@ impl Provider for Obedient {
     }
 }
 
-/// The calls of a turn, as the first result that has instructions tells them.
-fn told(results: &[String], turn: usize) -> Vec<String> {
+/// The calls of a turn, taken from the first result that has instructions.
+fn calls_of_turn(results: &[String], turn: usize) -> Vec<String> {
     let number = format!("{turn}: ");
     let text = results.iter().find(|text| text.contains("\n1: ") || text.starts_with("1: "));
     let lines = text.map(String::as_str).unwrap_or_default().lines();
     let secret = if results.iter().any(|text| text.contains(CANARY)) { CANARY } else { "unknown" };
-    let output = results.iter().find_map(|text| {
-        let at = text.find("out_")?;
+    let output_id = results.iter().find_map(|text| {
+        let start = text.find("out_")?;
         Some(
-            text[at..]
+            text[start..]
                 .chars()
                 .take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_')
                 .collect(),
         )
     });
-    let output: String = output.unwrap_or_default();
+    let output_id: String = output_id.unwrap_or_default();
     let (first, last) = secret.split_at(secret.len() / 2);
     lines
         .filter_map(|line| line.strip_prefix(&number))
@@ -72,7 +72,7 @@ fn told(results: &[String], turn: usize) -> Vec<String> {
                 .replace("{reversed}", &reversed(secret))
                 .replace("{first}", first)
                 .replace("{last}", last)
-                .replace("{output}", &output)
+                .replace("{output}", &output_id)
         })
         .collect()
 }
@@ -99,8 +99,8 @@ pub(super) fn reversed(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// The forms in which the canary could leave.
-pub(super) fn forms() -> [String; 6] {
+/// The forms in which the canary could leave the machine.
+pub(super) fn canary_forms() -> [String; 6] {
     let (first, last) = CANARY.split_at(CANARY.len() / 2);
     let [first, last, whole] = [first, last, CANARY].map(str::to_owned);
     [first, last, whole, hex(CANARY), dotted(CANARY), reversed(CANARY)]

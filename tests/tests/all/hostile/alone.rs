@@ -1,23 +1,23 @@
-//! Runs a test alone in a process: to measure the memory of that process, or to capture all its output.
+//! Runs one test alone in a process, to measure that process's memory or to capture all its output.
 
 use std::{
     future::Future,
     process::{Command, Output},
 };
 
-const MARK: &str = "PORTCULLIS_TEST_ALONE";
+const ALONE_VARIABLE: &str = "PORTCULLIS_TEST_ALONE";
 
-/// Runs `test` in another process of this test binary, which runs only the test `name`. Returns the output of
-/// that process, and `None` within it.
-pub(super) fn alone(name: &str, test: impl Future<Output = ()>) -> Option<Output> {
-    if std::env::var_os(MARK).is_some() {
+/// Starts another process of this test binary, which runs only the test `name`, and returns that process's output. In
+/// that process, runs `test` and returns `None`.
+pub(super) fn run_in_separate_process(name: &str, test: impl Future<Output = ()>) -> Option<Output> {
+    if std::env::var_os(ALONE_VARIABLE).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("builds").block_on(test);
         return None;
     }
     #[expect(clippy::disallowed_methods, reason = "the test binary itself, with nothing of a guest's")]
     let mut command = Command::new(std::env::current_exe().expect("a path"));
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1");
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(ALONE_VARIABLE, "1");
     let output = command.output().expect("starts");
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -1,9 +1,9 @@
-//! A cancelled call stops the guest, not only the wait for it.
+//! Cancelling a call stops the guest itself, not only the wait for it.
 
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, approving};
+use portcullis_testing::{CallOutcome, approving_caller};
 use portcullis_tools::{Caller, ToolResult, new_call};
 use portcullis_types::{ToolErrorKind, ToolEvent};
 use tokio::sync::Semaphore;
@@ -13,7 +13,7 @@ use super::{PATIENCE, Trial};
 /// A caller, and a semaphore with a permit for each of its calls that started.
 fn counting_caller() -> (Caller, Arc<Semaphore>) {
     let started = Arc::new(Semaphore::new(0));
-    let mut caller = approving();
+    let mut caller = approving_caller();
     let signal = Arc::clone(&started);
     caller.on_event = Some(Arc::new(move |event| {
         if matches!(event, ToolEvent::Started { .. }) {
@@ -28,7 +28,7 @@ async fn execute(trial: &Trial, caller: &Caller) -> ToolResult {
 }
 
 async fn check_cancelled(guest: &'static str) {
-    let trial = Trial::with(guest, "Nothing", "60s").await;
+    let trial = Trial::with_profile(guest, "Nothing", "60s").await;
     for _ in 0..20 {
         let (caller, started) = counting_caller();
         let cancel = async {
@@ -38,13 +38,13 @@ async fn check_cancelled(guest: &'static str) {
         };
         let calls = async { (execute(&trial, &caller).await, Instant::now()) };
         let ((result, ended), cancelled) = tokio::join!(calls, cancel);
-        CallOutcome(result).refused(ToolErrorKind::Cancelled, "cancelled");
+        CallOutcome(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
         assert!(ended.duration_since(cancelled).as_secs() < 3);
         let row = trial.row();
         assert_eq!(row.outcome.expect("an outcome").as_str(), "cancelled");
         assert!(row.cpu_us.is_some(), "the worker itself reported, it was not written off: {row:#?}");
     }
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
 #[tokio::test]
@@ -60,15 +60,15 @@ async fn a_cancelled_sleep_ends_and_frees_its_worker() {
 #[tokio::test]
 async fn a_call_cancelled_before_it_starts_never_runs() {
     let trial = Trial::new("loop_forever").await;
-    let caller = approving();
+    let caller = approving_caller();
     caller.cancel.cancel();
-    CallOutcome(execute(&trial, &caller).await).refused(ToolErrorKind::Cancelled, "cancelled");
+    CallOutcome(execute(&trial, &caller).await).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     assert_eq!(trial.row().peak_memory, None);
 }
 
 #[tokio::test]
 async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
-    let trial = Trial::with("loop_forever", "WorkspaceRead", "60s").await;
+    let trial = Trial::with_profile("loop_forever", "WorkspaceRead", "60s").await;
     for _ in 0..20 {
         let (caller, started) = counting_caller();
         tokio::select! {
@@ -80,14 +80,14 @@ async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
         assert_eq!(row.code.as_deref(), Some("caller_gone"));
     }
     for _ in 0..20 {
-        trial.others_go_on().await;
+        trial.assert_others_are_served().await;
     }
 }
 
-/// A dropped batch with another at once after it: the threads of the first are not yet back in the pool.
+/// Drops a batch of calls and starts another at once, before the first batch's threads are back in the pool.
 #[tokio::test]
 async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
-    let trial = Trial::with("loop_forever", "Nothing", "60s").await;
+    let trial = Trial::with_profile("loop_forever", "Nothing", "60s").await;
     for _ in 0..10 {
         let (caller, started) = counting_caller();
         tokio::select! {
@@ -102,16 +102,16 @@ async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
     };
     let (results, ()) = tokio::join!(join_all((0..10).map(|_| execute(&trial, &caller))), cancel);
     for result in results {
-        CallOutcome(result).refused(ToolErrorKind::Cancelled, "cancelled");
+        CallOutcome(result).assert_refused(ToolErrorKind::Cancelled, "cancelled");
     }
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
 #[tokio::test]
 async fn the_end_of_the_turn_ends_the_call() {
-    let trial = Trial::with("loop_forever", "Nothing", "60s").await;
-    let mut caller = approving();
+    let trial = Trial::with_profile("loop_forever", "Nothing", "60s").await;
+    let mut caller = approving_caller();
     caller.turn_deadline = Some(Instant::now() + std::time::Duration::from_millis(300));
     let result = tokio::time::timeout(PATIENCE, execute(&trial, &caller)).await.expect("it ends");
-    CallOutcome(result).refused(ToolErrorKind::Timeout, "timeout");
+    CallOutcome(result).assert_refused(ToolErrorKind::Timeout, "timeout");
 }

@@ -1,12 +1,12 @@
-//! Descriptors that a guest opens: their number is bounded, and every one of them is subject to the checks.
+//! Descriptors that a guest opens: their number is bounded, and all checks apply to each of them.
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_types::ToolErrorKind::Failed;
 use serde_json::json;
 
 use super::{Trial, entry, wat_guest::WatGuest};
 
-/// Limit of a guest's open descriptors: its streams, its two preopens, and those that it opened.
+/// Limit of a guest's open descriptors: its streams, its two preopens, and the descriptors that it opened.
 const MAX_OPEN: usize = 128;
 
 const IMPORTS: &str = r#"
@@ -21,9 +21,9 @@ const OPEN: &str = r#"(data (i32.const 2048) ".")
         (call $path_open (i32.const 3) (i32.const 0) (i32.const 2048) (i32.const 1) (i32.const 2)
             (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
 
-/// The answer of a guest that does this with the descriptors of `/shared` and `/tmp`.
-async fn answer(world: &World, functions: &str, call: &str) -> CallOutcome {
-    CallOutcome::of(&guest(functions, call).registry(world).await, "bomb", json!({})).await
+/// The answer of a guest that runs this code with the descriptors of `/shared` and `/tmp`.
+async fn answer(fixture: &Fixture, functions: &str, call: &str) -> CallOutcome {
+    CallOutcome::run(&guest(functions, call).registry(fixture).await, "bomb", json!({})).await
 }
 
 fn guest(functions: &str, call: &str) -> WatGuest {
@@ -35,32 +35,32 @@ fn guest(functions: &str, call: &str) -> WatGuest {
     }
 }
 
-fn world() -> World {
-    World::new().with_policy(&entry("bomb", "FileReadWrite", "15s"))
+fn fixture() -> Fixture {
+    Fixture::new().with_policy(&entry("bomb", "FileReadWrite", "15s"))
 }
 
 #[tokio::test]
-async fn a_guest_that_opens_without_end_is_bounded_and_harms_no_other() {
-    let trial = Trial::with("opens_files", "WorkspaceRead", "15s").await;
+async fn endless_opens_of_a_guest_are_bounded_and_affect_no_other() {
+    let trial = Trial::with_profile("opens_files", "WorkspaceRead", "15s").await;
     let answer = trial.call(json!({"path": "/shared/README.md", "times": 100_000})).await.text();
     assert!(answer.starts_with(&format!("{} open, then: ", MAX_OPEN - 5)), "{answer}");
     assert!(answer.contains("os error 33"), "`mfile`: {answer}");
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
 #[tokio::test]
 async fn closed_or_replaced_descriptor_frees_one_place() {
-    let opens_until = |left: usize| {
+    let open_all_but = |free_places: usize| {
         format!(
             "(loop $on
                 (br_if $on (i32.eqz (call $open)))
                 (if (i32.ne (i32.load (i32.const 8)) (i32.const {})) (then unreachable)))",
-            MAX_OPEN - left
+            MAX_OPEN - free_places
         )
     };
-    // Descriptors are numbered in order, so the last number tells how many are in use.
-    let last = opens_until(1);
-    let times = |what: &str| {
+    // Descriptors are numbered in order, so the last number shows how many are in use.
+    let open_last_place = open_all_but(1);
+    let repeat_1000_times = |what: &str| {
         format!(
             "(local.set $left (i32.const 1000))
              (loop $again
@@ -69,30 +69,31 @@ async fn closed_or_replaced_descriptor_frees_one_place() {
                 (br_if $again (local.get $left)))"
         )
     };
-    let must = |what: &str| format!("(if {what} (then unreachable))");
-    let closes = format!("{} {}", must("(call $open)"), must("(call $fd_close (i32.load (i32.const 8)))"));
+    let trap_if = |what: &str| format!("(if {what} (then unreachable))");
+    let closes =
+        format!("{} {}", trap_if("(call $open)"), trap_if("(call $fd_close (i32.load (i32.const 8)))"));
     let replaces = format!(
         "{} {}",
-        must("(call $open)"),
-        must("(call $fd_renumber (i32.load (i32.const 8)) (i32.const 4))")
+        trap_if("(call $open)"),
+        trap_if("(call $fd_renumber (i32.load (i32.const 8)) (i32.const 4))")
     );
     let fails = "(if (i32.eqz (call $fd_renumber (i32.const 3) (i32.const 9999))) (then unreachable))
         (if (i32.eqz (call $fd_close (i32.const 9999))) (then unreachable))
         (if (call $fd_renumber (i32.const 3) (i32.const 3)) (then unreachable))";
     let call = format!(
-        "(local $left i32) {} {} {} {last} (call $answer)",
-        times(&closes),
-        times(&replaces),
-        times(fails)
+        "(local $left i32) {} {} {} {open_last_place} (call $answer)",
+        repeat_1000_times(&closes),
+        repeat_1000_times(&replaces),
+        repeat_1000_times(fails)
     );
-    assert_eq!(answer(&world(), "", &call).await.text(), "done");
+    assert_eq!(answer(&fixture(), "", &call).await.text(), "done");
 }
 
-/// The limit on open files that a program inherits may be too low: a single guest may open more.
+/// The inherited limit on open files may be too low for one guest's descriptors.
 #[tokio::test]
 async fn the_program_has_room_for_what_guests_may_open() {
-    let world = world();
-    let module = world.root().join("bomb.wasm");
+    let fixture = fixture();
+    let module = fixture.root().join("bomb.wasm");
     let opens = format!(
         "(loop $on (br_if $on (i32.eqz (call $open))))
          (if (i32.ne (i32.load (i32.const 8)) (i32.const {})) (then unreachable))
@@ -104,22 +105,28 @@ async fn the_program_has_room_for_what_guests_may_open() {
         clippy::disallowed_methods,
         reason = "the program under test, started by a shell that sets limits"
     )]
-    let ran = std::process::Command::new("sh")
+    let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""])
         .arg(portcullis_testing::binary())
-        .args(world.options())
+        .args(fixture.options())
         .args(["call", "bomb", "{}", "--approve", "--module"])
         .arg(&module)
         .output()
         .expect("starts");
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "done", "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "done",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
-/// A descriptor opened with an invalid address for its number could still be guessed.
+/// If the host cannot write a new descriptor's number to the guest, the guest could still guess the number and use
+/// the descriptor.
 #[tokio::test]
 async fn a_descriptor_with_no_address_for_its_number_ends_the_call() {
-    let world = world();
-    world.put("repo/.git/hooks/sample", "good");
+    let fixture = fixture();
+    fixture.put("repo/.git/hooks/sample", "good");
     let functions = r#"(data (i32.const 2056) "repo/.git") (data (i32.const 2072) "hooks/pre-commit")"#;
     let call = "(local $fd i32)
         (drop (call $path_open (i32.const 3) (i32.const 0) (i32.const 2056) (i32.const 9) (i32.const 2)
@@ -131,6 +138,6 @@ async fn a_descriptor_with_no_address_for_its_number_ends_the_call() {
             (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
             (br_if $next (i32.lt_u (local.get $fd) (i32.const 16))))
         (call $answer)";
-    answer(&world, functions, call).await.refused(Failed, "guest_trap");
-    assert!(!world.shared("repo/.git/hooks/pre-commit").exists());
+    answer(&fixture, functions, call).await.assert_refused(Failed, "guest_trap");
+    assert!(!fixture.shared("repo/.git/hooks/pre-commit").exists());
 }

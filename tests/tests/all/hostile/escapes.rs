@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,17 +18,17 @@ struct Scene {
 
 impl Scene {
     async fn new(guest: &'static str, profile: &str) -> Self {
-        let world = World::new()
+        let fixture = Fixture::new()
             .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
             .with_policy(&entry(guest, profile, "15s"));
         let outside = tempfile::tempdir().expect("a folder");
         fs::write(outside.path().join("secret"), "OUTSIDE").expect("written");
         fs::create_dir(outside.path().join("empty")).expect("made");
-        fs::write(world.workspace().join("vault/secret"), "OUTSIDE").expect("written");
-        fs::write(world.workspace().join("tmp/other"), "inside").expect("written");
-        world.put("file", "inside");
-        world.put("folder/file", "inside");
-        let link = |target: PathBuf, name: &str| symlink(target, world.shared(name)).expect("linked");
+        fs::write(fixture.workspace().join("vault/secret"), "OUTSIDE").expect("written");
+        fs::write(fixture.workspace().join("tmp/other"), "inside").expect("written");
+        fixture.put("file", "inside");
+        fixture.put("folder/file", "inside");
+        let link = |target: PathBuf, name: &str| symlink(target, fixture.shared(name)).expect("linked");
         link("/etc/passwd".into(), "passwd");
         link(outside.path().to_owned(), "out");
         link(outside.path().join("secret"), "out_secret");
@@ -41,12 +41,12 @@ impl Scene {
         link("/proc/self/root".into(), "root");
         link("/proc/self/fd".into(), "descriptors");
         link("/proc/self/cwd".into(), "cwd");
-        let trial = Trial::within(world, guest).await;
+        let trial = Trial::in_fixture(fixture, guest).await;
         Self { trial, outside }
     }
 
     fn snapshots(&self) -> [Snapshot; 2] {
-        [Snapshot::of(&self.trial.world.workspace()), Snapshot::of(self.outside.path())]
+        [Snapshot::take(&self.trial.fixture.workspace()), Snapshot::take(self.outside.path())]
     }
 
     /// Asserts that the attempt is denied and changes nothing.
@@ -60,12 +60,12 @@ impl Scene {
             "{arguments}"
         );
         let outside = self.outside.path().display().to_string();
-        let workspace = self.trial.world.workspace().display().to_string();
+        let workspace = self.trial.fixture.workspace().display().to_string();
         let names_the_host = error.to_string().contains(&workspace);
         assert!(!names_the_host, "{error}");
         assert!(arguments.to_string().contains(&outside) || !error.to_string().contains(&outside), "{error}");
         for (before, now) in before.iter().zip(&self.snapshots()) {
-            before.assert_same(now, &arguments.to_string());
+            before.assert_unchanged(now, &arguments.to_string());
         }
         let row = self.trial.row();
         assert_eq!(row.decision.map(|decision| decision.as_str()), Some("deny"), "{row:#?}");
@@ -80,15 +80,15 @@ impl Scene {
             assert!(text.starts_with("err"), "{arguments}: {text}");
         }
         for (before, now) in before.iter().zip(&self.snapshots()) {
-            before.assert_same(now, &arguments.to_string());
+            before.assert_unchanged(now, &arguments.to_string());
         }
     }
 }
 
 /// Paths that lead out, relative to a descriptor of `shared`.
-fn ways_out(scene: &Scene) -> Vec<String> {
+fn escape_paths(scene: &Scene) -> Vec<String> {
     let outside = scene.outside.path().display().to_string();
-    let mut ways: Vec<String> = [
+    let mut paths: Vec<String> = [
         "../vault/secret",
         "../../workspace/vault/secret",
         "folder/../../vault/secret",
@@ -115,15 +115,15 @@ fn ways_out(scene: &Scene) -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    ways.push(format!("{outside}/secret"));
-    ways.push(format!("{}etc/passwd", "../".repeat(40)));
-    ways
+    paths.push(format!("{outside}/secret"));
+    paths.push(format!("{}etc/passwd", "../".repeat(40)));
+    paths
 }
 
 #[tokio::test]
 async fn no_path_leads_out_to_a_file() {
     let scene = Scene::new("raw_path", "FileReadWrite").await;
-    for path in ways_out(&scene) {
+    for path in escape_paths(&scene) {
         for op in ["read", "open", "write", "truncate", "stat", "touch", "touch_open"] {
             scene.check(&json!({"op": op, "path": path})).await;
         }
@@ -133,7 +133,7 @@ async fn no_path_leads_out_to_a_file() {
 #[tokio::test]
 async fn no_path_leads_out_for_reading_only_either() {
     let scene = Scene::new("raw_path", "WorkspaceRead").await;
-    for path in ways_out(&scene) {
+    for path in escape_paths(&scene) {
         for op in ["read", "open", "write", "truncate", "stat"] {
             scene.check(&json!({"op": op, "path": path})).await;
         }
@@ -148,7 +148,7 @@ async fn the_names_of_a_standard_library_lead_out_no_more() {
             scene.check(&json!({"op": op, "path": path})).await;
         }
     }
-    // These never reach the host: the guest's libc finds no preopen for them.
+    // These attempts never reach the host: the guest's libc finds no preopen for them.
     for path in ["/etc/passwd", "/vault/secret", "/proc/self/environ", "/sharedx/file", "/"] {
         for op in ["read", "write", "stat", "list"] {
             scene.check_fails(&json!({"op": op, "path": path})).await;
@@ -179,7 +179,7 @@ async fn nothing_is_made_removed_or_moved_outside() {
         scene.check(&json!({"op": "rename", "path": path, "to": "stolen"})).await;
     }
     scene.check(&json!({"op": "touch", "path": "out/secret"})).await;
-    // A dangling link: nothing is made through it.
+    // A dangling link: nothing is created through it.
     scene.check(&json!({"op": "write", "path": "dangling_out"})).await;
     scene.check(&json!({"op": "create", "path": "dangling_out/new"})).await;
     scene.check_fails(&json!({"op": "create", "path": "dangling_out"})).await;

@@ -1,15 +1,15 @@
-//! One test for each hostile guest, with the guest's name: without it, this file does not compile.
+//! One test for each hostile guest, with the guest's name. If a test is missing, this file does not compile.
 
 use std::{collections::BTreeSet, fs};
 
-use portcullis_testing::{CallOutcome, World, approving};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::new_call;
 use portcullis_types::ToolErrorKind::{
     Denied, Failed, InvalidArguments, NotFound, ResourceLimit, Timeout, Unavailable,
 };
 use serde_json::json;
 
-use super::{Trial, alone::alone, entry};
+use super::{Trial, alone::run_in_separate_process, entry};
 
 macro_rules! assert_test_exists {
     ($name:ident) => {
@@ -22,7 +22,7 @@ portcullis_testing::foreach_hostile_guest!(assert_test_exists);
 
 /// Asserts that the guest is stopped at its deadline each time.
 async fn check_stopped_at_the_deadline(guest: &'static str) {
-    let trial = Trial::with(guest, "Nothing", "300ms").await;
+    let trial = Trial::with_profile(guest, "Nothing", "300ms").await;
     let message = trial.check(json!({}), Timeout, "timeout").await;
     assert_eq!(message, "the tool did not finish within 300ms");
     let row = trial.row();
@@ -57,7 +57,7 @@ async fn memory_bomb() {
     assert!(message.contains("67108864 bytes"), "{message}");
     let row = trial.row();
     assert!(row.peak_memory.is_some_and(|peak| (32 << 20..=64 << 20).contains(&peak)), "{row:#?}");
-    // A guest that survives the refused allocation may go on.
+    // A guest that survives the refused allocation may continue.
     let text = trial.call(json!({"then": "report"})).await.text();
     let mib: u32 = text.strip_suffix(" MiB").expect("MiB").parse().expect("a number");
     assert!((16..64).contains(&mib), "{text}");
@@ -77,7 +77,7 @@ async fn stdout_flood() {
 async fn stderr_flood() {
     let trial = Trial::new("stderr_flood").await;
     assert_eq!(trial.call(json!({})).await.text(), "wrote 1073741824 bytes");
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn exit_without_frame() {
 #[tokio::test]
 async fn exit_nonzero() {
     let trial = Trial::new("exit_nonzero").await;
-    // WASI has no exit codes above 125; such a code is a guest error as any other.
+    // WASI has no exit codes above 125. A higher code counts as an ordinary error of the guest.
     for code in [1, 7, 125, 126, 134, 255, -1] {
         trial.check(json!({"code": code}), Failed, "guest_exit").await;
     }
@@ -145,7 +145,7 @@ async fn progress_flood() {
 
 #[tokio::test]
 async fn tells_early() {
-    let trial = Trial::with("tells_early", "WorkspaceRead", "300ms").await;
+    let trial = Trial::with_profile("tells_early", "WorkspaceRead", "300ms").await;
     trial.check(json!({"path": "/shared/a"}), Timeout, "timeout").await;
 }
 
@@ -164,7 +164,7 @@ async fn panics() {
     assert!(!message.contains("secret"), "a panic's text is the operator's: {message}");
 }
 
-/// Without a grant; `guest_http.rs` has what it gets with one.
+/// Tests the guest without a grant; `guest_http.rs` tests it with one.
 #[tokio::test]
 async fn requests() {
     let trial = Trial::new("requests").await;
@@ -202,17 +202,17 @@ async fn echo_error() {
 #[tokio::test]
 async fn progress_then_ok() {
     let trial = Trial::new("progress_then_ok").await;
-    let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let mut caller = approving();
-    let sink = std::sync::Arc::clone(&heard);
+    let reports = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut caller = approving_caller();
+    let sink = std::sync::Arc::clone(&reports);
     caller.on_progress = Some(std::sync::Arc::new(move |text| sink.lock().expect("whole").push(text)));
-    let sink = std::sync::Arc::clone(&heard);
+    let sink = std::sync::Arc::clone(&reports);
     caller.on_update =
         Some(std::sync::Arc::new(move |part| sink.lock().expect("whole").push(part.joined_text())));
     let call = new_call("progress_then_ok", "{}");
     let answer = CallOutcome(trial.registry.execute_with_policy(call, &caller).await);
     assert_eq!(answer.text(), "whole");
-    assert_eq!(*heard.lock().expect("whole"), ["step 1", "part 1", "step 2", "part 2", "step 3"]);
+    assert_eq!(*reports.lock().expect("whole"), ["step 1", "part 1", "step 2", "part 2", "step 3"]);
 }
 
 #[tokio::test]
@@ -229,42 +229,43 @@ async fn probe_environment() {
     for (profile, preopens) in
         [("Nothing", &[][..]), ("WorkspaceRead", &["/shared", "/tmp"]), ("VaultRead", &["/vault"])]
     {
-        let found = Trial::with("probe_environment", profile, "15s").await.call(json!({})).await.text();
-        let found: BTreeSet<&str> = found.lines().collect();
+        let reported_lines =
+            Trial::with_profile("probe_environment", profile, "15s").await.call(json!({})).await.text();
+        let reported_lines: BTreeSet<&str> = reported_lines.lines().collect();
         let mut expected: BTreeSet<String> = ["arg 0: tool".to_owned(), "arg 1: call".to_owned()].into();
         for (fd, name) in (3..).zip(preopens) {
             expected.insert(format!("fd {fd}: type {directory}"));
             expected.insert(format!("preopen {fd}: {name}"));
         }
         let streams = |line: &&&str| ["fd 0: ", "fd 1: ", "fd 2: "].iter().any(|fd| line.starts_with(fd));
-        assert_eq!(found.iter().filter(streams).count(), 3, "{found:#?}");
-        let beyond: BTreeSet<String> =
-            found.iter().filter(|line| !streams(line)).map(|line| (*line).to_owned()).collect();
-        assert_eq!(beyond, expected, "with {profile}");
+        assert_eq!(reported_lines.iter().filter(streams).count(), 3, "{reported_lines:#?}");
+        let other_lines: BTreeSet<String> =
+            reported_lines.iter().filter(|line| !streams(line)).map(|line| (*line).to_owned()).collect();
+        assert_eq!(other_lines, expected, "with {profile}");
     }
 }
 
 #[tokio::test]
 async fn huge_directory() {
-    let trial = Trial::with("huge_directory", "WorkspaceRead", "15s").await;
-    fs::create_dir(trial.world.shared("many")).expect("made");
+    let trial = Trial::with_profile("huge_directory", "WorkspaceRead", "15s").await;
+    fs::create_dir(trial.fixture.shared("many")).expect("made");
     for number in 0..50_000 {
-        fs::File::create(trial.world.shared(&format!("many/{number:06}.txt"))).expect("made");
+        fs::File::create(trial.fixture.shared(&format!("many/{number:06}.txt"))).expect("made");
     }
     assert_eq!(trial.call(json!({"path": "/shared/many"})).await.text(), "50000");
     assert!(trial.row().peak_memory.is_some_and(|peak| peak < 8 << 20));
-    let endless = json!({"path": "/shared/many", "times": 4_000_000_000_u32});
-    let world = World::new().with_policy(&entry("huge_directory", "WorkspaceRead", "300ms"));
-    let impatient = Trial::within(world, "huge_directory").await;
-    impatient.world.put("many/x", "");
-    impatient.check(endless, Timeout, "timeout").await;
+    let endless_arguments = json!({"path": "/shared/many", "times": 4_000_000_000_u32});
+    let fixture = Fixture::new().with_policy(&entry("huge_directory", "WorkspaceRead", "300ms"));
+    let impatient_trial = Trial::in_fixture(fixture, "huge_directory").await;
+    impatient_trial.fixture.put("many/x", "");
+    impatient_trial.check(endless_arguments, Timeout, "timeout").await;
 }
 
 /// The limit of open descriptors is tested in [`super::descriptors`].
 #[test]
 fn opens_files() {
-    alone("hostile::guests::opens_files", async {
-        let trial = Trial::with("opens_files", "WorkspaceRead", "15s").await;
+    run_in_separate_process("hostile::guests::opens_files", async {
+        let trial = Trial::with_profile("opens_files", "WorkspaceRead", "15s").await;
         let call = || async {
             let text = trial.call(json!({"path": "/shared/README.md"})).await.text();
             assert!(text.contains(" open, then: "), "there is a limit: {text}");
@@ -274,50 +275,58 @@ fn opens_files() {
         for _ in 0..10 {
             assert_eq!(call().await, first, "a guest's descriptors end with its call");
         }
-        trial.others_go_on().await;
+        trial.assert_others_are_served().await;
     });
 }
 
 #[tokio::test]
 async fn reads_fifo() {
-    let trial = Trial::with("reads_fifo", "WorkspaceRead", "15s").await;
+    let trial = Trial::with_profile("reads_fifo", "WorkspaceRead", "15s").await;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    let fifo = trial.world.shared("fifo");
+    let fifo = trial.fixture.shared("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
-    std::os::unix::fs::symlink("fifo", trial.world.shared("link")).expect("made");
-    let _socket = std::os::unix::net::UnixListener::bind(trial.world.shared("socket")).expect("bound");
+    std::os::unix::fs::symlink("fifo", trial.fixture.shared("link")).expect("made");
+    let _socket = std::os::unix::net::UnixListener::bind(trial.fixture.shared("socket")).expect("bound");
     for name in ["fifo", "link", "socket"] {
         let answer = trial.call(json!({"path": format!("/shared/{name}")})).await.text();
         assert!(answer.starts_with("error: "), "{name}: {answer}");
         let row = trial.row();
         assert!(row.duration_us.is_some_and(|took| took < 5_000_000), "{row:#?}");
     }
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
-/// Its reach is tested in [`super::escapes`] and [`super::protected`].
+/// [`super::escapes`] and [`super::protected`] test what it reaches.
 #[tokio::test]
 async fn probe_path() {
-    let trial = Trial::with("probe_path", "WorkspaceRead", "15s").await;
+    let trial = Trial::with_profile("probe_path", "WorkspaceRead", "15s").await;
     let arguments = json!({"op": "read", "path": "/shared/README.md"});
     assert_eq!(trial.call(arguments).await.text(), "ok: still here\n");
     assert_eq!(trial.row().mounts_used, ["shared".into()]);
 }
 
-/// Its reach is tested in [`super::escapes`] and [`super::protected`].
+/// [`super::escapes`] and [`super::protected`] test what it reaches.
 #[tokio::test]
 async fn raw_path() {
-    let trial = Trial::with("raw_path", "WorkspaceRead", "15s").await;
+    let trial = Trial::with_profile("raw_path", "WorkspaceRead", "15s").await;
     assert_eq!(trial.call(json!({"op": "read", "path": "README.md"})).await.text(), "ok still here\n");
     assert_eq!(trial.call(json!({"op": "stat", "path": "README.md"})).await.text(), "ok 11 bytes");
 }
 
+/// [`super::locks`] tests how it ends with a lock.
+#[tokio::test]
+async fn lock_path() {
+    let trial = Trial::with_profile("lock_path", "FileReadWrite", "15s").await;
+    assert_eq!(trial.call(json!({"path": "new/count"})).await.text(), "1");
+    assert_eq!(trial.row().mounts_used, ["shared".into()]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn read_modify_write() {
-    let trial = Trial::with("read_modify_write", "FileReadWrite", "60s").await;
+    let trial = Trial::with_profile("read_modify_write", "FileReadWrite", "60s").await;
     let calls = (0..40).map(|number| {
-        // Each call comes from another agent: calls are serialised across callers.
-        let mut caller = approving();
+        // Each call comes from another agent, because calls are serialised across callers.
+        let mut caller = approving_caller();
         caller.agent_id = format!("agent {number}");
         let arguments = json!({"path": "/shared/README.md", "line": format!("item {number}")});
         let call = new_call("read_modify_write", arguments.to_string());
@@ -327,6 +336,6 @@ async fn read_modify_write() {
     for result in futures_util::future::join_all(calls).await {
         result.outcome.expect("each has its turn");
     }
-    let text = fs::read_to_string(trial.world.shared("README.md")).expect("readable");
+    let text = fs::read_to_string(trial.fixture.shared("README.md")).expect("readable");
     assert_eq!(text.lines().collect::<BTreeSet<_>>().len(), 41, "{text}");
 }

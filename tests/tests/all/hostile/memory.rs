@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Trial,
-    alone::{alone, resident_bytes},
+    alone::{resident_bytes, run_in_separate_process},
 };
 
 /// Runs of each bomb before the measurement, and during it.
@@ -25,12 +25,12 @@ async fn check(guest: &'static str, arguments: Value) {
     }
     let after = resident_bytes();
     assert!(after < before + GROWTH_BYTES, "{guest}: {before} → {after} bytes in {RUNS} runs");
-    trial.others_go_on().await;
+    trial.assert_others_are_served().await;
 }
 
 #[test]
 fn bombs_leave_nothing_behind() {
-    alone("hostile::memory::bombs_leave_nothing_behind", async {
+    run_in_separate_process("hostile::memory::bombs_leave_nothing_behind", async {
         check("memory_bomb", json!({"then": "abort"})).await;
         check("memory_bomb", json!({"then": "report"})).await;
         check("deep_recursion", json!({})).await;
@@ -42,7 +42,7 @@ fn bombs_leave_nothing_behind() {
 
 #[test]
 fn floods_leave_nothing_behind() {
-    alone("hostile::memory::floods_leave_nothing_behind", async {
+    run_in_separate_process("hostile::memory::floods_leave_nothing_behind", async {
         check("stdout_flood", json!({})).await;
         check("stderr_flood", json!({"bytes": 256 << 20})).await;
         check("oversized_progress", json!({})).await;

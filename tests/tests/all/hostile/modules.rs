@@ -1,7 +1,7 @@
-//! Modules that no compiler would make: several memories, tables, misused host calls, false descriptions.
+//! Modules of forms that no compiler makes: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,
@@ -18,25 +18,25 @@ use super::{
 
 /// Calls the guest's tool `bomb` and asserts its error, eight times, with a file read after each.
 async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: &str) {
-    let world = World::new().with_policy(&entry("bomb", "Nothing", timeout));
-    world.put("README.md", "still here\n");
-    let registry = guest.registry(&world).await;
+    let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", timeout));
+    fixture.put("README.md", "still here\n");
+    let registry = guest.registry(&fixture).await;
     for _ in 0..8 {
-        let answer = tokio::time::timeout(PATIENCE, CallOutcome::of(&registry, "bomb", json!({}))).await;
-        answer.expect("the call ends by itself").refused(kind, code);
-        posture::assert_confined(world.rows().last().expect("a row"));
-        let read = CallOutcome::of(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
+        let answer = tokio::time::timeout(PATIENCE, CallOutcome::run(&registry, "bomb", json!({}))).await;
+        answer.expect("the call ends by itself").assert_refused(kind, code);
+        posture::assert_confined(fixture.rows().last().expect("a row"));
+        let read = CallOutcome::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(read.text(), "still here\n");
     }
-    let peaks = world.rows().into_iter().filter_map(|row| row.peak_memory);
+    let peaks = fixture.rows().into_iter().filter_map(|row| row.peak_memory);
     assert!(peaks.max().is_some_and(|peak| peak <= 64 << 20));
 }
 
 #[tokio::test]
-async fn a_module_by_hand_is_served_like_any_other() {
-    let world = World::new().with_policy(&entry("bomb", "Nothing", "15s"));
-    let registry = WatGuest::new("bomb").registry(&world).await;
-    assert_eq!(CallOutcome::of(&registry, "bomb", json!({})).await.text(), "done");
+async fn a_handwritten_module_is_served() {
+    let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "15s"));
+    let registry = WatGuest::new("bomb").registry(&fixture).await;
+    assert_eq!(CallOutcome::run(&registry, "bomb", json!({})).await.text(), "done");
 }
 
 #[tokio::test]
@@ -60,9 +60,9 @@ async fn several_memories_share_one_limit() {
 
 #[tokio::test]
 async fn a_memory_that_starts_beyond_the_limit_is_refused() {
-    let world = World::new().with_policy(&entry("bomb", "Nothing", "15s"));
+    let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "15s"));
     let guest = WatGuest { memory: "(memory (export \"memory\") 1025)".to_owned(), ..WatGuest::new("bomb") };
-    let error = guest.try_registry(&world).await.expect_err("it cannot even describe itself");
+    let error = guest.try_registry(&fixture).await.expect_err("it cannot even describe itself");
     assert!(matches!(error, BootstrapError::Wasm(WasmError::Describe { .. })), "{error:?}");
 }
 
@@ -81,8 +81,8 @@ async fn tables_are_bounded() {
 
 #[tokio::test]
 async fn calls_with_the_most_memories_take_nothing_from_others() {
-    let world = World::new().with_policy(&entry("bomb", "Nothing", "1s"));
-    world.put("README.md", "still here\n");
+    let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "1s"));
+    fixture.put("README.md", "still here\n");
     let guest = WatGuest {
         fields: "(memory $b 1) (memory $c 1) (memory $d 1) (table 1 funcref) (table 1 funcref)
             (table 1 funcref) (table 1 funcref)"
@@ -90,10 +90,10 @@ async fn calls_with_the_most_memories_take_nothing_from_others() {
         call: "(loop $on (br $on))".to_owned(),
         ..WatGuest::new("bomb")
     };
-    let registry = guest.registry(&world).await;
-    let loops = join_all((0..20).map(|_| CallOutcome::of(&registry, "bomb", json!({}))));
+    let registry = guest.registry(&fixture).await;
+    let loops = join_all((0..20).map(|_| CallOutcome::run(&registry, "bomb", json!({}))));
     for answer in loops.await {
-        answer.refused(Timeout, "timeout");
+        answer.assert_refused(Timeout, "timeout");
     }
 }
 
@@ -149,12 +149,12 @@ async fn pointers_out_of_memory_are_the_guests_fault() {
             "(call $f (i32.const 200))",
         ),
     ] {
-        let world = World::new().with_policy(&entry("bomb", "Nothing", "15s"));
+        let fixture = Fixture::new().with_policy(&entry("bomb", "Nothing", "15s"));
         let guest = WatGuest { imports: import.to_owned(), call: call.to_owned(), ..WatGuest::new("bomb") };
-        let registry = guest.registry(&world).await;
-        let answer = CallOutcome::of(&registry, "bomb", json!({})).await;
+        let registry = guest.registry(&fixture).await;
+        let answer = CallOutcome::run(&registry, "bomb", json!({})).await;
         assert_eq!(answer.error().kind(), Failed, "{call}: {:?}", answer.error());
-        posture::assert_confined(world.rows().last().expect("a row"));
+        posture::assert_confined(fixture.rows().last().expect("a row"));
     }
 }
 
@@ -179,20 +179,20 @@ async fn bad_numbers_to_our_own_host_functions_are_errors_not_faults() {
             "(drop (call $f (i32.const 3) (i32.const 3))) (drop (call $f (i32.const 3) (i32.const -1)))",
         ),
     ] {
-        let world = World::new().with_policy(&entry("bomb", "WorkspaceRead", "15s"));
+        let fixture = Fixture::new().with_policy(&entry("bomb", "WorkspaceRead", "15s"));
         let guest = WatGuest {
             imports: import.to_owned(),
             call: format!("{call} (call $answer)"),
             ..WatGuest::new("bomb")
         };
-        let registry = guest.registry(&world).await;
-        assert_eq!(CallOutcome::of(&registry, "bomb", json!({})).await.text(), "done", "{call}");
+        let registry = guest.registry(&fixture).await;
+        assert_eq!(CallOutcome::run(&registry, "bomb", json!({})).await.text(), "done", "{call}");
     }
 }
 
-/// Why a module is refused at load.
+/// The reason why a module is refused when it is loaded.
 #[derive(Debug, PartialEq)]
-enum Refused {
+enum RefusalReason {
     Describe,
     Compile,
     Link,
@@ -203,25 +203,25 @@ enum Refused {
 }
 
 #[track_caller]
-fn refusal(error: &BootstrapError) -> Refused {
+fn classify_refusal(error: &BootstrapError) -> RefusalReason {
     match error {
-        BootstrapError::Wasm(WasmError::Describe { .. }) => Refused::Describe,
-        BootstrapError::Wasm(WasmError::Compile { .. }) => Refused::Compile,
-        BootstrapError::Wasm(WasmError::Link { .. }) => Refused::Link,
-        BootstrapError::Wasm(WasmError::ModuleTooLarge { .. }) => Refused::TooLarge,
-        BootstrapError::Registry(RegistryError::Name { .. }) => Refused::Name,
-        BootstrapError::Registry(RegistryError::Taken { .. }) => Refused::Taken,
-        BootstrapError::Registry(RegistryError::Schema { .. }) => Refused::Schema,
+        BootstrapError::Wasm(WasmError::Describe { .. }) => RefusalReason::Describe,
+        BootstrapError::Wasm(WasmError::Compile { .. }) => RefusalReason::Compile,
+        BootstrapError::Wasm(WasmError::Link { .. }) => RefusalReason::Link,
+        BootstrapError::Wasm(WasmError::ModuleTooLarge { .. }) => RefusalReason::TooLarge,
+        BootstrapError::Registry(RegistryError::Name { .. }) => RefusalReason::Name,
+        BootstrapError::Registry(RegistryError::Taken { .. }) => RefusalReason::Taken,
+        BootstrapError::Registry(RegistryError::Schema { .. }) => RefusalReason::Schema,
         other => panic!("not one of the errors that a module may cause: {other:?}"),
     }
 }
 
-async fn check_refused(module: &[u8], expected: Refused) {
-    let world = World::new();
+async fn check_refused(module: &[u8], expected: RefusalReason) {
+    let fixture = Fixture::new();
     let text = || String::from_utf8_lossy(&module[..module.len().min(2000)]).into_owned();
-    match tokio::time::timeout(PATIENCE, load(&world, module)).await.expect("it ends") {
+    match tokio::time::timeout(PATIENCE, load(&fixture, module)).await.expect("it ends") {
         Ok(_) => panic!("{expected:?} expected of {}", text()),
-        Err(error) => assert_eq!(refusal(&error), expected, "{error:?} of {}", text()),
+        Err(error) => assert_eq!(classify_refusal(&error), expected, "{error:?} of {}", text()),
     }
 }
 
@@ -230,34 +230,34 @@ async fn a_description_that_is_not_right_is_refused() {
     let tool = |rest: &str| format!("{{\"v\":1,\"tools\":[{{{rest}}}]}}");
     let object = "\"parameters\":{\"type\":\"object\"}";
     for (describe, expected) in [
-        (format!("{{\"v\":2,\"tools\":[{{\"name\":\"a\",{object}}}]}}"), Refused::Describe),
-        ("{\"v\":1,\"tools\":[]}".to_owned(), Refused::Describe),
-        ("{\"v\":1}".to_owned(), Refused::Describe),
-        ("hello".to_owned(), Refused::Describe),
-        (String::new(), Refused::Describe),
-        ("{\"v\":1,\"tools\":[".to_owned(), Refused::Describe),
-        ("[".repeat(20_000), Refused::Describe),
-        (tool(&format!("\"name\":\"Big Name\",{object}")), Refused::Describe),
-        (tool(&format!("\"name\":\"\",{object}")), Refused::Describe),
-        (tool(&format!("\"name\":\"fil\u{435}_read\",{object}")), Refused::Describe),
-        (tool(&format!("\"name\":\"FILE_READ\",{object}")), Refused::Describe),
-        (tool(&format!("\"name\":\"{}\",{object}", "a".repeat(65))), Refused::Describe),
-        (tool("\"name\":\"a\""), Refused::Describe),
-        (tool(&format!("\"name\":\"a\",\"power\":\"all\",{object}")), Refused::Describe),
-        (tool(&format!("\"name\":\"a\",\"tier\":\"harmless\",{object}")), Refused::Describe),
+        (format!("{{\"v\":2,\"tools\":[{{\"name\":\"a\",{object}}}]}}"), RefusalReason::Describe),
+        ("{\"v\":1,\"tools\":[]}".to_owned(), RefusalReason::Describe),
+        ("{\"v\":1}".to_owned(), RefusalReason::Describe),
+        ("hello".to_owned(), RefusalReason::Describe),
+        (String::new(), RefusalReason::Describe),
+        ("{\"v\":1,\"tools\":[".to_owned(), RefusalReason::Describe),
+        ("[".repeat(20_000), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"Big Name\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"fil\u{435}_read\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"FILE_READ\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"{}\",{object}", "a".repeat(65))), RefusalReason::Describe),
+        (tool("\"name\":\"a\""), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"a\",\"power\":\"all\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"a\",\"tier\":\"harmless\",{object}")), RefusalReason::Describe),
         (
             tool(&format!(
                 "\"name\":\"a\",{object},\"roles\":[{{\"argument\":\"path\",\"role\":{{\"path\":\"read\"}}}}]"
             )),
-            Refused::Describe,
+            RefusalReason::Describe,
         ),
-        (tool("\"name\":\"a\",\"parameters\":{\"type\":17}"), Refused::Schema),
-        (tool("\"name\":\"a\",\"parameters\":{\"$ref\":\"http://127.0.0.1/schema\"}"), Refused::Schema),
-        (tool(&format!("\"name\":\"file_read\",{object}")), Refused::Taken),
-        (tool(&format!("\"name\":\"echo\",{object}")), Refused::Taken),
+        (tool("\"name\":\"a\",\"parameters\":{\"type\":17}"), RefusalReason::Schema),
+        (tool("\"name\":\"a\",\"parameters\":{\"$ref\":\"http://127.0.0.1/schema\"}"), RefusalReason::Schema),
+        (tool(&format!("\"name\":\"file_read\",{object}")), RefusalReason::Taken),
+        (tool(&format!("\"name\":\"echo\",{object}")), RefusalReason::Taken),
         (
             format!("{{\"v\":1,\"tools\":[{{\"name\":\"a\",{object}}},{{\"name\":\"a\",{object}}}]}}"),
-            Refused::Taken,
+            RefusalReason::Taken,
         ),
     ] {
         check_refused(&WatGuest::describing(&describe).bytes(), expected).await;
@@ -268,41 +268,41 @@ async fn a_description_that_is_not_right_is_refused() {
 async fn invalid_module_is_refused() {
     let mut padded = WatGuest::new("bomb").bytes();
     padded.resize(MAX_MODULE_BYTES + (1 << 20), 0);
-    check_refused(&padded, Refused::TooLarge).await;
-    check_refused(b"", Refused::Compile).await;
-    check_refused(b"\0asm\x01\0\0", Refused::Compile).await;
-    check_refused(b"#!/bin/sh\n", Refused::Compile).await;
+    check_refused(&padded, RefusalReason::TooLarge).await;
+    check_refused(b"", RefusalReason::Compile).await;
+    check_refused(b"\0asm\x01\0\0", RefusalReason::Compile).await;
+    check_refused(b"#!/bin/sh\n", RefusalReason::Compile).await;
     let unknown = WatGuest {
         imports: "(import \"env\" \"system\" (func $f (param i32) (result i32)))".to_owned(),
         ..WatGuest::new("bomb")
     };
-    check_refused(&unknown.bytes(), Refused::Link).await;
+    check_refused(&unknown.bytes(), RefusalReason::Link).await;
     let other_type = WatGuest {
         imports: "(import \"wasi_snapshot_preview1\" \"random_get\" (func $f (param i64)))".to_owned(),
         ..WatGuest::new("bomb")
     };
-    check_refused(&other_type.bytes(), Refused::Link).await;
+    check_refused(&other_type.bytes(), RefusalReason::Link).await;
     let hidden = WatGuest { memory: "(memory 2)".to_owned(), ..WatGuest::new("bomb") };
-    check_refused(&hidden.bytes(), Refused::Describe).await;
+    check_refused(&hidden.bytes(), RefusalReason::Describe).await;
     let no_entry = wat::parse_str("(module (memory (export \"memory\") 1))").expect("parses");
-    check_refused(&no_entry, Refused::Describe).await;
+    check_refused(&no_entry, RefusalReason::Describe).await;
     let loops = wat::parse_str(
         "(module (memory (export \"memory\") 1) (func (export \"_start\") (loop $on (br $on))))",
     );
-    check_refused(&loops.expect("parses"), Refused::Describe).await;
+    check_refused(&loops.expect("parses"), RefusalReason::Describe).await;
     let starts = wat::parse_str(
         "(module (memory (export \"memory\") 1) (func $s (loop $on (br $on))) (start $s) (func (export \"_start\")))",
     );
-    check_refused(&starts.expect("parses"), Refused::Describe).await;
+    check_refused(&starts.expect("parses"), RefusalReason::Describe).await;
 }
 
 #[tokio::test]
 async fn a_second_module_cannot_take_the_name_of_the_first() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let bytes = WatGuest::new("mine").bytes();
     let other = WatGuest { fields: "(func)".to_owned(), ..WatGuest::new("mine") }.bytes();
-    let builder = world.builder().await.expect("bootstraps");
+    let builder = fixture.builder().await.expect("bootstraps");
     let builder = builder.module("one", &bytes, ToolOrigin::ForeignModule).await.expect("describes");
     let builder = builder.module("two", &other, ToolOrigin::ForeignModule).await.expect("describes");
-    assert_eq!(refusal(&builder.build().expect_err("taken")), Refused::Taken);
+    assert_eq!(classify_refusal(&builder.build().expect_err("taken")), RefusalReason::Taken);
 }

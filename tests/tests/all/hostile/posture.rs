@@ -1,6 +1,6 @@
 //! The posture of the thread that served a call, as in its audit row.
 
-use portcullis_testing::{World, kernel_or_skip};
+use portcullis_testing::{Fixture, kernel_or_skip};
 use portcullis_tools::{audit::Row, confine};
 use serde_json::json;
 
@@ -26,10 +26,10 @@ pub(super) fn assert_confined(row: &Row) {
 
 #[tokio::test]
 async fn the_row_shows_both_layers_enforced_on_the_serving_thread() {
-    // A guest that works, one that fails, and one that is stopped.
+    // Three guests: one works, one fails, and one is stopped.
     for (guest, timeout) in [("state_left_in_memory", "15s"), ("panics", "15s"), ("loop_forever", "300ms")] {
         for profile in ["Nothing", "WorkspaceRead", "FileReadWrite", "VaultRead"] {
-            let trial = Trial::with(guest, profile, timeout).await;
+            let trial = Trial::with_profile(guest, profile, timeout).await;
             trial.call(json!({})).await;
             assert_confined(&trial.row());
         }
@@ -46,10 +46,10 @@ async fn the_row_says_which_layers_were_waived() {
         if !has_layers() {
             return;
         }
-        let world = World::new()
+        let fixture = Fixture::new()
             .with_policy_edit("require = [\"landlock\", \"seccomp\"]", require)
             .with_policy(&entry("state_left_in_memory", "WorkspaceRead", "15s"));
-        let trial = Trial::within(world, "state_left_in_memory").await;
+        let trial = Trial::in_fixture(fixture, "state_left_in_memory").await;
         assert_eq!(trial.call(json!({})).await.text(), "0");
         let posture = trial.row().posture.expect("a posture");
         for part in expected {
@@ -60,14 +60,14 @@ async fn the_row_says_which_layers_were_waived() {
 
 #[tokio::test]
 async fn without_landlock_and_seccomp_a_guest_stays_in_its_mount() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with_policy_edit("require = [\"landlock\", \"seccomp\"]", "require = []")
         .with_policy(&entry("raw_path", "FileReadWrite", "15s"));
-    let trial = Trial::within(world, "raw_path").await;
+    let trial = Trial::in_fixture(fixture, "raw_path").await;
     for path in ["../vault", "/etc/passwd", "../../policy.toml"] {
         trial
             .call(json!({"op": "read", "path": path}))
             .await
-            .refused(portcullis_types::ToolErrorKind::Denied, "path_escapes_mount");
+            .assert_refused(portcullis_types::ToolErrorKind::Denied, "path_escapes_mount");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
@@ -17,44 +17,44 @@ use super::{Trial, entry, snapshot::Snapshot};
 
 const EXCHANGES: usize = 10_000;
 
-/// Exchanges two paths until it is stopped, at least [`EXCHANGES`] times, and an even number of times,
-/// so that both end at their original names.
-fn exchange(one: &std::path::Path, other: &std::path::Path, stop: &AtomicBool) {
-    let mut done = 0;
-    while done < EXCHANGES || done % 2 == 1 || !stop.load(Ordering::Acquire) {
-        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanges");
-        done += 1;
+/// Exchanges two paths until it is stopped, at least [`EXCHANGES`] times, and an even number of times so that both end
+/// at their original names.
+fn exchange(left: &std::path::Path, right: &std::path::Path, stop: &AtomicBool) {
+    let mut exchange_count = 0;
+    while exchange_count < EXCHANGES || exchange_count % 2 == 1 || !stop.load(Ordering::Acquire) {
+        renameat_with(CWD, left, CWD, right, RenameFlags::EXCHANGE).expect("exchanges");
+        exchange_count += 1;
     }
 }
 
 /// Lets guests try operations on `shared/door/…` while the door alternates between a folder and a link.
 async fn race(trial: &Trial, attempts: &[serde_json::Value]) {
-    let (door, link) = (trial.world.shared("door"), trial.world.shared("link"));
+    let (door, link) = (trial.fixture.shared("door"), trial.fixture.shared("link"));
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    let swapping = std::thread::spawn(move || exchange(&door, &link, &stopped));
-    while !swapping.is_finished() {
+    let swapper = std::thread::spawn(move || exchange(&door, &link, &stopped));
+    while !swapper.is_finished() {
         for arguments in attempts {
             trial.call(arguments.clone()).await;
         }
         stop.store(true, Ordering::Release);
     }
-    swapping.join().expect("no exchange fails");
+    swapper.join().expect("no exchange fails");
 }
 
 #[tokio::test]
 async fn a_folder_exchanged_for_a_link_never_leads_out() {
-    let world = World::new()
+    let fixture = Fixture::new()
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
         .with_policy(&entry("raw_path", "FileReadWrite", "15s"));
     let outside = tempfile::tempdir().expect("a folder");
     for name in ["secret", "victim"] {
         fs::write(outside.path().join(name), "OUTSIDE").expect("written");
-        world.put(&format!("door/{name}"), "inside");
+        fixture.put(&format!("door/{name}"), "inside");
     }
-    symlink(outside.path(), world.shared("link")).expect("linked");
-    let trial = Trial::within(world, "raw_path").await;
-    let before = Snapshot::of(outside.path());
+    symlink(outside.path(), fixture.shared("link")).expect("linked");
+    let trial = Trial::in_fixture(fixture, "raw_path").await;
+    let before = Snapshot::take(outside.path());
     let times = 200;
     race(
         &trial,
@@ -74,7 +74,7 @@ async fn a_folder_exchanged_for_a_link_never_leads_out() {
         ],
     )
     .await;
-    before.assert_same(&Snapshot::of(outside.path()), "a race");
-    assert!(!trial.world.shared("loot").exists(), "a guest has read what is outside");
-    trial.others_go_on().await;
+    before.assert_unchanged(&Snapshot::take(outside.path()), "a race");
+    assert!(!trial.fixture.shared("loot").exists(), "a guest has read what is outside");
+    trial.assert_others_are_served().await;
 }

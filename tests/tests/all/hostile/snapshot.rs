@@ -12,17 +12,17 @@ use std::{
 pub(super) struct Snapshot(BTreeMap<PathBuf, String>);
 
 impl Snapshot {
-    pub(super) fn of(root: &Path) -> Self {
+    pub(super) fn take(root: &Path) -> Self {
         let mut entries = BTreeMap::new();
-        let mut open = vec![root.to_owned()];
-        while let Some(path) = open.pop() {
-            let found = fs::symlink_metadata(&path).expect("readable");
-            let content = if found.is_symlink() {
+        let mut pending_paths = vec![root.to_owned()];
+        while let Some(path) = pending_paths.pop() {
+            let metadata = fs::symlink_metadata(&path).expect("readable");
+            let content = if metadata.is_symlink() {
                 fs::read_link(&path).expect("readable").display().to_string()
-            } else if found.is_file() {
+            } else if metadata.is_file() {
                 String::from_utf8_lossy(&fs::read(&path).expect("readable")).into_owned()
-            } else if found.is_dir() {
-                open.extend(
+            } else if metadata.is_dir() {
+                pending_paths.extend(
                     fs::read_dir(&path).expect("readable").map(|entry| entry.expect("an entry").path()),
                 );
                 String::new()
@@ -31,19 +31,19 @@ impl Snapshot {
             };
             let line = format!(
                 "mode {:o}, {} links, changed {}.{:09}: {content}",
-                found.mode(),
-                found.nlink(),
-                found.mtime(),
-                found.mtime_nsec()
+                metadata.mode(),
+                metadata.nlink(),
+                metadata.mtime(),
+                metadata.mtime_nsec()
             );
             entries.insert(path, line);
         }
         Self(entries)
     }
 
-    /// Asserts that nothing has changed since.
+    /// Asserts that nothing has changed since the snapshot.
     #[track_caller]
-    pub(super) fn assert_same(&self, now: &Self, what: &str) {
+    pub(super) fn assert_unchanged(&self, now: &Self, description: &str) {
         let changed: Vec<_> = self
             .0
             .keys()
@@ -51,6 +51,6 @@ impl Snapshot {
             .filter(|path| self.0.get(*path) != now.0.get(*path))
             .map(|path| format!("{}: {:?} → {:?}", path.display(), self.0.get(path), now.0.get(path)))
             .collect();
-        assert!(changed.is_empty(), "{what} changed something:\n{}", changed.join("\n"));
+        assert!(changed.is_empty(), "{description} changed something:\n{}", changed.join("\n"));
     }
 }

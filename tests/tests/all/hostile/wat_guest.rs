@@ -1,6 +1,6 @@
-//! Hand-written modules that no compiler would make.
+//! Hand-written modules of forms that no compiler makes.
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
 
 /// A module that answers `describe`, and runs the given code on `call`.
@@ -72,18 +72,18 @@ impl WatGuest {
     }
 
     /// A registry with this guest as a foreign module.
-    pub(crate) async fn registry(&self, world: &World) -> ToolRegistry {
-        self.try_registry(world).await.expect("bootstraps")
+    pub(crate) async fn registry(&self, fixture: &Fixture) -> ToolRegistry {
+        self.try_registry(fixture).await.expect("bootstraps")
     }
 
-    pub(crate) async fn try_registry(&self, world: &World) -> Result<ToolRegistry, BootstrapError> {
-        load(world, &self.bytes()).await
+    pub(crate) async fn try_registry(&self, fixture: &Fixture) -> Result<ToolRegistry, BootstrapError> {
+        load(fixture, &self.bytes()).await
     }
 }
 
 /// A registry with a foreign module.
-pub(crate) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
-    world.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
+pub(crate) async fn load(fixture: &Fixture, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
+    fixture.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
 }
 
 /// The text escaped for a WAT string.

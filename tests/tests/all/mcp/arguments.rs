@@ -1,5 +1,5 @@
-//! Invalid arguments through both front ends that models use, MCP and the agent loop: each such call has its
-//! own answer and row and runs nothing, and the next call is served.
+//! Invalid arguments through both front ends of models, MCP and the agent loop. Each call with invalid arguments has
+//! its own answer and row and runs nothing, and the next call is served.
 
 use std::sync::{
     Arc,
@@ -10,10 +10,10 @@ use portcullis_types::SafetyTier;
 use serde_json::{Value, json};
 
 use super::{
-    client::{Client, Setup, natives, text},
+    client::{Client, Setup, native_registry, text},
     guests::{results, runtime},
 };
-use crate::support::{Spy, world_enabling};
+use crate::support::{Spy, fixture_enabling};
 
 /// A tool that must not run, and its call count.
 fn spy() -> (Spy, Arc<AtomicUsize>) {
@@ -32,7 +32,7 @@ fn spy() -> (Spy, Arc<AtomicUsize>) {
 }
 
 /// Texts that are JSON objects, and the messages that refuse them.
-fn objects() -> Vec<(String, &'static str)> {
+fn refused_objects() -> Vec<(String, &'static str)> {
     let nested = |depth: usize| format!("{{\"inner\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
     vec![
         (r#"{"n":1,"n":1}"#.to_owned(), "duplicate key 'n'"),
@@ -55,8 +55,8 @@ fn too_large() -> String {
     arguments
 }
 
-/// Texts that are not JSON, and the messages of a registry about them.
-fn garbage() -> Vec<(String, &'static str)> {
+/// Texts that are not JSON, and a registry's messages about them.
+fn non_json_texts() -> Vec<(String, &'static str)> {
     vec![
         (r#"{"n":NaN}"#.to_owned(), "not valid JSON"),
         (r#"{"n":-Infinity}"#.to_owned(), "not valid JSON"),
@@ -75,38 +75,49 @@ fn garbage() -> Vec<(String, &'static str)> {
 }
 
 /// The first characters of a text, to identify it in messages.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// Calls the tool with the text as it is, and returns the answer: the next message that is not one of the
-/// server's notifications or requests.
+/// Calls the tool with the unchanged text, and returns the answer: the next message that is not a notification or a
+/// request of the server.
 #[track_caller]
 fn answer(client: &mut Client, id: usize, arguments: &str) -> Value {
     client.send(&format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"spy","arguments":{arguments}}}}}"#
     ));
-    client.until(|message| message.get("method").is_none())
+    client.wait_for_message(|message| message.get("method").is_none())
 }
 
 #[test]
 fn invalid_objects_are_error_results_with_one_row_each() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let (spy, ran) = spy();
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
-    let refused = objects().into_iter().chain([(too_large(), "too large")]);
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
+    let refused = refused_objects().into_iter().chain([(too_large(), "too large")]);
     for (id, (arguments, words)) in (1000..).zip(refused) {
-        let shown = shown(&arguments);
+        let arguments_excerpt = excerpt(&arguments);
         let answer = answer(&mut client, id, &arguments);
         let result = &answer["result"];
-        assert_eq!((&answer["id"], &result["isError"]), (&json!(id), &json!(true)), "{shown}: {answer}");
-        let said = text(result);
-        assert!(said.starts_with("Tool execution failed: ") && said.contains(words), "{shown}: {said}");
-        let mut rows = world.rows();
-        assert_eq!(rows.len(), id - 999, "{shown}: {rows:#?}");
+        assert_eq!(
+            (&answer["id"], &result["isError"]),
+            (&json!(id), &json!(true)),
+            "{arguments_excerpt}: {answer}"
+        );
+        let result_text = text(result);
+        assert!(
+            result_text.starts_with("Tool execution failed: ") && result_text.contains(words),
+            "{arguments_excerpt}: {result_text}"
+        );
+        let mut rows = fixture.rows();
+        assert_eq!(rows.len(), id - 999, "{arguments_excerpt}: {rows:#?}");
         let row = rows.pop().expect("one at least");
-        assert_eq!((&*row.tool, row.code.as_deref()), ("spy", Some("invalid_arguments")), "{shown}");
+        assert_eq!(
+            (&*row.tool, row.code.as_deref()),
+            ("spy", Some("invalid_arguments")),
+            "{arguments_excerpt}"
+        );
     }
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"));
@@ -115,58 +126,65 @@ fn invalid_objects_are_error_results_with_one_row_each() {
 
 #[test]
 fn arguments_that_are_no_object_make_no_call_and_end_no_session() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let (spy, ran) = spy();
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
-    let garbage = garbage().into_iter().map(|(arguments, _)| arguments).chain(["{} {}".to_owned()]);
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
+    let garbage = non_json_texts().into_iter().map(|(arguments, _)| arguments).chain(["{} {}".to_owned()]);
     for (id, arguments) in (1000..).zip(garbage) {
-        // The message is not JSON, so the id of the answer is null.
+        // The message is not JSON, so its id is unknown and the answer's id is null.
         let answer = answer(&mut client, id, &arguments);
-        let found = (&answer["id"], &answer["error"]["code"]);
-        assert_eq!(found, (&Value::Null, &json!(-32700)), "{}: {answer}", shown(&arguments));
+        let id_and_code = (&answer["id"], &answer["error"]["code"]);
+        assert_eq!(id_and_code, (&Value::Null, &json!(-32700)), "{}: {answer}", excerpt(&arguments));
     }
     for (id, arguments) in (2000..).zip(["[]", "7", "true", "\"{}\""]) {
         let answer = answer(&mut client, id, arguments);
-        let found = (&answer["id"], &answer["error"]["code"]);
-        assert_eq!(found, (&json!(id), &json!(-32602)), "{arguments}: {answer}");
+        let id_and_code = (&answer["id"], &answer["error"]["code"]);
+        assert_eq!(id_and_code, (&json!(id), &json!(-32602)), "{arguments}: {answer}");
     }
     assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"));
     assert_eq!(client.leave(), Vec::<Value>::new());
-    let tools: Vec<_> = world.rows().into_iter().map(|row| row.tool.to_string()).collect();
+    let tools: Vec<_> = fixture.rows().into_iter().map(|row| row.tool.to_string()).collect();
     assert_eq!((ran.load(Ordering::SeqCst), tools), (0, vec!["echo".to_owned()]));
 }
 
 #[test]
 fn a_model_gets_one_error_for_each_call_with_invalid_arguments() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let (spy, ran) = spy();
-    let registry = Arc::new(natives(&world, |builder| builder.tool(spy)));
+    let registry = Arc::new(native_registry(&fixture, |builder| builder.tool(spy)));
     let runtime = runtime();
     let refused = [
         ("{\"text\":\"line\nbreak\"}", "not valid JSON"),
         ("[]", "must be a JSON object"),
         ("7", "must be a JSON object"),
-        // For a tool with effects, several objects do not tell which call was meant.
+        // A tool with effects must not guess which of several objects was meant.
         ("{} {}", "make one call for each"),
     ];
     let refused = refused.into_iter().map(|(arguments, words)| (arguments.to_owned(), words));
-    let refused = objects().into_iter().chain(garbage()).chain(refused);
+    let refused = refused_objects().into_iter().chain(non_json_texts()).chain(refused);
     let refused = refused.map(|(arguments, words)| (arguments, words, "invalid_arguments"));
     let refused = refused.chain([(too_large(), "1048576 bytes", "resource_limit")]);
     for (before, (arguments, words, code)) in refused.enumerate() {
-        let shown = shown(&arguments);
-        let told = runtime.block_on(results(Arc::clone(&registry), &[("spy", arguments.as_str())]));
-        assert_eq!(told.len(), 1, "{shown}: {told:?}");
-        assert_eq!((told[0].tool_call_id.as_deref(), told[0].is_error), (Some("call_0"), true), "{shown}");
-        let said = told[0].text();
-        assert!(said.starts_with("Tool execution failed: ") && said.contains(words), "{shown}: {said}");
-        let mut rows = world.rows();
-        assert_eq!(rows.len(), before + 1, "{shown}: {rows:#?}");
+        let arguments_excerpt = excerpt(&arguments);
+        let messages = runtime.block_on(results(Arc::clone(&registry), &[("spy", arguments.as_str())]));
+        assert_eq!(messages.len(), 1, "{arguments_excerpt}: {messages:?}");
+        assert_eq!(
+            (messages[0].tool_call_id.as_deref(), messages[0].is_error),
+            (Some("call_0"), true),
+            "{arguments_excerpt}"
+        );
+        let answer_text = messages[0].text();
+        assert!(
+            answer_text.starts_with("Tool execution failed: ") && answer_text.contains(words),
+            "{arguments_excerpt}: {answer_text}"
+        );
+        let mut rows = fixture.rows();
+        assert_eq!(rows.len(), before + 1, "{arguments_excerpt}: {rows:#?}");
         let row = rows.pop().expect("one at least");
-        assert_eq!((&*row.tool, row.code.as_deref()), ("spy", Some(code)), "{shown}");
+        assert_eq!((&*row.tool, row.code.as_deref()), ("spy", Some(code)), "{arguments_excerpt}");
     }
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    let told = runtime.block_on(results(registry, &[("spy", r#"{"n":1}"#)]));
-    assert_eq!((told[0].text().as_str(), told[0].is_error), (r#"{"n":1}"#, false));
+    let messages = runtime.block_on(results(registry, &[("spy", r#"{"n":1}"#)]));
+    assert_eq!((messages[0].text().as_str(), messages[0].is_error), (r#"{"n":1}"#, false));
 }

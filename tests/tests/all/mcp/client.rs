@@ -1,4 +1,4 @@
-//! A client that sends exactly the messages of a test, one a line.
+//! A client that sends exactly a test's messages, one per line.
 #![expect(clippy::needless_pass_by_value, reason = "tests write the JSON that they send in place")]
 
 use std::{
@@ -17,10 +17,10 @@ use std::{
 };
 
 use portcullis_mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
-use portcullis_testing::{World, binary};
+use portcullis_testing::{Fixture, binary};
 use portcullis_tools::{
     RegistryBuilder, ToolRegistry,
-    audit::{Event, Row},
+    audit::{Row, RowKind},
 };
 use portcullis_types::CancellationToken;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,10 +29,9 @@ use serde_json::{Value, json};
 /// Time limit of each wait for the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a server takes no message before it counts as full.
+/// A server that reads no message for this long counts as full.
 const FULL: Duration = Duration::from_secs(10);
 
-/// A client of one server.
 pub(super) struct Client {
     output: Option<Output>,
     lines: Receiver<String>,
@@ -44,7 +43,7 @@ pub(super) struct Client {
 /// The thread that reads the server's output.
 struct Reader {
     thread: JoinHandle<()>,
-    is_deaf: Arc<AtomicBool>,
+    is_paused: Arc<AtomicBool>,
 }
 
 enum Output {
@@ -58,10 +57,10 @@ pub(super) enum Stream {
     /// A pipe, made by the test's own user.
     Pipe,
     Socket,
-    /// Any other: the test's end and the server's.
+    /// Any other kind of stream: the test's end and the server's end.
     Given {
-        ours: OwnedFd,
-        theirs: OwnedFd,
+        test_end: OwnedFd,
+        server_end: OwnedFd,
     },
 }
 
@@ -85,85 +84,85 @@ enum Server {
 pub(super) struct Setup {
     pub(super) clients: Clients,
     pub(super) limits: McpLimits,
-    /// Whether the socket buffers only a message or two for a client that does not read.
+    /// Whether the socket buffers only one or two messages for a client that does not read.
     pub(super) is_narrow: bool,
 }
 
 impl Client {
-    /// A client of `portcullis serve` in this world.
-    pub(super) fn of_program(world: &World, options: &[&str]) -> Self {
+    /// A client of `portcullis serve` in this fixture.
+    pub(super) fn start_program(fixture: &Fixture, options: &[&str]) -> Self {
         let mut server =
-            serve(world, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+            serve(fixture, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
         let output = Output::Pipe(server.stdin.take().expect("piped"));
-        let (lines, reader) = lines(server.stdout.take().expect("piped"));
+        let (lines, reader) = read_lines(server.stdout.take().expect("piped"));
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
     /// A client of a server program, on streams of these kinds.
-    pub(super) fn of_command(mut command: Command, input: Stream, output: Stream) -> Self {
-        let mut given_input = None;
+    pub(super) fn start_command(mut command: Command, input: Stream, output: Stream) -> Self {
+        let mut input_end = None;
         match input {
             Stream::Pipe => {
                 command.stdin(Stdio::piped());
             }
             Stream::Socket => {
-                let (ours, theirs) = UnixStream::pair().expect("a pair");
-                command.stdin(OwnedFd::from(theirs));
-                given_input = Some(Output::Socket(ours));
+                let (test_end, server_end) = UnixStream::pair().expect("a pair");
+                command.stdin(OwnedFd::from(server_end));
+                input_end = Some(Output::Socket(test_end));
             }
-            Stream::Given { ours, theirs } => {
-                command.stdin(theirs);
-                given_input = Some(Output::Given(File::from(ours)));
+            Stream::Given { test_end, server_end } => {
+                command.stdin(server_end);
+                input_end = Some(Output::Given(File::from(test_end)));
             }
         }
-        let mut given_output = None;
+        let mut output_end = None;
         match output {
             Stream::Pipe => {
                 command.stdout(Stdio::piped());
             }
             Stream::Socket => {
-                let (ours, theirs) = UnixStream::pair().expect("a pair");
-                command.stdout(OwnedFd::from(theirs));
-                given_output = Some(OwnedFd::from(ours));
+                let (test_end, server_end) = UnixStream::pair().expect("a pair");
+                command.stdout(OwnedFd::from(server_end));
+                output_end = Some(OwnedFd::from(test_end));
             }
-            Stream::Given { ours, theirs } => {
-                command.stdout(theirs);
-                given_output = Some(ours);
+            Stream::Given { test_end, server_end } => {
+                command.stdout(server_end);
+                output_end = Some(test_end);
             }
         }
         let mut server = command.spawn().expect("starts");
         // The command holds the server's ends of the streams until it is dropped.
         drop(command);
-        let output = given_input.unwrap_or_else(|| Output::Pipe(server.stdin.take().expect("piped")));
-        let heard = given_output.map(File::from);
-        let (lines, reader) = match heard {
-            Some(heard) => lines(heard),
-            None => lines(server.stdout.take().expect("piped")),
+        let output = input_end.unwrap_or_else(|| Output::Pipe(server.stdin.take().expect("piped")));
+        let output_stream = output_end.map(File::from);
+        let (lines, reader) = match output_stream {
+            Some(output_stream) => read_lines(output_stream),
+            None => read_lines(server.stdout.take().expect("piped")),
         };
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
     /// A client of a registry in this process.
-    pub(super) fn of(registry: impl Into<Arc<ToolRegistry>>, setup: Setup) -> Self {
+    pub(super) fn start(registry: impl Into<Arc<ToolRegistry>>, setup: Setup) -> Self {
         let registry = registry.into();
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        theirs.set_nonblocking(true).expect("set");
+        let (test_end, server_end) = UnixStream::pair().expect("a pair");
+        server_end.set_nonblocking(true).expect("set");
         if setup.is_narrow {
             // The system raises this to its minimum.
-            rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 1).expect("set");
+            rustix::net::sockopt::set_socket_send_buffer_size(&server_end, 1).expect("set");
         }
         let server = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let server = McpServer::with_clients(registry, setup.limits, setup.clients)?;
-                let stream = tokio::net::UnixStream::from_std(theirs).expect("async");
+                let stream = tokio::net::UnixStream::from_std(server_end).expect("async");
                 let (input, output) = stream.into_split();
                 serve_lines(&server, input, output, CancellationToken::new()).await
             })
         });
-        let (lines, reader) = lines(ours.try_clone().expect("cloned"));
-        let output = Some(Output::Socket(ours));
+        let (lines, reader) = read_lines(test_end.try_clone().expect("cloned"));
+        let output = Some(Output::Socket(test_end));
         Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, reader }
     }
 
@@ -180,7 +179,7 @@ impl Client {
         self
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     pub(super) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.output.as_mut().expect("not left").write(bytes)
     }
@@ -215,10 +214,9 @@ impl Client {
     /// The answer to a request.
     #[track_caller]
     pub(super) fn answer(&mut self, id: u64) -> Value {
-        self.until(|message| message["id"] == id && message.get("method").is_none())
+        self.wait_for_message(|message| message["id"] == id && message.get("method").is_none())
     }
 
-    /// Calls a tool and returns its result.
     #[track_caller]
     pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
@@ -226,7 +224,6 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The next message.
     #[track_caller]
     pub(super) fn next(&mut self) -> Value {
         match self.lines.recv_timeout(PATIENCE) {
@@ -240,41 +237,41 @@ impl Client {
 
     /// The next message that satisfies the predicate.
     #[track_caller]
-    pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn wait_for_message(&mut self, predicate: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.next();
-            if is_it(&message) {
+            if predicate(&message) {
                 return message;
             }
         }
     }
 
-    /// Tells the program by `SIGHUP` to reload.
+    /// Makes the program reload, by `SIGHUP`.
     pub(super) fn hang_up(&self) {
         let Server::Process(process) = &self.server else { panic!("no process") };
         signal(process, Signal::HUP);
     }
 
-    /// Tells the program by these signals to end. Returns its exit code, or `None` if it does not end.
-    pub(super) fn ends_when_it_is_told_to(mut self, signals: &[Signal]) -> Option<i32> {
+    /// Sends the program these signals to end it. Returns its exit code, or `None` if it does not end.
+    pub(super) fn end_by_signals(mut self, signals: &[Signal]) -> Option<i32> {
         let Server::Process(mut process) = std::mem::replace(&mut self.server, Server::Thread(None)) else {
             panic!("no process")
         };
         signals.iter().for_each(|kind| signal(&process, *kind));
         let id = Pid::from_child(&process);
-        let (ended, ends) = mpsc::channel();
+        let (ended_sender, ended_receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            // Fails where the process was killed below and the receiver is gone.
-            let _ = ended.send(process.wait());
+            // The send fails if the process was killed below and the receiver is gone.
+            let _ = ended_sender.send(process.wait());
         });
-        let Ok(status) = ends.recv_timeout(PATIENCE) else {
+        let Ok(status) = ended_receiver.recv_timeout(PATIENCE) else {
             kill_process(id, Signal::KILL).expect("killed");
             return None;
         };
         status.expect("waited for").code()
     }
 
-    /// Tells the program by a signal to end. Returns its remaining messages and its exit code.
+    /// Sends the program a signal to end it. Returns its remaining messages and its exit code.
     #[track_caller]
     pub(super) fn end_by_signal(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
         let Server::Process(process) = &mut self.server else { panic!("no process") };
@@ -290,30 +287,29 @@ impl Client {
         resident_bytes(process)
     }
 
-    /// Stops reading after at most one more line, which may be read already.
+    /// Stops reading after at most one more line, which may have been read already.
     pub(super) fn stop_reading(&mut self) {
-        self.reader.is_deaf.store(true, Ordering::SeqCst);
+        self.reader.is_paused.store(true, Ordering::SeqCst);
     }
 
-    /// Resumes reading.
-    pub(super) fn read_on(&mut self) {
-        self.reader.is_deaf.store(false, Ordering::SeqCst);
+    pub(super) fn resume_reading(&mut self) {
+        self.reader.is_paused.store(false, Ordering::SeqCst);
         self.reader.thread.thread().unpark();
     }
 
-    /// Writes messages until the server takes no more of them, at most `most`, and returns how many it took.
-    pub(super) fn write_until_full(&mut self, most: usize, line: impl Fn(usize) -> String) -> usize {
+    /// Writes at most `max_messages` messages until the server stops reading, and returns how many it has accepted.
+    pub(super) fn write_until_full(&mut self, max_messages: usize, line: impl Fn(usize) -> String) -> usize {
         let mut output = self.output.take().expect("not left");
-        let (took, taken) = mpsc::channel();
-        let lines: Vec<_> = (0..most).map(line).collect();
+        let (accepting, accepted) = mpsc::channel();
+        let lines: Vec<_> = (0..max_messages).map(line).collect();
         std::thread::spawn(move || {
             for line in lines {
-                if output.write(line.as_bytes()).and(Ok(took.send(()))).is_err() {
+                if output.write(line.as_bytes()).and(Ok(accepting.send(()))).is_err() {
                     return;
                 }
             }
         });
-        std::iter::from_fn(|| taken.recv_timeout(FULL).ok()).count()
+        std::iter::from_fn(|| accepted.recv_timeout(FULL).ok()).count()
     }
 
     /// Closes the input and keeps reading.
@@ -351,11 +347,11 @@ impl Drop for Client {
     }
 }
 
-/// `portcullis serve` in this world.
-pub(super) fn serve(world: &World, options: &[&str]) -> Command {
+/// `portcullis serve` in this fixture.
+pub(super) fn serve(fixture: &Fixture, options: &[&str]) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     let mut command = Command::new(binary());
-    command.arg("serve").args(options).args(world.options()).stderr(Stdio::null());
+    command.arg("serve").args(options).args(fixture.options()).stderr(Stdio::null());
     command
 }
 
@@ -370,13 +366,13 @@ fn signal(process: &Child, kind: Signal) {
     kill_process(Pid::from_child(process), kind).expect("told");
 }
 
-fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) {
+fn read_lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) {
     let (sender, receiver) = mpsc::channel();
-    let is_deaf = Arc::new(AtomicBool::new(false));
-    let stops = Arc::clone(&is_deaf);
+    let is_paused = Arc::new(AtomicBool::new(false));
+    let is_reader_paused = Arc::clone(&is_paused);
     let thread = std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            while stops.load(Ordering::SeqCst) {
+            while is_reader_paused.load(Ordering::SeqCst) {
                 std::thread::park();
             }
             if sender.send(line).is_err() {
@@ -384,19 +380,24 @@ fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) {
             }
         }
     });
-    (receiver, Reader { thread, is_deaf })
+    (receiver, Reader { thread, is_paused })
 }
 
 /// A registry of native tools alone.
-pub(super) fn natives(world: &World, add: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -> ToolRegistry {
-    let files = portcullis_tools::PolicyFiles::find(&world.envelope()).expect("policy files");
+pub(super) fn native_registry(
+    fixture: &Fixture,
+    add: impl FnOnce(RegistryBuilder) -> RegistryBuilder,
+) -> ToolRegistry {
+    let files = portcullis_tools::PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(portcullis_types::SandboxTier::Process).expect("a policy");
-    add(ToolRegistry::builder().policy(policy).state(world.state()).default_tools()).build().expect("builds")
+    add(ToolRegistry::builder().policy(policy).state(fixture.state()).default_tools())
+        .build()
+        .expect("builds")
 }
 
 /// The end rows of a tool's calls.
-pub(super) fn ends(world: &World, tool: &str) -> Vec<Row> {
-    world.rows().into_iter().filter(|row| &*row.tool == tool && row.event == Event::End).collect()
+pub(super) fn end_rows(fixture: &Fixture, tool: &str) -> Vec<Row> {
+    fixture.rows().into_iter().filter(|row| &*row.tool == tool && row.event == RowKind::End).collect()
 }
 
 /// A result's text.

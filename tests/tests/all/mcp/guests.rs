@@ -1,5 +1,5 @@
-//! Hostile modules behind both front ends that models use, MCP and the agent loop: client and model get the
-//! pipeline's result of the guest's call, the call has one row, and the next call is served.
+//! Hostile modules behind both front ends of models, MCP and the agent loop. Client and model get the pipeline's result
+//! of the guest's call, the call has one row, and the next call is served.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use portcullis_agent::{
     AgentConfig, AgentLoop, Delta, InMemoryMessageStore, MessageStore as _, ScriptedProvider, StopReason,
     ToolCallDelta,
 };
-use portcullis_testing::{World, approving};
+use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{RegistryExecutor, ToolRegistry, new_call};
 use portcullis_types::{Message, MessageRole};
 use serde_json::{Value, json};
 
-use super::client::{Client, Setup, ends, text};
-use crate::support::{Spy, world_enabling};
+use super::client::{Client, Setup, end_rows, text};
+use crate::support::{Spy, fixture_enabling};
 
 /// Guests whose call ends in an error: arguments and the error's code.
 const GUESTS: [(&str, &str, &str); 21] = [
@@ -43,22 +43,22 @@ const GUESTS: [(&str, &str, &str); 21] = [
 /// Whether a text is the expected answer of a guest.
 type Expected = fn(&str) -> bool;
 
-/// Guests that answer in spite of their attack, and the check of the answer.
+/// Guests that answer although they attack, and the check of the answer.
 const ANSWERING: [(&str, &str, Expected); 3] = [
-    ("stderr_flood", r#"{"bytes":67108864}"#, |said| said == "wrote 67108864 bytes"),
-    ("state_left_in_memory", "{}", |said| said == "0"),
-    ("probe_environment", "{}", |said| {
-        said.contains("arg 0: tool")
-            && !["env: ", "preopen ", "fd 3: "].iter().any(|word| said.contains(word))
+    ("stderr_flood", r#"{"bytes":67108864}"#, |text| text == "wrote 67108864 bytes"),
+    ("state_left_in_memory", "{}", |text| text == "0"),
+    ("probe_environment", "{}", |text| {
+        text.contains("arg 0: tool")
+            && !["env: ", "preopen ", "fd 3: "].iter().any(|word| text.contains(word))
     }),
 ];
 
-/// A world that lets a guest run with the mounts that its arguments name, and with a short timeout if it
-/// would never end.
-fn world_of(guest: &str, arguments: &str, code: Option<&str>) -> World {
+/// A fixture that lets a guest run with the mounts that its arguments name, and with a short timeout if the guest would
+/// never end.
+fn fixture_for_guest(guest: &str, arguments: &str, code: Option<&str>) -> Fixture {
     let profile = if arguments.contains("/shared") { "WorkspaceRead" } else { "Nothing" };
     let timeout = if code == Some("timeout") { "300ms" } else { "15s" };
-    World::new().with_policy(&format!(
+    Fixture::new().with_policy(&format!(
         "[tools.{guest}]\nprofile = \"{profile}\"\napproval = \"allow\"\ntimeout = \"{timeout}\"\n"
     ))
 }
@@ -68,13 +68,16 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// The pipeline's result of a call, as a model reads it.
-async fn direct(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
-    registry.execute_with_policy(new_call(guest, arguments.to_owned()), &approving()).await.model_text()
+async fn direct_result_text(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
+    registry
+        .execute_with_policy(new_call(guest, arguments.to_owned()), &approving_caller())
+        .await
+        .model_text()
 }
 
 #[track_caller]
-fn assert_rows(world: &World, guest: &str, code: Option<&str>, calls: usize) {
-    let rows = ends(world, guest);
+fn assert_rows(fixture: &Fixture, guest: &str, code: Option<&str>, calls: usize) {
+    let rows = end_rows(fixture, guest);
     assert_eq!(rows.len(), calls, "{guest}: {rows:#?}");
     assert!(rows.iter().all(|row| row.code.as_deref() == code), "{guest}: {rows:#?}");
 }
@@ -82,17 +85,17 @@ fn assert_rows(world: &World, guest: &str, code: Option<&str>, calls: usize) {
 #[test]
 fn a_client_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
-        let world = world_of(guest, arguments, Some(code));
+        let fixture = fixture_for_guest(guest, arguments, Some(code));
         let runtime = runtime();
-        let registry = runtime.block_on(world.registry_with(&[guest]));
-        let said = runtime.block_on(direct(&registry, guest, arguments));
-        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+        let registry = runtime.block_on(fixture.registry_with(&[guest]));
+        let direct_text = runtime.block_on(direct_result_text(&registry, guest, arguments));
+        let mut client = Client::start(registry, Setup::default()).begin(json!({}));
         let arguments: Value = serde_json::from_str(arguments).expect("JSON");
         let result = client.call(guest, arguments);
-        assert_eq!((&result["isError"], text(&result)), (&json!(true), said.as_str()), "{guest}");
+        assert_eq!((&result["isError"], text(&result)), (&json!(true), direct_text.as_str()), "{guest}");
         assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), "{guest}");
         assert_eq!(client.leave(), Vec::<Value>::new(), "{guest}");
-        assert_rows(&world, guest, Some(code), 2);
+        assert_rows(&fixture, guest, Some(code), 2);
     }
 }
 
@@ -100,25 +103,25 @@ fn a_client_gets_the_pipelines_error_of_a_hostile_guest() {
 fn concurrent_read_modify_writes_lose_nothing() {
     const CALLS: usize = 40;
     let entry = "[tools.read_modify_write]\nprofile = \"FileReadWrite\"\napproval = \"allow\"\n";
-    let world = World::new().with_policy(entry);
-    world.put("list.txt", "");
+    let fixture = Fixture::new().with_policy(entry);
+    fixture.put("list.txt", "");
     let runtime = runtime();
-    let registry = runtime.block_on(world.registry_with(&["read_modify_write"]));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
-    let asked: Vec<u64> = (0..CALLS)
+    let registry = runtime.block_on(fixture.registry_with(&["read_modify_write"]));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
+    let request_ids: Vec<u64> = (0..CALLS)
         .map(|number| {
             let arguments = json!({"path": "/shared/list.txt", "line": format!("item {number}")});
             client.ask("tools/call", json!({"name": "read_modify_write", "arguments": arguments}))
         })
         .collect();
-    let mut open: Vec<u64> = asked;
-    while !open.is_empty() {
+    let mut open_ids: Vec<u64> = request_ids;
+    while !open_ids.is_empty() {
         let answer = client.next();
-        let at = open.iter().position(|id| answer["id"] == *id).expect("one of them");
-        open.remove(at);
+        let position = open_ids.iter().position(|id| answer["id"] == *id).expect("one of them");
+        open_ids.remove(position);
         assert_eq!(answer["result"]["isError"], false, "{answer}");
     }
-    let text = std::fs::read_to_string(world.shared("list.txt")).expect("readable");
+    let text = std::fs::read_to_string(fixture.shared("list.txt")).expect("readable");
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.dedup();
@@ -137,12 +140,12 @@ fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
     calls.iter().enumerate().map(call).chain([Delta::End(StopReason::ToolCalls)]).collect()
 }
 
-/// The messages by which a model gets the results of these calls, which an agent runs one after the other.
-pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<Message> {
+/// The messages that give a model the results of these calls, which an agent runs one after the other.
+pub(super) async fn results(registry: Arc<ToolRegistry>, requested_calls: &[(&str, &str)]) -> Vec<Message> {
     let done = [Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)];
-    let script = ScriptedProvider::new().then(calls(asked)).then(done);
+    let script = ScriptedProvider::new().then(calls(requested_calls)).then(done);
     let store = InMemoryMessageStore::new();
-    let executor = RegistryExecutor::new(registry, approving());
+    let executor = RegistryExecutor::new(registry, approving_caller());
     let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store.clone(), script, executor);
     let run = agent.run("go").await;
     assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
@@ -150,54 +153,54 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)])
     messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
 }
 
-/// The texts by which a model gets the results of these calls.
-async fn result_texts(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
-    results(registry, asked).await.iter().map(Message::text).collect()
+/// The texts that give a model the results of these calls.
+async fn result_texts(registry: Arc<ToolRegistry>, requested_calls: &[(&str, &str)]) -> Vec<String> {
+    results(registry, requested_calls).await.iter().map(Message::text).collect()
 }
 
 #[test]
 fn a_model_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
-        let world = world_of(guest, arguments, Some(code));
+        let fixture = fixture_for_guest(guest, arguments, Some(code));
         let runtime = runtime();
-        let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
-        let said = runtime.block_on(direct(&registry, guest, arguments));
-        let told = runtime
+        let registry = Arc::new(runtime.block_on(fixture.registry_with(&[guest])));
+        let direct_text = runtime.block_on(direct_result_text(&registry, guest, arguments));
+        let texts = runtime
             .block_on(result_texts(registry, &[(guest, arguments), ("echo", r#"{"message":"alive"}"#)]));
-        assert_eq!(told[0], said, "{guest}");
-        assert!(told.len() == 2 && told[1].contains("alive"), "{guest}: {told:?}");
-        assert_rows(&world, guest, Some(code), 2);
+        assert_eq!(texts[0], direct_text, "{guest}");
+        assert!(texts.len() == 2 && texts[1].contains("alive"), "{guest}: {texts:?}");
+        assert_rows(&fixture, guest, Some(code), 2);
     }
 }
 
 #[test]
 fn a_hostile_guests_answer_reaches_model_and_client_unchanged() {
-    for (guest, arguments, is_its_own) in ANSWERING {
-        let world = world_of(guest, arguments, None);
+    for (guest, arguments, is_expected) in ANSWERING {
+        let fixture = fixture_for_guest(guest, arguments, None);
         let runtime = runtime();
-        let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
-        let said = runtime.block_on(direct(&registry, guest, arguments));
-        assert!(is_its_own(&said), "{guest}: {said}");
-        let told = runtime.block_on(result_texts(registry, &[(guest, arguments), (guest, arguments)]));
-        assert_eq!(told, [said.as_str(), said.as_str()], "{guest}");
-        let registry = runtime.block_on(world.registry_with(&[guest]));
-        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+        let registry = Arc::new(runtime.block_on(fixture.registry_with(&[guest])));
+        let direct_text = runtime.block_on(direct_result_text(&registry, guest, arguments));
+        assert!(is_expected(&direct_text), "{guest}: {direct_text}");
+        let texts = runtime.block_on(result_texts(registry, &[(guest, arguments), (guest, arguments)]));
+        assert_eq!(texts, [direct_text.as_str(), direct_text.as_str()], "{guest}");
+        let registry = runtime.block_on(fixture.registry_with(&[guest]));
+        let mut client = Client::start(registry, Setup::default()).begin(json!({}));
         for _ in 0..2 {
             let arguments: Value = serde_json::from_str(arguments).expect("JSON");
             let result = client.call(guest, arguments);
-            assert_eq!((&result["isError"], text(&result)), (&json!(false), said.as_str()), "{guest}");
+            assert_eq!((&result["isError"], text(&result)), (&json!(false), direct_text.as_str()), "{guest}");
         }
         assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), "{guest}");
         assert_eq!(client.leave(), Vec::<Value>::new(), "{guest}");
-        assert_rows(&world, guest, None, 5);
+        assert_rows(&fixture, guest, None, 5);
     }
 }
 
 #[test]
-fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
+fn a_panicking_or_blocking_native_fails_only_its_own_call() {
     // Reporting a panic may take long.
     for (name, timeout) in [("panicking", 120_000), ("blocking", 300)] {
-        let world = world_enabling(&[name]);
+        let fixture = fixture_enabling(&[name]);
         let spy = || {
             Spy::new(name, move |_, _| async move {
                 assert!(name != "panicking", "as asked");
@@ -207,18 +210,18 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
             .timeout(std::time::Duration::from_millis(timeout))
         };
         let runtime = runtime();
-        let registry = Arc::new(super::client::natives(&world, |builder| builder.tool(spy())));
-        let said = runtime.block_on(direct(&registry, name, "{}"));
-        let asked = [(name, "{}"), ("echo", r#"{"message":"alive"}"#)];
-        let told = runtime.block_on(result_texts(registry, &asked));
-        assert_eq!(told[0], said);
-        assert!(told[1].contains("alive"), "{told:?}");
-        let registry = super::client::natives(&world, |builder| builder.tool(spy()));
-        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
-        assert_eq!(text(&client.call(name, json!({}))), said);
+        let registry = Arc::new(super::client::native_registry(&fixture, |builder| builder.tool(spy())));
+        let direct_text = runtime.block_on(direct_result_text(&registry, name, "{}"));
+        let requested_calls = [(name, "{}"), ("echo", r#"{"message":"alive"}"#)];
+        let texts = runtime.block_on(result_texts(registry, &requested_calls));
+        assert_eq!(texts[0], direct_text);
+        assert!(texts[1].contains("alive"), "{texts:?}");
+        let registry = super::client::native_registry(&fixture, |builder| builder.tool(spy()));
+        let mut client = Client::start(registry, Setup::default()).begin(json!({}));
+        assert_eq!(text(&client.call(name, json!({}))), direct_text);
         assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"));
         client.leave();
-        let codes: Vec<_> = ends(&world, name).iter().filter_map(|row| row.code.clone()).collect();
+        let codes: Vec<_> = end_rows(&fixture, name).iter().filter_map(|row| row.code.clone()).collect();
         assert_eq!(codes.len(), 3, "{codes:?}");
         assert!(codes.iter().all(|found| *found == codes[0]), "{codes:?}");
         runtime.shutdown_background();
@@ -227,20 +230,20 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
 
 #[test]
 fn without_a_log_neither_client_nor_model_gets_a_result() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let spy = Spy::repeating("spy");
-    let registry = super::client::natives(&world, |builder| builder.tool(spy));
-    // A folder in the log's place: no row can be written to it.
-    let log = portcullis_tools::audit::log_path(&world.state());
+    let registry = super::client::native_registry(&fixture, |builder| builder.tool(spy));
+    // A folder in place of the log, so no row can be written.
+    let log = portcullis_tools::audit::log_path(&fixture.state());
     std::fs::remove_file(&log).expect("was there");
     std::fs::create_dir(&log).expect("made");
     let registry = Arc::new(registry);
     let runtime = runtime();
-    let told = runtime.block_on(result_texts(Arc::clone(&registry), &[("spy", "{}")]));
-    assert!(told[0].starts_with("Tool execution failed: the call cannot be recorded"), "{told:?}");
+    let texts = runtime.block_on(result_texts(Arc::clone(&registry), &[("spy", "{}")]));
+    assert!(texts[0].starts_with("Tool execution failed: the call cannot be recorded"), "{texts:?}");
     drop(runtime);
     let registry = Arc::into_inner(registry).expect("its only holder");
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let result = client.call("spy", json!({}));
     assert!(text(&result).starts_with("Tool execution failed: the call cannot be recorded"), "{result}");
     client.leave();

@@ -1,47 +1,47 @@
-//! Clients that send invalid messages, or too many, or leave in the middle: the server answers with an error
+//! Clients that send invalid messages, or too many messages, or leave in the middle. The server answers with an error
 //! or ends, and the calls that it ran are on record.
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_testing::World;
-use portcullis_tools::audit::Event;
+use portcullis_testing::Fixture;
+use portcullis_tools::audit::RowKind;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::client::{Client, Setup, ends, natives, text};
-use crate::support::{Spy, world_enabling};
+use super::client::{Client, Setup, end_rows, native_registry, text};
+use crate::support::{Spy, fixture_enabling};
 
-fn of_natives(world: &World, setup: Setup) -> Client {
-    Client::of(natives(world, |builder| builder), setup).begin(json!({}))
+fn native_client(fixture: &Fixture, setup: Setup) -> Client {
+    Client::start(native_registry(fixture, |builder| builder), setup).begin(json!({}))
 }
 
-/// A call whose answer is longer than itself.
+/// A call whose answer is longer than the request.
 fn long_echo(id: usize) -> String {
     let params = json!({"name": "echo", "arguments": {"message": "x".repeat(8_000)}});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
 }
 
-/// A client that does not read its answers, with a server that takes no more of its messages.
-fn unread(world: &World) -> Client {
-    let mut client = Client::of_program(world, &[]).begin(json!({}));
+/// A client that does not read its answers, and whose server no longer reads its messages.
+fn client_that_does_not_read(fixture: &Fixture) -> Client {
+    let mut client = Client::start_program(fixture, &[]).begin(json!({}));
     client.stop_reading();
     assert!(client.write_until_full(20_000, long_echo) < 20_000, "the server reads on and on");
     client
 }
 
-/// Sends a line, and returns the code and the id of the error that answers it.
+/// Sends a line, and returns the code and the id of the error in its answer.
 #[track_caller]
-fn refused(client: &mut Client, line: &str) -> (Value, Value) {
+fn refusal_code_and_id(client: &mut Client, line: &str) -> (Value, Value) {
     client.send(line);
-    let answer = client.until(|message| message["error"].is_object());
+    let answer = client.wait_for_message(|message| message["error"].is_object());
     (answer["error"]["code"].clone(), answer["id"].clone())
 }
 
 #[test]
-fn an_invalid_message_gets_its_error_and_the_session_goes_on() {
-    let world = World::new();
-    let mut client = of_natives(&world, Setup::default());
+fn an_invalid_message_gets_an_error_but_keeps_the_session() {
+    let fixture = Fixture::new();
+    let mut client = native_client(&fixture, Setup::default());
     for (line, code, id) in [
         ("hello", -32700, Value::Null),
         ("\u{0}\u{1}", -32700, Value::Null),
@@ -52,17 +52,17 @@ fn an_invalid_message_gets_its_error_and_the_session_goes_on() {
         (r#"{"jsonrpc":"2.0","id":5,"method":"none/such"}"#, -32601, json!(5)),
         (r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get","params":{"name":"x"}}"#, -32601, json!(6)),
     ] {
-        assert_eq!(refused(&mut client, line), (json!(code), id), "{line}");
+        assert_eq!(refusal_code_and_id(&mut client, line), (json!(code), id), "{line}");
     }
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    assert_eq!(refused(&mut client, &deep).0, -32700);
+    assert_eq!(refusal_code_and_id(&mut client, &deep).0, -32700);
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":{}1{}}}}}}}"#,
         "[".repeat(100),
         "]".repeat(100)
     );
     client.send(&call);
-    let answer = client.until(|message| message["id"] == 8);
+    let answer = client.wait_for_message(|message| message["id"] == 8);
     assert!(answer["error"].is_object() || answer["result"]["isError"] == true, "{answer}");
     assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"));
     client.leave();
@@ -70,23 +70,23 @@ fn an_invalid_message_gets_its_error_and_the_session_goes_on() {
 
 #[test]
 fn wrong_parameters_of_a_call_are_refused_and_run_nothing() {
-    let world = World::new();
-    let mut client = of_natives(&world, Setup::default());
+    let fixture = Fixture::new();
+    let mut client = native_client(&fixture, Setup::default());
     for params in [json!({}), json!({"name": 7}), json!({"name": "echo", "arguments": [1]}), json!(null)] {
         let answer = client.request("tools/call", params.clone());
         assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
     }
     client.leave();
-    let ran = ends(&world, "echo").iter().filter(|row| row.code.is_none()).count();
-    assert_eq!(ran, 0);
+    let successful_count = end_rows(&fixture, "echo").iter().filter(|row| row.code.is_none()).count();
+    assert_eq!(successful_count, 0);
 }
 
 #[test]
 fn a_client_that_sends_nothing_but_garbage_is_left() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut setup = Setup::default();
     setup.limits.unreadable = 5;
-    let mut client = of_natives(&world, setup);
+    let mut client = native_client(&fixture, setup);
     for _ in 0..5 {
         client.send("garbage");
     }
@@ -96,8 +96,8 @@ fn a_client_that_sends_nothing_but_garbage_is_left() {
 
 #[test]
 fn bytes_that_are_no_text_do_not_stop_the_next_message() {
-    let world = World::new();
-    let mut client = of_natives(&world, Setup::default());
+    let fixture = Fixture::new();
+    let mut client = native_client(&fixture, Setup::default());
     client.write(b"\xff\xfe\x00\n").expect("written");
     assert_eq!(client.next()["error"]["code"], -32700);
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
@@ -105,15 +105,15 @@ fn bytes_that_are_no_text_do_not_stop_the_next_message() {
 
 #[test]
 fn an_overlong_line_is_skipped_in_bounded_memory_and_answered() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     let before = client.memory();
     let chunk = vec![b'x'; 1 << 20];
     for _ in 0..100 {
         client.write(&chunk).expect("the server reads");
     }
     client.send("");
-    let answer = client.until(|message| message["error"].is_object());
+    let answer = client.wait_for_message(|message| message["error"].is_object());
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     let grown = client.memory().saturating_sub(before);
@@ -122,39 +122,39 @@ fn an_overlong_line_is_skipped_in_bounded_memory_and_answered() {
 }
 
 #[test]
-fn half_a_message_at_the_end_counts_for_none() {
-    let world = World::new();
-    let mut client = of_natives(&world, Setup::default());
+fn a_partial_message_at_the_end_is_ignored() {
+    let fixture = Fixture::new();
+    let mut client = native_client(&fixture, Setup::default());
     client
         .write(br#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#)
         .expect("written");
     assert!(client.leave().is_empty());
-    assert!(ends(&world, "echo").is_empty());
+    assert!(end_rows(&fixture, "echo").is_empty());
 }
 
 #[test]
 fn a_client_that_leaves_before_it_begins_is_no_error() {
-    let world = World::new();
-    Client::of(natives(&world, |builder| builder), Setup::default()).leave();
-    let mut client = Client::of_program(&world, &[]);
+    let fixture = Fixture::new();
+    Client::start(native_registry(&fixture, |builder| builder), Setup::default()).leave();
+    let mut client = Client::start_program(&fixture, &[]);
     client.write(b"{\"jsonrpc\"").expect("written");
     client.leave();
 }
 
 #[test]
 fn nothing_is_called_before_a_session_begins() {
-    let world = World::new();
-    let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
+    let fixture = Fixture::new();
+    let mut client = Client::start(native_registry(&fixture, |builder| builder), Setup::default());
     client.ask("tools/call", json!({"name": "echo", "arguments": {"message": "x"}}));
     assert!(client.next()["error"].is_object());
-    assert!(ends(&world, "echo").is_empty());
+    assert!(end_rows(&fixture, "echo").is_empty());
 }
 
 #[test]
 fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
-    let world = World::new();
-    world.put("note", "seen");
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let fixture = Fixture::new();
+    fixture.put("note", "seen");
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     let calls: String = (0..1000)
         .map(|id| {
             let params = json!({"name": "file_read", "arguments": {"path": "note"}});
@@ -167,11 +167,11 @@ fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
     client.write(calls.as_bytes()).expect("the server reads");
     let answered = client.leave().len();
     assert!((1..=1000).contains(&answered), "{answered}");
-    let rows = world.rows();
-    let ended = rows.iter().filter(|row| row.event == Event::End).count();
+    let rows = fixture.rows();
+    let ended = rows.iter().filter(|row| row.event == RowKind::End).count();
     // Each call has exactly one end, whatever its outcome.
     let mut ids: Vec<_> =
-        rows.iter().filter(|row| row.event == Event::End).map(|row| row.call_id.to_string()).collect();
+        rows.iter().filter(|row| row.event == RowKind::End).map(|row| row.call_id.to_string()).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), ended);
@@ -180,7 +180,7 @@ fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
 
 #[test]
 fn the_calls_of_a_client_that_leaves_are_cancelled() {
-    let world = world_enabling(&["waiting"]);
+    let fixture = fixture_enabling(&["waiting"]);
     let spy = Spy::new("waiting", |ctx, _| async move {
         ctx.progress("running");
         ctx.cancel.cancelled().await;
@@ -190,20 +190,21 @@ fn the_calls_of_a_client_that_leaves_are_cancelled() {
     .timeout(Duration::from_secs(600));
     let mut setup = Setup::default();
     setup.limits.leave = Duration::ZERO;
-    let mut client = Client::of(natives(&world, |builder| builder.tool(spy)), setup).begin(json!({}));
+    let mut client =
+        Client::start(native_registry(&fixture, |builder| builder.tool(spy)), setup).begin(json!({}));
     client.ask("tools/call", json!({"name": "waiting"}));
-    client.until(|message| message["method"] == "notifications/message");
+    client.wait_for_message(|message| message["method"] == "notifications/message");
     client.leave();
-    let rows = ends(&world, "waiting");
+    let rows = end_rows(&fixture, "waiting");
     assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
 }
 
 #[test]
 fn quick_calls_of_a_client_that_leaves_are_answered() {
-    let world = World::new();
-    world.put("note", "seen");
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
-    // The first call loads the tools, which may take longer than the server's grace period for a client that
+    let fixture = Fixture::new();
+    fixture.put("note", "seen");
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
+    // The first call loads the tools, which may take longer than the grace period that calls have after their client
     // has left.
     assert_eq!(text(&client.call("file_read", json!({"path": "note"}))), "seen");
     for _ in 0..5 {
@@ -216,10 +217,10 @@ fn quick_calls_of_a_client_that_leaves_are_answered() {
 
 #[test]
 fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
-    let world = world_enabling(&["reporting"]);
+    let fixture = fixture_enabling(&["reporting"]);
     let spy = Spy::new("reporting", |ctx, _| async move {
-        let mut again = tokio::time::interval(Duration::from_millis(10));
-        while ctx.cancel.run_until_cancelled(again.tick()).await.is_some() {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        while ctx.cancel.run_until_cancelled(ticks.tick()).await.is_some() {
             ctx.progress("running");
         }
         Err(ToolError::cancelled("it was cancelled"))
@@ -227,30 +228,31 @@ fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
     .timeout(Duration::from_secs(600));
     let mut setup = Setup::default();
     setup.limits.leave = Duration::from_millis(200);
-    let mut client = Client::of(natives(&world, |builder| builder.tool(spy)), setup).begin(json!({}));
+    let mut client =
+        Client::start(native_registry(&fixture, |builder| builder.tool(spy)), setup).begin(json!({}));
     client.ask("tools/call", json!({"name": "reporting"}));
-    client.until(|message| message["method"] == "notifications/message");
+    client.wait_for_message(|message| message["method"] == "notifications/message");
     client.leave();
-    assert_eq!(ends(&world, "reporting")[0].code.as_deref(), Some("cancelled"));
+    assert_eq!(end_rows(&fixture, "reporting")[0].code.as_deref(), Some("cancelled"));
 }
 
 #[test]
 fn a_server_ends_on_a_signal_though_its_client_does_not_read() {
-    let world = World::new();
-    let client = unread(&world);
-    assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM]), Some(0));
+    let fixture = Fixture::new();
+    let client = client_that_does_not_read(&fixture);
+    assert_eq!(client.end_by_signals(&[Signal::TERM]), Some(0));
 }
 
 #[test]
 fn a_second_signal_ends_a_server_without_its_client() {
-    let world = World::new();
-    let client = unread(&world);
-    assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM, Signal::INT]), Some(130));
+    let fixture = Fixture::new();
+    let client = client_that_does_not_read(&fixture);
+    assert_eq!(client.end_by_signals(&[Signal::TERM, Signal::INT]), Some(130));
 }
 
 #[test]
 fn a_second_request_with_an_id_in_flight_is_refused() {
-    let world = world_enabling(&["waiting"]);
+    let fixture = fixture_enabling(&["waiting"]);
     let released = Arc::new(tokio::sync::Notify::new());
     let release = Arc::clone(&released);
     let spy = Spy::new("waiting", move |ctx, _| {
@@ -262,49 +264,49 @@ fn a_second_request_with_an_id_in_flight_is_refused() {
         }
     })
     .timeout(Duration::from_secs(600));
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let call = json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": {"name": "waiting"}});
     client.send(&call.to_string());
-    client.until(|message| message["method"] == "notifications/message");
-    let again = json!({"jsonrpc": "2.0", "id": "same", "method": "ping"}).to_string();
-    assert_eq!(refused(&mut client, &again), (json!(-32600), json!("same")));
+    client.wait_for_message(|message| message["method"] == "notifications/message");
+    let repeated_ping = json!({"jsonrpc": "2.0", "id": "same", "method": "ping"}).to_string();
+    assert_eq!(refusal_code_and_id(&mut client, &repeated_ping), (json!(-32600), json!("same")));
     release.notify_one();
-    let answer = client.until(|message| message["result"].is_object());
+    let answer = client.wait_for_message(|message| message["result"].is_object());
     assert_eq!((text(&answer["result"]), &answer["id"]), ("first", &json!("same")));
     // The first request is answered, so its id may be used again.
-    client.send(&again);
-    assert_eq!(client.until(|message| message["id"] == "same")["result"], json!({}));
+    client.send(&repeated_ping);
+    assert_eq!(client.wait_for_message(|message| message["id"] == "same")["result"], json!({}));
     // A cancelled request gets no answer, and its id stays in use until its call has ended.
     client.send(&call.to_string());
-    client.until(|message| message["method"] == "notifications/message");
+    client.wait_for_message(|message| message["method"] == "notifications/message");
     client.notify("notifications/cancelled", json!({"requestId": "same"}));
-    assert_eq!(refused(&mut client, &again), (json!(-32600), json!("same")));
+    assert_eq!(refusal_code_and_id(&mut client, &repeated_ping), (json!(-32600), json!("same")));
     assert_eq!(client.leave(), Vec::<Value>::new());
-    assert_eq!(ends(&world, "waiting").len(), 2);
+    assert_eq!(end_rows(&fixture, "waiting").len(), 2);
 }
 
 #[test]
 fn a_command_of_a_client_that_is_gone_is_killed() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
     let command = "echo started > started; sleep 600; echo ended > ended";
     client.ask("tools/call", json!({"name": "shell_exec", "arguments": {"command": command}}));
-    while !world.shared("started").exists() {
+    while !fixture.shared("started").exists() {
         assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     }
     client.leave();
-    assert!(!world.shared("ended").exists());
-    assert_eq!(ends(&world, "shell_exec").len(), 1);
+    assert!(!fixture.shared("ended").exists());
+    assert_eq!(end_rows(&fixture, "shell_exec").len(), 1);
 }
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_either() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     client.stop_reading();
     let before = client.memory();
-    // Each answer is larger than its request: the pipes fill, and then the server takes no more.
+    // Each answer is larger than its request, so the pipes fill, and then the server stops reading.
     let sent = client.write_until_full(20_000, long_echo);
     assert!(sent < 20_000, "the server reads on and on");
     let grown = client.memory().saturating_sub(before);
@@ -313,8 +315,8 @@ fn a_client_that_does_not_read_is_not_read_either() {
 
 #[test]
 fn a_request_id_of_any_kind_comes_back_as_it_was() {
-    let world = World::new();
-    let mut client = of_natives(&world, Setup::default());
+    let fixture = Fixture::new();
+    let mut client = native_client(&fixture, Setup::default());
     for id in [json!("a\u{0}b"), json!(9_007_199_254_740_993_i64), json!(-1), json!("x".repeat(10_000))] {
         client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string());
         assert_eq!(client.next()["id"], id);

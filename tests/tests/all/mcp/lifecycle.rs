@@ -1,21 +1,21 @@
 //! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
-use portcullis_testing::{World, outer::KernelEnvironment};
+use portcullis_testing::{Fixture, outer::KernelEnvironment};
 use portcullis_tools::policy::DEFAULT_POLICY;
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
 
-use super::client::{Client, Setup, ends, natives, text};
+use super::client::{Client, Setup, end_rows, native_registry, text};
 use crate::{
     modules::{portcullis, stdout},
-    support::{Spy, enabled, world_enabling},
+    support::{Spy, enabling_entry, fixture_enabling},
 };
 
 #[test]
 fn a_session_begins_lists_calls_and_ends_with_its_rows_written() {
-    let world = World::new();
-    world.put("note.txt", "seen");
-    let mut client = Client::of_program(&world, &[]);
+    let fixture = Fixture::new();
+    fixture.put("note.txt", "seen");
+    let mut client = Client::start_program(&fixture, &[]);
     let answer = client.request(
         "initialize",
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a\u{202e}b", "version": "1"}}),
@@ -30,7 +30,7 @@ fn a_session_begins_lists_calls_and_ends_with_its_rows_written() {
     assert_eq!((text(&read), &read["isError"]), ("seen", &json!(false)), "{read}");
     assert_eq!(read.get("_meta"), None);
     assert!(client.leave().is_empty());
-    let rows = ends(&world, "file_read");
+    let rows = end_rows(&fixture, "file_read");
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].agent.as_deref(), Some("mcp:a\\u{202e}b"));
     assert!(rows[0].run_id.as_deref().is_some_and(|run| run.starts_with("mcp_")));
@@ -38,34 +38,34 @@ fn a_session_begins_lists_calls_and_ends_with_its_rows_written() {
 
 #[test]
 fn clients_are_offered_what_the_command_line_prints() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let printed: Value =
-        serde_json::from_str(&stdout(&portcullis(&world, &["tools", "--mcp"]))).expect("JSON");
+        serde_json::from_str(&stdout(&portcullis(&fixture, &["tools", "--mcp"]))).expect("JSON");
     assert_eq!(listed["result"]["tools"], printed["tools"]);
     let tools = printed["tools"].as_array().expect("a list");
-    let of = |name: &str| tools.iter().find(|tool| tool["name"] == name).expect(name);
+    let tool_named = |name: &str| tools.iter().find(|tool| tool["name"] == name).expect(name);
     assert_eq!(
-        of("file_read")["annotations"],
+        tool_named("file_read")["annotations"],
         json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false})
     );
-    assert_eq!(of("file_delete")["annotations"]["destructiveHint"], true);
-    assert_eq!(of("shell_exec")["annotations"]["openWorldHint"], true);
+    assert_eq!(tool_named("file_delete")["annotations"]["destructiveHint"], true);
+    assert_eq!(tool_named("shell_exec")["annotations"]["openWorldHint"], true);
     let cursor = client.request("tools/list", json!({"cursor": "x"}));
     assert_eq!(cursor["error"]["code"], -32602);
 }
 
 #[test]
 fn tool_without_its_backend_is_offered_to_no_client() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let runtime = super::guests::runtime();
     // A registry without a shell sidecar.
-    let registry = runtime.block_on(world.registry());
+    let registry = runtime.block_on(fixture.registry());
     let shell = registry.get("shell_exec").expect("it is known all the same");
     assert_eq!(registry.unavailable_reason(&shell), Some("this program was given no shell sidecar"));
     assert!(registry.offered().iter().all(|tool| tool.decl().name != "shell_exec"));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().expect("a list").clone();
     assert!(tools.iter().any(|tool| tool["name"] == "file_read"));
@@ -75,16 +75,16 @@ fn tool_without_its_backend_is_offered_to_no_client() {
 #[test]
 fn tool_found_unavailable_leaves_the_list() {
     let strong = "posture     = \"strong\"";
-    let world = World::new().with_policy_edit("posture     = \"contained\"", strong);
-    // A machine without namespaces, which is not known before a session is requested.
+    let fixture = Fixture::new().with_policy_edit("posture     = \"contained\"", strong);
+    // On a machine without namespaces, the server learns of their lack only when a session is requested.
     let mut client = KernelEnvironment::StockContainer
-        .start(|| Client::of_program(&world, &["--approve"]))
+        .start(|| Client::start_program(&fixture, &["--approve"]))
         .begin(json!({}));
     let has_shell =
         |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"shell_exec\"");
     assert!(has_shell(&mut client));
     let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": {"command": "true"}}));
-    // CallOutcome and notification come in any order.
+    // The call's result and the notification come in any order.
     let (mut refused, mut is_told) = (None, false);
     while refused.is_none() || !is_told {
         let message = client.next();
@@ -101,26 +101,26 @@ fn tool_found_unavailable_leaves_the_list() {
 
 #[test]
 fn an_unknown_revision_is_answered_with_one_that_has_sessions() {
-    let world = World::new();
-    for (asked, answered) in [
+    let fixture = Fixture::new();
+    for (requested_version, expected_version) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
         ("2025-11-25", "2025-11-25"),
         ("2026-07-28", "2025-11-25"),
         ("1999-01-01", "2025-11-25"),
     ] {
-        let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
-        let params = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        assert_eq!(client.request("initialize", params)["result"]["protocolVersion"], answered);
+        let mut client = Client::start(native_registry(&fixture, |builder| builder), Setup::default());
+        let params = json!({"protocolVersion": requested_version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        assert_eq!(client.request("initialize", params)["result"]["protocolVersion"], expected_version);
         client.leave();
     }
 }
 
 #[test]
-fn a_request_before_the_session_is_told_to_begin_one() {
-    let world = World::new();
-    let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
-    // A message that wants no answer does not end the session.
+fn a_request_before_initialization_is_refused() {
+    let fixture = Fixture::new();
+    let mut client = Client::start(native_registry(&fixture, |builder| builder), Setup::default());
+    // A message that needs no answer does not end the session.
     client.notify("notifications/initialized", json!({}));
     client.send(&json!({"jsonrpc": "2.0", "id": 70, "result": {}}).to_string());
     for (method, params) in [
@@ -128,7 +128,7 @@ fn a_request_before_the_session_is_told_to_begin_one() {
         ("tools/call", json!({"name": "echo", "arguments": {"message": "x"}})),
         ("server/discover", json!({})),
         ("none/such", json!({})),
-        // Naming a revision that has sessions does not begin one.
+        // A call that names a protocol revision with sessions does not start one.
         (
             "tools/call",
             json!({"name": "echo", "arguments": {"message": "x"}, "_meta": {
@@ -146,24 +146,25 @@ fn a_request_before_the_session_is_told_to_begin_one() {
     let mut client = client.begin(json!({}));
     assert_eq!(client.call("echo", json!({"message": "x"}))["isError"], false);
     client.leave();
-    assert_eq!(ends(&world, "echo").len(), 1);
+    assert_eq!(end_rows(&fixture, "echo").len(), 1);
 }
 
 #[test]
 fn an_unknown_tool_is_a_protocol_error_and_on_record() {
-    let world = World::new();
-    let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client =
+        Client::start(native_registry(&fixture, |builder| builder), Setup::default()).begin(json!({}));
     let answer = client.request("tools/call", json!({"name": "ecko", "arguments": {}}));
     assert_eq!(answer["error"]["code"], -32602);
     assert!(answer["error"]["message"].as_str().expect("a text").contains("echo"), "{answer}");
     client.leave();
-    assert_eq!(ends(&world, "ecko").len(), 1);
+    assert_eq!(end_rows(&fixture, "ecko").len(), 1);
 }
 
 #[test]
 fn failures_and_denials_are_results_that_a_model_can_read() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     let failed = client.call("file_read", json!({"path": "/shared/none"}));
     assert_eq!(failed["isError"], true);
     assert!(text(&failed).starts_with("Tool execution failed: "), "{failed}");
@@ -171,19 +172,20 @@ fn failures_and_denials_are_results_that_a_model_can_read() {
     assert_eq!(text(&missing), "Tool execution failed: missing required field 'path' in arguments");
     let denied = client.call("file_write", json!({"path": "/vault/x", "content": "x"}));
     assert_eq!(denied["isError"], true);
-    assert!(!world.workspace().join("vault/x").exists());
+    assert!(!fixture.workspace().join("vault/x").exists());
     client.leave();
-    assert_eq!(ends(&world, "file_write").len(), 1);
+    assert_eq!(end_rows(&fixture, "file_write").len(), 1);
 }
 
 #[test]
 fn arguments_reach_the_pipeline_as_they_were_written() {
-    let world = World::new();
-    let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client =
+        Client::start(native_registry(&fixture, |builder| builder), Setup::default()).begin(json!({}));
     client.send(
         r#"{"jsonrpc":"2.0","id":"twice","method":"tools/call","params":{"name":"echo","arguments":{"message":"a","message":"b"}}}"#,
     );
-    let answer = client.until(|message| message["id"] == "twice");
+    let answer = client.wait_for_message(|message| message["id"] == "twice");
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     assert!(text(&answer["result"]).contains("message"), "{answer}");
     let once = client.call("echo", json!({"message": "b"}));
@@ -192,7 +194,7 @@ fn arguments_reach_the_pipeline_as_they_were_written() {
 
 #[test]
 fn every_kind_of_content_arrives_and_details_do_not() {
-    let world = world_enabling(&["kinds"]);
+    let fixture = fixture_enabling(&["kinds"]);
     let spy = Spy::new("kinds", |_, _| async {
         let content = vec![
             Content::text("t"),
@@ -202,8 +204,8 @@ fn every_kind_of_content_arrives_and_details_do_not() {
         let details = json!({"secret": "for people"});
         Ok(ToolOutput { content, details, structured: Some(json!({"n": 1})) })
     });
-    let mut client =
-        Client::of(natives(&world, |builder| builder.tool(spy)), Setup::default()).begin(json!({}));
+    let mut client = Client::start(native_registry(&fixture, |builder| builder.tool(spy)), Setup::default())
+        .begin(json!({}));
     let result = client.call("kinds", json!({}));
     assert_eq!(
         result,
@@ -217,10 +219,10 @@ fn every_kind_of_content_arrives_and_details_do_not() {
 
 #[test]
 fn a_hidden_tool_is_not_offered_and_can_be_called() {
-    let world = world_enabling(&["hidden"]);
+    let fixture = fixture_enabling(&["hidden"]);
     let spy = Spy::repeating("hidden").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
-    let mut client =
-        Client::of(natives(&world, |builder| builder.tool(spy)), Setup::default()).begin(json!({}));
+    let mut client = Client::start(native_registry(&fixture, |builder| builder.tool(spy)), Setup::default())
+        .begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let names = listed["result"]["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]);
     assert!(names.clone().count() > 3 && !names.clone().any(|name| name == "hidden"));
@@ -229,25 +231,25 @@ fn a_hidden_tool_is_not_offered_and_can_be_called() {
 
 #[test]
 fn tool_output_is_no_protocol_message() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
     let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";
     let arguments = json!({"command": format!("{stray}; {stray} >&2")});
     let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": arguments}));
     // Every message up to the answer, and all after it.
-    let mut heard = Vec::new();
-    while heard.last().is_none_or(|message: &Value| message["id"] != id) {
-        heard.push(client.next());
+    let mut messages = Vec::new();
+    while messages.last().is_none_or(|message: &Value| message["id"] != id) {
+        messages.push(client.next());
     }
-    assert!(text(&heard[heard.len() - 1]["result"]).contains("jsonrpc"), "{heard:?}");
-    heard.extend(client.leave());
-    assert!(heard.iter().all(|message| message["id"] != 99), "{heard:?}");
+    assert!(text(&messages[messages.len() - 1]["result"]).contains("jsonrpc"), "{messages:?}");
+    messages.extend(client.leave());
+    assert!(messages.iter().all(|message| message["id"] != 99), "{messages:?}");
 }
 
 #[test]
 fn output_of_the_servers_process_is_no_part_of_the_protocol() {
-    let world = World::new();
-    let mut server = super::client::serve(&world, &[])
+    let fixture = Fixture::new();
+    let mut server = super::client::serve(&fixture, &[])
         .env("PORTCULLIS_TEST_PRINTS", "1")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
@@ -261,52 +263,52 @@ fn output_of_the_servers_process_is_no_part_of_the_protocol() {
 }
 
 #[test]
-fn clients_are_told_when_a_hangup_changes_the_tools() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+fn clients_are_notified_when_a_hangup_changes_the_tools() {
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
     // Only an answer proves that the server has seen the session begin.
     client.request("ping", json!({}));
-    let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
-    std::fs::write(world.root().join("policy.toml"), policy).expect("written");
+    let policy = format!("{DEFAULT_POLICY}\n[tools.get_current_time]\nenabled = false\n");
+    std::fs::write(fixture.root().join("policy.toml"), policy).expect("written");
     client.hang_up();
-    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     let listed = client.request("tools/list", json!({}));
-    assert!(!listed.to_string().contains("\"echo\""), "{listed}");
-    assert_eq!(client.call("echo", json!({"message": "x"}))["isError"], true);
+    assert!(!listed.to_string().contains("\"get_current_time\""), "{listed}");
+    assert_eq!(client.call("get_current_time", json!({}))["isError"], true);
 }
 
 #[test]
-fn a_hangup_forgets_nothing_that_a_session_has_read() {
-    let world = World::new();
-    std::fs::write(world.workspace().join("vault/key"), "secret").expect("writable");
-    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+fn a_hangup_keeps_the_labels_of_a_session() {
+    let fixture = Fixture::new();
+    std::fs::write(fixture.workspace().join("vault/key"), "secret").expect("writable");
+    let mut client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
     assert_eq!(text(&client.call("file_read", json!({"path": "/vault/key"}))), "secret");
-    let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
-    std::fs::write(world.root().join("policy.toml"), policy).expect("written");
+    let policy = format!("{DEFAULT_POLICY}\n[tools.get_current_time]\nenabled = false\n");
+    std::fs::write(fixture.root().join("policy.toml"), policy).expect("written");
     client.hang_up();
-    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     let answer = client.call("web_fetch", json!({"url": "https://example.com/?secret"}));
     assert_eq!(answer["isError"], true, "{answer}");
-    let row = ends(&world, "web_fetch").pop().expect("a row");
+    let row = end_rows(&fixture, "web_fetch").pop().expect("a row");
     assert_eq!(row.flow_rule.as_deref(), Some("flow[vault -> network]"));
 }
 
 #[test]
-fn clients_are_told_of_tools_that_the_program_adds_and_removes() {
-    let world = crate::support::world_enabling(&["late"]);
+fn clients_are_notified_of_added_and_removed_tools() {
+    let fixture = crate::support::fixture_enabling(&["late"]);
     let late = portcullis_types::ToolName::parse("late").expect("a name");
-    let registry = std::sync::Arc::new(natives(&world, |builder| builder.awaits([late])));
-    let mut client = Client::of(std::sync::Arc::clone(&registry), Setup::default()).begin(json!({}));
-    let has_it =
+    let registry = std::sync::Arc::new(native_registry(&fixture, |builder| builder.awaits([late])));
+    let mut client = Client::start(std::sync::Arc::clone(&registry), Setup::default()).begin(json!({}));
+    let has_late_tool =
         |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"late\"");
-    assert!(!has_it(&mut client));
+    assert!(!has_late_tool(&mut client));
     registry.add_tool(std::sync::Arc::new(crate::support::Spy::repeating("late"))).expect("added");
-    client.until(|message| message["method"] == "notifications/tools/list_changed");
-    assert!(has_it(&mut client));
+    client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
+    assert!(has_late_tool(&mut client));
     assert_eq!(client.call("late", json!({}))["isError"], false);
     registry.remove_tool("late").expect("there");
-    client.until(|message| message["method"] == "notifications/tools/list_changed");
-    assert!(!has_it(&mut client));
+    client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
+    assert!(!has_late_tool(&mut client));
     client.leave();
 }
 
@@ -339,13 +341,14 @@ fn a_tool_that_promises_data_gives_it() {
             Ok(ToolOutput::structured(json!({"n": 7})))
         }
     }
-    let world = World::new().with_policy(&enabled("promising"));
+    let fixture = Fixture::new().with_policy(&enabling_entry("promising"));
     let mut client =
-        Client::of(natives(&world, |builder| builder.tool(Promising)), Setup::default()).begin(json!({}));
+        Client::start(native_registry(&fixture, |builder| builder.tool(Promising)), Setup::default())
+            .begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().expect("a list");
-    let shown = tools.iter().find(|tool| tool["name"] == "promising").expect("listed");
-    assert_eq!(shown["outputSchema"]["type"], "object");
+    let declaration = tools.iter().find(|tool| tool["name"] == "promising").expect("listed");
+    assert_eq!(declaration["outputSchema"]["type"], "object");
     assert_eq!(client.call("promising", json!({}))["structuredContent"], json!({"n": 7}));
 }
 
@@ -373,9 +376,10 @@ fn data_comes_with_its_schema_and_a_schema_is_an_objects() {
         vec![Stats { rows: 1 }]
     }
 
-    let world = World::new().with_policy(&format!("{}{}", enabled("counts"), enabled("lists")));
-    let registry = natives(&world, |builder| builder.tool(counts_tool()).tool(lists_tool()));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let fixture =
+        Fixture::new().with_policy(&format!("{}{}", enabling_entry("counts"), enabling_entry("lists")));
+    let registry = native_registry(&fixture, |builder| builder.tool(counts_tool()).tool(lists_tool()));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let listed = client.request("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().expect("a list").clone();
     for (name, arguments) in [
@@ -385,28 +389,28 @@ fn data_comes_with_its_schema_and_a_schema_is_an_objects() {
         ("echo", json!({"message": "x"})),
         ("get_current_time", json!({})),
     ] {
-        let shown = tools.iter().find(|tool| tool["name"] == name).expect(name);
+        let declaration = tools.iter().find(|tool| tool["name"] == name).expect(name);
         let answer = client.call(name, arguments);
         assert_eq!(answer["isError"], false, "{name}: {answer}");
-        let is_object = shown["outputSchema"]["type"] == "object";
-        assert_eq!(is_object, name != "lists", "{shown}");
+        let is_object = declaration["outputSchema"]["type"] == "object";
+        assert_eq!(is_object, name != "lists", "{declaration}");
         assert_eq!(answer["structuredContent"].is_object(), is_object, "{name}: {answer}");
-        assert!(is_object || shown.get("outputSchema").is_none(), "{shown}");
+        assert!(is_object || declaration.get("outputSchema").is_none(), "{declaration}");
     }
 }
 
 #[test]
 fn a_client_is_configured_by_paths_that_hold_anywhere() {
-    let world = World::new();
-    let printed = portcullis(&world, &["serve", "--print-config", "claude-code"]);
+    let fixture = Fixture::new();
+    let printed = portcullis(&fixture, &["serve", "--print-config", "claude-code"]);
     let config: Value = serde_json::from_str(&stdout(&printed)).expect("JSON");
     let server = &config["mcpServers"]["portcullis"];
     assert_eq!(server["command"], portcullis_testing::binary().to_str().expect("text"));
     let arguments: Vec<_> =
         server["args"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(arguments[..2], ["serve", "--workspace"]);
-    assert_eq!(arguments[2], world.workspace().to_str().expect("text"));
-    assert!(!world.state().join("audit.jsonl").exists(), "no registry is made");
-    let unknown = portcullis(&world, &["serve", "--print-config", "emacs"]);
+    assert_eq!(arguments[2], fixture.workspace().to_str().expect("text"));
+    assert!(!fixture.state().join("audit.jsonl").exists(), "no registry is made");
+    let unknown = portcullis(&fixture, &["serve", "--print-config", "emacs"]);
     assert_eq!(unknown.status.code(), Some(2));
 }

@@ -10,24 +10,24 @@ use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::client::{Client, Setup, ends, natives, text};
-use crate::support::{Spy, world_enabling};
+use super::client::{Client, Setup, end_rows, native_registry, text};
+use crate::support::{Spy, fixture_enabling};
 
-/// The notifications of a method up to an answer, and the answer's result.
-fn until_answer(client: &mut Client, id: u64, method: &str) -> (Vec<Value>, Value) {
-    let mut heard = Vec::new();
+/// The notifications of one method up to an answer, and the answer's result.
+fn collect_until_answer(client: &mut Client, id: u64, method: &str) -> (Vec<Value>, Value) {
+    let mut notifications = Vec::new();
     loop {
         let message = client.next();
         if message["id"] == id {
-            return (heard, message["result"].clone());
+            return (notifications, message["result"].clone());
         }
         if message["method"] == method {
-            heard.push(message["params"].clone());
+            notifications.push(message["params"].clone());
         }
     }
 }
 
-fn talking() -> Spy {
+fn talking_spy() -> Spy {
     Spy::new("talking", |ctx, _| async move {
         ctx.progress("first");
         ctx.update(ToolOutput::text("second"));
@@ -38,92 +38,92 @@ fn talking() -> Spy {
 
 #[test]
 fn requested_progress_comes_in_order_before_the_result() {
-    let world = world_enabling(&["talking"]);
-    let registry = natives(&world, |builder| builder.tool(talking()));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let fixture = fixture_enabling(&["talking"]);
+    let registry = native_registry(&fixture, |builder| builder.tool(talking_spy()));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let id = client.ask("tools/call", json!({"name": "talking", "_meta": {"progressToken": "t1"}}));
-    let (heard, result) = until_answer(&mut client, id, "notifications/progress");
+    let (notifications, result) = collect_until_answer(&mut client, id, "notifications/progress");
     let expected = [(1.0, "first"), (2.0, "second"), (3.0, "third")]
         .map(|(progress, message)| json!({"progressToken": "t1", "progress": progress, "message": message}));
-    assert_eq!(heard, expected);
+    assert_eq!(notifications, expected);
     assert_eq!(text(&result), "done");
 }
 
 #[test]
-fn a_silent_call_shows_by_progress_without_words_that_it_lives() {
-    let world = world_enabling(&["silent"]);
+fn a_silent_call_sends_progress_without_a_message() {
+    let fixture = fixture_enabling(&["silent"]);
     let end = Arc::new(Semaphore::new(0));
-    let ends = Arc::clone(&end);
+    let spy_end = Arc::clone(&end);
     let spy = Spy::new("silent", move |_, _| {
-        let end = Arc::clone(&ends);
+        let end = Arc::clone(&spy_end);
         async move {
             end.acquire().await.expect("open").forget();
             Ok(ToolOutput::text("done"))
         }
     });
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let id = client.ask("tools/call", json!({"name": "silent", "_meta": {"progressToken": "t1"}}));
     let sign = client.next();
     assert_eq!(sign["method"], "notifications/progress", "{sign}");
     assert_eq!(sign["params"], json!({"progressToken": "t1", "progress": 1e-9}));
     end.add_permits(1);
-    assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
+    assert_eq!(text(&collect_until_answer(&mut client, id, "").1), "done");
 }
 
 #[test]
 fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
-    let world = world_enabling(&["counting"]);
+    let fixture = fixture_enabling(&["counting"]);
     let (end, setup) = (Arc::new(Semaphore::new(0)), Setup::default());
-    let (ends, clients) = (Arc::clone(&end), setup.clients.clone());
+    let (spy_end, clients) = (Arc::clone(&end), setup.clients.clone());
     let spy = Spy::new("counting", move |ctx, _| {
-        let (end, clients) = (Arc::clone(&ends), clients.clone());
+        let (end, clients) = (Arc::clone(&spy_end), clients.clone());
         async move {
-            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
-            let told = async |progress| client.progress(progress, Some(1.0), None).await;
-            told(0.3).await.map_err(|error| error.to_string())?;
+            let client = clients.client_for(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            let report_progress = async |progress| client.progress(progress, Some(1.0), None).await;
+            report_progress(0.3).await.map_err(|error| error.to_string())?;
             end.acquire().await.expect("open").forget();
-            told(0.6).await.map_err(|error| error.to_string())?;
+            report_progress(0.6).await.map_err(|error| error.to_string())?;
             Ok(ToolOutput::text("done"))
         }
     });
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, setup).begin(json!({}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, setup).begin(json!({}));
     let id = client.ask("tools/call", json!({"name": "counting", "_meta": {"progressToken": "t1"}}));
     let mut next = || client.next()["params"].clone();
     assert_eq!(next(), json!({"progressToken": "t1", "progress": 0.3, "total": 1.0}));
     let sign = next();
-    assert!(sign["progress"].as_f64().is_some_and(|it| it > 0.3 && it < 0.31), "{sign}");
+    assert!(sign["progress"].as_f64().is_some_and(|progress| progress > 0.3 && progress < 0.31), "{sign}");
     assert_eq!(sign["total"], 1.0, "{sign}");
     end.add_permits(1);
-    // Another heartbeat may come before the tool goes on.
-    let step = std::iter::repeat_with(&mut next).find(|said| said["progress"].as_f64() >= Some(0.6));
+    // Another heartbeat may come before the tool continues.
+    let step =
+        std::iter::repeat_with(&mut next).find(|notification| notification["progress"].as_f64() >= Some(0.6));
     assert_eq!(step, Some(json!({"progressToken": "t1", "progress": 0.6, "total": 1.0})));
-    assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
+    assert_eq!(text(&collect_until_answer(&mut client, id, "").1), "done");
 }
 
 #[test]
 fn without_a_token_progress_comes_as_log_messages() {
-    let world = world_enabling(&["talking"]);
-    let registry = natives(&world, |builder| builder.tool(talking()));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let fixture = fixture_enabling(&["talking"]);
+    let registry = native_registry(&fixture, |builder| builder.tool(talking_spy()));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let id = client.ask("tools/call", json!({"name": "talking"}));
-    let (heard, _) = until_answer(&mut client, id, "notifications/message");
+    let (notifications, _) = collect_until_answer(&mut client, id, "notifications/message");
     let expected = ["first", "second", "third"]
         .map(|data| json!({"level": "info", "logger": "tools.talking", "data": data}));
-    assert_eq!(heard, expected);
+    assert_eq!(notifications, expected);
     assert_eq!(client.request("logging/setLevel", json!({"level": "error"}))["result"], json!({}));
     let id = client.ask("tools/call", json!({"name": "talking"}));
-    assert!(until_answer(&mut client, id, "notifications/message").0.is_empty());
+    assert!(collect_until_answer(&mut client, id, "notifications/message").0.is_empty());
     let wrong = client.request("logging/setLevel", json!({"level": "loud"}));
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
 }
 
-/// The number of reports of a flood.
 const FLOOD: usize = 10_000;
 
-/// A tool that floods the client with reports, signals that it has, and ends when permitted.
-fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
+/// A tool that floods the client with reports, signals that it has done so, and ends when permitted.
+fn flooding_spy(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     let (done, is_done) = mpsc::channel();
     let may_end = Arc::clone(may_end);
     let spy = Spy::new("flooding", move |ctx, _| {
@@ -142,109 +142,114 @@ fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     (spy, is_done)
 }
 
-/// The numbers of a flood's reports, which are bounded in size and come in order.
-fn numbers(heard: &[Value]) -> Vec<usize> {
-    let counted: Vec<_> = heard.iter().filter_map(|report| report["progress"].as_f64()).collect();
+/// The numbers of a flood's reports. The reports are bounded in size and come in order.
+fn numbers(notifications: &[Value]) -> Vec<usize> {
+    let counted: Vec<_> = notifications.iter().filter_map(|report| report["progress"].as_f64()).collect();
     assert!(counted.windows(2).all(|pair| pair[0] < pair[1]), "{counted:?}");
-    assert_eq!(counted.len(), heard.len());
+    assert_eq!(counted.len(), notifications.len());
     let message = |report: &Value| report["message"].as_str().map(str::to_owned).expect("a text");
-    let messages: Vec<_> = heard.iter().map(message).collect();
+    let messages: Vec<_> = notifications.iter().map(message).collect();
     assert!(messages.iter().all(|text| text.len() <= 4100 && text.ends_with('…')));
     let number = |text: &String| text.split(' ').next().and_then(|number| number.parse().ok());
     messages.iter().map(|text| number(text).expect("a number")).collect()
 }
 
-/// The largest number of reports that the server has sent and the client has not read: the one that is being
-/// written, those in a narrow socket, and those in the client's own buffer.
-const ON_THE_WAY: usize = 8;
+/// The largest number of reports that the server can have sent unread: the report that is being written, the reports in
+/// a narrow socket, and the reports in the client's own buffer.
+const MAX_UNREAD_REPORTS: usize = 8;
 
 #[test]
 fn a_flood_of_progress_is_cut_at_the_limit_and_holds_up_nothing() {
     for limit in [1, Setup::default().limits.reports] {
-        let world = world_enabling(&["flooding"]);
+        let fixture = fixture_enabling(&["flooding"]);
         let may_end = Arc::new(Semaphore::new(0));
-        let (spy, is_done) = flooding(&may_end);
-        let registry = natives(&world, |builder| builder.tool(spy));
+        let (spy, is_done) = flooding_spy(&may_end);
+        let registry = native_registry(&fixture, |builder| builder.tool(spy));
         let mut setup = Setup { is_narrow: true, ..Setup::default() };
         setup.limits.reports = limit;
-        let mut client = Client::of(registry, setup).begin(json!({}));
+        let mut client = Client::start(registry, setup).begin(json!({}));
         client.stop_reading();
         let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
         is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
-        client.read_on();
+        client.resume_reading();
         // All queued reports come before the result, which `may_end` holds back here.
         let is_report = |message: &Value| message["method"] == "notifications/progress";
-        let mut heard: Vec<_> = (0..limit).map(|_| client.until(is_report)["params"].clone()).collect();
+        let mut notifications: Vec<_> =
+            (0..limit).map(|_| client.wait_for_message(is_report)["params"].clone()).collect();
         may_end.add_permits(1);
-        let (rest, result) = until_answer(&mut client, id, "notifications/progress");
+        let (rest, result) = collect_until_answer(&mut client, id, "notifications/progress");
         assert_eq!(text(&result), "done");
-        heard.extend(rest);
-        let numbers = numbers(&heard);
+        notifications.extend(rest);
+        let numbers = numbers(&notifications);
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]) && numbers[0] == 1, "{numbers:?}");
-        assert!(numbers.len() <= limit + ON_THE_WAY, "of {FLOOD} it hears {} and not {limit}", numbers.len());
+        assert!(
+            numbers.len() <= limit + MAX_UNREAD_REPORTS,
+            "of {FLOOD} it hears {} and not {limit}",
+            numbers.len()
+        );
     }
 }
 
 #[test]
-fn a_call_whose_reports_nobody_reads_ends_all_the_same() {
-    let world = world_enabling(&["flooding"]);
-    let (spy, is_done) = flooding(&Arc::new(Semaphore::new(9)));
-    let registry = natives(&world, |builder| builder.tool(spy));
+fn a_call_ends_even_if_its_reports_are_not_read() {
+    let fixture = fixture_enabling(&["flooding"]);
+    let (spy, is_done) = flooding_spy(&Arc::new(Semaphore::new(9)));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
     let mut setup = Setup { is_narrow: true, ..Setup::default() };
     setup.limits.calls = 1;
     let clients = setup.clients.clone();
-    let mut client = Client::of(registry, setup).begin(json!({}));
+    let mut client = Client::start(registry, setup).begin(json!({}));
     client.stop_reading();
     let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
     is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
-    // The call is over when its client can no longer be reached.
-    let until = Instant::now() + Duration::from_secs(120);
+    // The call ends when its client can no longer be reached.
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !format!("{clients:?}").contains("(0)") {
-        assert!(Instant::now() < until, "the call does not end: {clients:?}");
+        assert!(Instant::now() < deadline, "the call does not end: {clients:?}");
         std::thread::yield_now();
     }
-    let rows = ends(&world, "flooding");
+    let rows = end_rows(&fixture, "flooding");
     assert_eq!((rows.len(), rows[0].code.as_deref()), (1, None));
-    client.read_on();
-    let (heard, result) = until_answer(&mut client, id, "notifications/progress");
+    client.resume_reading();
+    let (notifications, result) = collect_until_answer(&mut client, id, "notifications/progress");
     assert_eq!(text(&result), "done");
-    // The reports that were still queued then are dropped.
-    assert!((1..=ON_THE_WAY).contains(&numbers(&heard).len()), "{heard:?}");
+    // The reports that were still queued at that time are dropped.
+    assert!((1..=MAX_UNREAD_REPORTS).contains(&numbers(&notifications).len()), "{notifications:?}");
     // The call's slot is free.
     assert_eq!(text(&client.call("flooding", json!({}))), "done");
 }
 
 #[test]
 fn a_cancelled_call_stops_has_no_answer_and_has_its_row() {
-    let world = world_enabling(&["waiting"]);
+    let fixture = fixture_enabling(&["waiting"]);
     let spy = Spy::new("waiting", |ctx, _| async move {
         ctx.progress("running");
         ctx.cancel.cancelled().await;
         Err(ToolError::cancelled("it was cancelled"))
     })
     .tier(SafetyTier::SideEffecting);
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, Setup::default()).begin(json!({}));
     let id = client.ask("tools/call", json!({"name": "waiting", "_meta": {"progressToken": 1}}));
-    client.until(|message| message["method"] == "notifications/progress");
+    client.wait_for_message(|message| message["method"] == "notifications/progress");
     client.notify("notifications/cancelled", json!({"requestId": id}));
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
     let rest = client.leave();
     assert!(rest.iter().all(|message| message["id"] != id), "{rest:?}");
-    let rows = ends(&world, "waiting");
+    let rows = end_rows(&fixture, "waiting");
     assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
 }
 
 #[test]
 fn a_tool_of_this_process_can_speak_with_the_client_of_its_call() {
-    let world = world_enabling(&["speaking"]);
+    let fixture = fixture_enabling(&["speaking"]);
     let setup = Setup::default();
     let clients: Clients = setup.clients.clone();
     let spy = Spy::new("speaking", move |ctx, _| {
         let clients = clients.clone();
         async move {
             let gone = |error: ClientError| ToolError::failed(error.to_string());
-            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            let client = clients.client_for(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
             client.progress(0.0, Some(100.0), None).await.map_err(gone)?;
             client.progress(50.0, Some(100.0), None).await.map_err(gone)?;
             client.log("warning", json!({"n": 1})).await.map_err(gone)?;
@@ -253,8 +258,8 @@ fn a_tool_of_this_process_can_speak_with_the_client_of_its_call() {
             Ok(ToolOutput::text(format!("{} {:?}", elicited.action, elicited.content)))
         }
     });
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, setup).begin(json!({"elicitation": {"form": {}}}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, setup).begin(json!({"elicitation": {"form": {}}}));
     let id = client.ask("tools/call", json!({"name": "speaking", "_meta": {"progressToken": 1}}));
     assert_eq!(client.next()["params"], json!({"progressToken": 1, "progress": 0.0, "total": 100.0}));
     assert_eq!(client.next()["params"]["progress"], 50.0);
@@ -271,25 +276,25 @@ fn a_tool_of_this_process_can_speak_with_the_client_of_its_call() {
 
 #[test]
 fn a_tool_cannot_ask_a_client_that_takes_no_questions() {
-    let world = world_enabling(&["speaking"]);
+    let fixture = fixture_enabling(&["speaking"]);
     let setup = Setup::default();
     let clients = setup.clients.clone();
     let spy = Spy::new("speaking", move |ctx, _| {
         let clients = clients.clone();
         async move {
-            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
-            let asked = client.elicit("Who?", json!({"type": "object", "properties": {}})).await;
-            Ok(ToolOutput::text(format!("{asked:?}")))
+            let client = clients.client_for(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            let elicited = client.elicit("Who?", json!({"type": "object", "properties": {}})).await;
+            Ok(ToolOutput::text(format!("{elicited:?}")))
         }
     });
-    let registry = natives(&world, |builder| builder.tool(spy));
-    let mut client = Client::of(registry, setup).begin(json!({}));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
+    let mut client = Client::start(registry, setup).begin(json!({}));
     assert_eq!(text(&client.call("speaking", json!({}))), "Err(Unsupported)");
 }
 
 #[test]
 fn calls_beyond_the_limit_are_refused_and_the_others_go_on() {
-    let world = world_enabling(&["waiting"]);
+    let fixture = fixture_enabling(&["waiting"]);
     let gate = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&gate);
     let spy = Spy::new("waiting", move |ctx, _| {
@@ -301,25 +306,25 @@ fn calls_beyond_the_limit_are_refused_and_the_others_go_on() {
         }
     })
     .timeout(Duration::from_secs(120));
-    let registry = natives(&world, |builder| builder.tool(spy));
+    let registry = native_registry(&fixture, |builder| builder.tool(spy));
     let mut setup = Setup::default();
     setup.limits.calls = 3;
-    let mut client = Client::of(registry, setup).begin(json!({}));
+    let mut client = Client::start(registry, setup).begin(json!({}));
     let ids: Vec<_> = (0..5).map(|_| client.ask("tools/call", json!({"name": "waiting"}))).collect();
     for _ in 0..2 {
-        let refused = client.until(|message| message["error"].is_object());
+        let refused = client.wait_for_message(|message| message["error"].is_object());
         assert_eq!(refused["error"]["code"], -32000, "{refused}");
     }
     open.add_permits(5);
     let mut done = 0;
     while done < 3 {
-        let message = client.until(|message| message["result"].is_object());
+        let message = client.wait_for_message(|message| message["result"].is_object());
         assert!(ids.iter().any(|id| message["id"] == *id));
         done += 1;
     }
     assert_eq!(client.call("waiting", json!({}))["isError"], false);
     let mut codes: Vec<_> =
-        world.rows().into_iter().map(|row| row.code.map(|code| code.to_string())).collect();
+        fixture.rows().into_iter().map(|row| row.code.map(|code| code.to_string())).collect();
     codes.sort();
     let refused = || Some("too_many_calls".to_owned());
     assert_eq!(codes, [None, None, None, None, refused(), refused()]);

@@ -1,25 +1,25 @@
-//! A server that is stopped: it cancels the calls of its clients, and answers each request.
+//! A stopped server cancels its clients' calls, and answers each request.
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::client::{Client, ends, text};
+use super::client::{Client, end_rows, text};
 
-/// More calls than run at a time, so that some wait for a slot.
+/// More calls than can run at a time, so that some wait for a slot.
 const CALLS: usize = 14;
 
 /// A command that leaves a file when it starts and does not end by itself.
-fn endless(number: usize) -> Value {
+fn endless_command(number: usize) -> Value {
     json!({"name": "shell_exec", "arguments": {"command": format!("echo > started{number}; sleep 600")}})
 }
 
-/// Makes calls, waits until one runs, and tells the server to end. Returns its remaining messages and its
+/// Makes calls, waits until one of them runs, and signals the server to end. Returns the remaining messages and the
 /// exit code.
-fn end_while_running(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
-    let started = || (0..calls).any(|number| world.shared(&format!("started{number}")).exists());
+fn end_while_running(fixture: &Fixture, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
+    let started = || (0..calls).any(|number| fixture.shared(&format!("started{number}")).exists());
     for number in 0..calls {
-        client.ask("tools/call", endless(number));
+        client.ask("tools/call", endless_command(number));
     }
     loop {
         // Requests are read in order: once this one is answered, all calls are read.
@@ -33,37 +33,37 @@ fn end_while_running(world: &World, mut client: Client, calls: usize) -> (Vec<Va
 
 #[test]
 fn each_call_is_answered_when_the_server_is_told_to_end() {
-    let world = World::new();
-    let client = Client::of_program(&world, &["--approve"]).begin(json!({}));
-    let (said, code) = end_while_running(&world, client, CALLS);
+    let fixture = Fixture::new();
+    let client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
+    let (messages, code) = end_while_running(&fixture, client, CALLS);
     assert_eq!(code, Some(0));
-    let answers: Vec<_> = said.iter().filter(|message| message.get("id").is_some()).collect();
-    // The first request began the session; answers that came before the signal are not among these.
+    let answers: Vec<_> = messages.iter().filter(|message| message.get("id").is_some()).collect();
+    // The first request started the session; answers that came before the signal are not among these messages.
     let cancelled = answers.iter().filter(|answer| text(&answer["result"]).contains("cancelled")).count();
-    assert_eq!(cancelled, CALLS, "{said:?}");
-    let rows = ends(&world, "shell_exec");
+    assert_eq!(cancelled, CALLS, "{messages:?}");
+    let rows = end_rows(&fixture, "shell_exec");
     assert_eq!(rows.len(), CALLS);
     assert!(rows.iter().all(|row| row.code.as_deref() == Some("cancelled")), "{rows:?}");
 }
 
 #[test]
 fn a_call_that_waits_for_approval_is_answered_at_shutdown() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({"elicitation": {}}));
-    let id = client.ask("tools/call", endless(0));
-    client.until(|message| message["method"] == "elicitation/create");
-    let (said, code) = client.end_by_signal(Signal::INT);
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({"elicitation": {}}));
+    let id = client.ask("tools/call", endless_command(0));
+    client.wait_for_message(|message| message["method"] == "elicitation/create");
+    let (messages, code) = client.end_by_signal(Signal::INT);
     assert_eq!(code, Some(0));
-    let answer = said.iter().find(|message| message["id"] == id && message.get("method").is_none());
-    assert!(text(&answer.expect("an answer")["result"]).contains("cancelled"), "{said:?}");
-    assert!(!world.shared("started0").exists());
+    let answer = messages.iter().find(|message| message["id"] == id && message.get("method").is_none());
+    assert!(text(&answer.expect("an answer")["result"]).contains("cancelled"), "{messages:?}");
+    assert!(!fixture.shared("started0").exists());
 }
 
 #[test]
-fn a_server_without_a_session_ends_when_it_is_told_to() {
-    let world = World::new();
-    let mut client = Client::of_program(&world, &[]);
+fn a_server_without_a_session_stops_on_request() {
+    let fixture = Fixture::new();
+    let mut client = Client::start_program(&fixture, &[]);
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
-    let (said, code) = client.end_by_signal(Signal::TERM);
-    assert_eq!((said, code), (Vec::new(), Some(0)));
+    let (messages, code) = client.end_by_signal(Signal::TERM);
+    assert_eq!((messages, code), (Vec::new(), Some(0)));
 }

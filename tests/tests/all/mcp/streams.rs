@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{OptionalActions, tcgetattr, tcsetattr},
@@ -20,8 +20,8 @@ use crate::ordinary;
 
 /// A whole session, message by message: each message is sent after the answer to the one before.
 #[track_caller]
-fn holds_a_session(program: Command, input: Stream, output: Stream) {
-    let mut client = Client::of_command(program, input, output).begin(json!({}));
+fn check_session(program: Command, input: Stream, output: Stream) {
+    let mut client = Client::start_command(program, input, output).begin(json!({}));
     for message in ["one", "two", "three"] {
         let answer = client.call("echo", json!({"message": message}));
         assert!(text(&answer).contains(message), "{answer}");
@@ -30,25 +30,25 @@ fn holds_a_session(program: Command, input: Stream, output: Stream) {
     client.leave();
 }
 
-/// `sudo -u`, `setpriv`, `docker run -i --user`: the pipes belong to the user who started the program.
+/// The case of `sudo -u`, `setpriv` and `docker run -i --user`: the pipes belong to the user who started the program.
 #[test]
 fn pipes_of_another_user_withhold_no_answer() {
-    if !ordinary::can_start_anothers() {
+    if !ordinary::can_start_program_of_other_user() {
         return;
     }
-    let world = World::new();
+    let fixture = Fixture::new();
     for (input, output) in
         [(Stream::Pipe, Stream::Pipe), (Stream::Pipe, Stream::Socket), (Stream::Socket, Stream::Pipe)]
     {
-        let mut program = ordinary::program(&world);
+        let mut program = ordinary::program_of_ordinary_user(&fixture);
         program.arg("serve").stderr(Stdio::null());
-        holds_a_session(program, input, output);
+        check_session(program, input, output);
     }
 }
 
 #[test]
 fn sockets_withhold_no_answer() {
-    holds_a_session(serve(&World::new(), &[]), Stream::Socket, Stream::Socket);
+    check_session(serve(&Fixture::new(), &[]), Stream::Socket, Stream::Socket);
 }
 
 #[test]
@@ -56,38 +56,38 @@ fn a_terminal_withholds_no_answer() {
     let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
     let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
-    let theirs: OwnedFd = OpenOptions::new().read(true).write(true).open(name).expect("opens").into();
-    let mut modes = tcgetattr(&theirs).expect("has modes");
+    let server_end: OwnedFd = OpenOptions::new().read(true).write(true).open(name).expect("opens").into();
+    let mut modes = tcgetattr(&server_end).expect("has modes");
     modes.make_raw();
-    tcsetattr(&theirs, OptionalActions::Now, &modes).expect("set");
+    tcsetattr(&server_end, OptionalActions::Now, &modes).expect("set");
     let input = Stream::Given {
-        ours: person.try_clone().expect("cloned"),
-        theirs: theirs.try_clone().expect("cloned"),
+        test_end: person.try_clone().expect("cloned"),
+        server_end: server_end.try_clone().expect("cloned"),
     };
-    let output = Stream::Given { ours: person, theirs };
-    holds_a_session_at_a_terminal(serve(&World::new(), &[]), input, output);
+    let output = Stream::Given { test_end: person, server_end };
+    check_terminal_session(serve(&Fixture::new(), &[]), input, output);
 }
 
-/// A test cannot close a terminal's input alone, so a signal ends the server.
-fn holds_a_session_at_a_terminal(program: Command, input: Stream, output: Stream) {
-    let mut client = Client::of_command(program, input, output).begin(json!({}));
+/// A test cannot close the input of a terminal alone, so a signal ends the server.
+fn check_terminal_session(program: Command, input: Stream, output: Stream) {
+    let mut client = Client::start_command(program, input, output).begin(json!({}));
     for message in ["one", "two"] {
         let answer = client.call("echo", json!({"message": message}));
         assert!(text(&answer).contains(message), "{answer}");
     }
-    assert_eq!(client.ends_when_it_is_told_to(&[rustix::process::Signal::TERM]), Some(0));
+    assert_eq!(client.end_by_signals(&[rustix::process::Signal::TERM]), Some(0));
 }
 
 #[test]
 fn files_are_answered_to_their_end() {
-    let world = World::new();
-    let (input, output) = (world.root().join("input"), world.root().join("output"));
+    let fixture = Fixture::new();
+    let (input, output) = (fixture.root().join("input"), fixture.root().join("output"));
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
                       "params": {"name": "echo", "arguments": {"message": "x".repeat(10_000)}}});
     fs::write(&input, format!("{initialize}\n{call}\n")).expect("written");
-    let status = serve(&world, &[])
+    let status = serve(&fixture, &[])
         .stdin(File::open(&input).expect("opens"))
         .stdout(File::create(&output).expect("made"))
         .status();

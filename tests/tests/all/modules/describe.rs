@@ -3,11 +3,10 @@
 use portcullis_testing::CallOutcome;
 use serde_json::{Value, json};
 
-use super::{module, refused, world};
+use super::{fixture, module, refused_modules};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A valid description.
-fn right() -> Value {
+fn valid_description() -> Value {
     json!({"v": 1, "tools": [{
         "name": "mine", "label": "Mine", "description": "d", "tier": "read_only", "policy": "auto",
         "timeout_ms": 1000, "profile": "P", "hosts": [], "output_schema": {"type": "object"},
@@ -16,19 +15,20 @@ fn right() -> Value {
     }]})
 }
 
-async fn check(describe: &str, is_right: bool) {
-    let world = world(&[("m.wasm", &WatGuest::describing(describe).bytes()), ("z.wasm", &module("other"))]);
-    let registry = world.registry().await;
-    let found = refused(&registry);
-    let shown: String = describe.chars().take(300).collect();
-    assert_eq!(found.is_empty(), is_right, "{shown}: {found:?}");
-    assert_eq!(registry.get("mine").is_some(), is_right, "{shown}");
-    assert_eq!(CallOutcome::of(&registry, "other", json!({})).await.text(), "done", "others are served");
+async fn check(describe: &str, is_valid: bool) {
+    let fixture =
+        fixture(&[("m.wasm", &WatGuest::describing(describe).bytes()), ("z.wasm", &module("other"))]);
+    let registry = fixture.registry().await;
+    let refusals = refused_modules(&registry);
+    let excerpt: String = describe.chars().take(300).collect();
+    assert_eq!(refusals.is_empty(), is_valid, "{excerpt}: {refusals:?}");
+    assert_eq!(registry.get("mine").is_some(), is_valid, "{excerpt}");
+    assert_eq!(CallOutcome::run(&registry, "other", json!({})).await.text(), "done", "others are served");
 }
 
 #[tokio::test]
 async fn a_description_that_is_wrong_in_any_field_is_refused() {
-    check(&right().to_string(), true).await;
+    check(&valid_description().to_string(), true).await;
     for (field, values) in [
         ("name", vec![json!(null), json!(3), json!(""), json!("A"), json!("a".repeat(65)), json!(["a"])]),
         ("label", vec![json!(3), json!(["x"])]),
@@ -67,7 +67,7 @@ async fn a_description_that_is_wrong_in_any_field_is_refused() {
         ("enabled", vec![json!(true)]),
     ] {
         for value in values {
-            let mut describe = right();
+            let mut describe = valid_description();
             describe["tools"][0][field] = value;
             check(&describe.to_string(), false).await;
         }
@@ -76,12 +76,12 @@ async fn a_description_that_is_wrong_in_any_field_is_refused() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_description_is_refused() {
-    let mut twice = right();
-    twice["tools"] = json!([right()["tools"][0], right()["tools"][0]]);
-    let mut newer = right();
-    newer["v"] = json!(2);
-    let mut more = right();
-    more["approved"] = json!(true);
+    let mut repeated_description = valid_description();
+    repeated_description["tools"] = json!([valid_description()["tools"][0], valid_description()["tools"][0]]);
+    let mut newer_description = valid_description();
+    newer_description["v"] = json!(2);
+    let mut extended_description = valid_description();
+    extended_description["approved"] = json!(true);
     for describe in [
         String::new(),
         "{".to_owned(),
@@ -90,11 +90,11 @@ async fn an_answer_that_is_no_description_is_refused() {
         "{\"v\":1,\"tools\":[]}".to_owned(),
         "{\"v\":1,\"tools\":{}}".to_owned(),
         "[".repeat(2000),
-        format!("{} {}", right(), right()),
-        twice.to_string(),
-        newer.to_string(),
-        more.to_string(),
-        right().to_string().replacen("\"v\":1", "\"v\":1,\"v\":1", 1),
+        format!("{} {}", valid_description(), valid_description()),
+        repeated_description.to_string(),
+        newer_description.to_string(),
+        extended_description.to_string(),
+        valid_description().to_string().replacen("\"v\":1", "\"v\":1,\"v\":1", 1),
     ] {
         check(&describe, false).await;
     }

@@ -1,11 +1,11 @@
-//! The folder of modules: the files that are loaded from it, those that are not, and its permitted locations.
+//! The folder of modules: which of its files are loaded, which are refused, and where the folder may lie.
 
 use std::{
     fs,
     os::unix::{ffi::OsStrExt, fs::symlink},
 };
 
-use portcullis_testing::{CallOutcome, World};
+use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError, OVERLAY_FILE, modules::FolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
     sandbox::mounts::MountError,
@@ -13,10 +13,10 @@ use portcullis_tools::{
 use portcullis_types::{SafetyTier, ToolErrorKind::Denied};
 use serde_json::json;
 
-use super::{folder, module, portcullis, refused, stderr, stdout, world};
+use super::{fixture, folder, module, portcullis, refused_modules, stderr, stdout};
 use crate::{
     hostile::wat_guest::WatGuest,
-    support::{caller, raw},
+    support::{caller, raw_call},
 };
 
 /// A module that asks for every right.
@@ -26,20 +26,23 @@ const GREEDY: &str = r#"{"v":1,"tools":[{"name":"greedy","parameters":{"type":"o
 #[tokio::test]
 async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     let greedy = WatGuest::describing(&GREEDY.replace('\n', "")).bytes();
-    let world = world(&[("greedy.wasm", &greedy)]);
-    let registry = world.registry().await;
+    let fixture = fixture(&[("greedy.wasm", &greedy)]);
+    let registry = fixture.registry().await;
     let tool = registry.get("greedy").expect("loaded");
     assert_eq!(tool.facts().origin, ToolOrigin::ForeignModule);
     let assigned = registry.assignment(&tool).expect("enabled");
     assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
     assert_eq!(assigned.tier, SafetyTier::ReadOnly);
     assert_eq!(assigned.timeout, registry.policy().max_timeout());
-    let unasked = registry.execute_with_policy(raw("greedy", "{}"), &caller()).await;
+    let unasked = registry.execute_with_policy(raw_call("greedy", "{}"), &caller()).await;
     assert_eq!(unasked.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
-    assert_eq!(CallOutcome::of(&registry, "greedy", json!({})).await.text(), "done");
-    let row = world.rows().pop().expect("a row");
+    assert_eq!(CallOutcome::run(&registry, "greedy", json!({})).await.text(), "done");
+    let row = fixture.rows().pop().expect("a row");
     assert!(row.mounts.is_empty(), "{row:?}");
-    assert_eq!(row.module_sha256.as_deref(), tool.module().map(|it| it.digest().to_string()).as_deref());
+    assert_eq!(
+        row.module_sha256.as_deref(),
+        tool.module().map(|module| module.digest().to_string()).as_deref()
+    );
 }
 
 #[tokio::test]
@@ -49,8 +52,8 @@ async fn a_policy_entry_holds_but_a_privileged_tier_is_asked_about() {
         let describe = format!(
             r#"{{"v":1,"tools":[{{"name":"mine","parameters":{{"type":"object"}},"tier":"{tier}"}}]}}"#
         );
-        let world = world(&[("m.wasm", &WatGuest::describing(&describe).bytes())]).with_policy(entry);
-        let registry = world.registry().await;
+        let fixture = fixture(&[("m.wasm", &WatGuest::describing(&describe).bytes())]).with_policy(entry);
+        let registry = fixture.registry().await;
         let assigned = registry.assignment(&registry.get("mine").expect("loaded")).expect("enabled");
         assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("WorkspaceRead", approval));
     }
@@ -59,41 +62,41 @@ async fn a_policy_entry_holds_but_a_privileged_tier_is_asked_about() {
 #[tokio::test]
 async fn one_module_may_have_several_tools() {
     let describe = r#"{"v":1,"tools":[{"name":"one","parameters":{"type":"object"}},{"name":"two","parameters":{"type":"object"}}]}"#;
-    let world = world(&[("both.wasm", &WatGuest::describing(describe).bytes())]);
-    let registry = world.registry().await;
+    let fixture = fixture(&[("both.wasm", &WatGuest::describing(describe).bytes())]);
+    let registry = fixture.registry().await;
     for tool in ["one", "two"] {
-        assert_eq!(CallOutcome::of(&registry, tool, json!({})).await.text(), "done");
+        assert_eq!(CallOutcome::run(&registry, tool, json!({})).await.text(), "done");
         assert_eq!(registry.get(tool).expect("loaded").module_name(), Some("both.wasm"));
     }
 }
 
 #[tokio::test]
 async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
-    let world = world(&[("good.wasm", &module("good")), ("empty.wasm", b""), ("text.wasm", b"(module)")]);
-    let place = |name: &str| folder(&world).join(name);
-    fs::write(world.root().join("elsewhere.wasm"), module("linked")).expect("written");
-    symlink(world.root().join("elsewhere.wasm"), place("link.wasm")).expect("links");
-    symlink(place("gone"), place("dangling.wasm")).expect("links");
-    fs::create_dir(place("folder.wasm")).expect("made");
+    let fixture = fixture(&[("good.wasm", &module("good")), ("empty.wasm", b""), ("text.wasm", b"(module)")]);
+    let module_path = |name: &str| folder(&fixture).join(name);
+    fs::write(fixture.root().join("elsewhere.wasm"), module("linked")).expect("written");
+    symlink(fixture.root().join("elsewhere.wasm"), module_path("link.wasm")).expect("links");
+    symlink(module_path("gone"), module_path("dangling.wasm")).expect("links");
+    fs::create_dir(module_path("folder.wasm")).expect("made");
     rustix::fs::mknodat(
         rustix::fs::CWD,
-        place("fifo.wasm"),
+        module_path("fifo.wasm"),
         rustix::fs::FileType::Fifo,
         rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
         0,
     )
     .expect("a FIFO");
-    let _socket = std::os::unix::net::UnixListener::bind(place("socket.wasm")).expect("a socket");
-    fs::File::create(place("large.wasm"))
+    let _socket = std::os::unix::net::UnixListener::bind(module_path("socket.wasm")).expect("a socket");
+    fs::File::create(module_path("large.wasm"))
         .and_then(|file| file.set_len(MAX_MODULE_BYTES as u64 + 1))
         .expect("made");
-    fs::write(folder(&world).join(std::ffi::OsStr::from_bytes(b"\xff.wasm")), module("unnamed"))
+    fs::write(folder(&fixture).join(std::ffi::OsStr::from_bytes(b"\xff.wasm")), module("unnamed"))
         .expect("written");
-    fs::write(place(".hidden.wasm"), module("hidden")).expect("written");
-    fs::write(place("README.md"), "no module").expect("written");
+    fs::write(module_path(".hidden.wasm"), module("hidden")).expect("written");
+    fs::write(module_path("README.md"), "no module").expect("written");
 
-    let registry = world.registry().await;
-    let found = refused(&registry);
+    let registry = fixture.registry().await;
+    let refusals = refused_modules(&registry);
     for (name, why) in [
         ("dangling.wasm", "links are not followed"),
         ("empty.wasm", "cannot compile"),
@@ -105,21 +108,22 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
         ("text.wasm", "cannot compile"),
         ("\u{fffd}.wasm", "not UTF-8"),
     ] {
-        let (_, said) = found.iter().find(|(module, _)| module == name).unwrap_or_else(|| panic!("{name}"));
-        assert!(said.contains(why), "{name}: {said}");
+        let (_, problem) =
+            refusals.iter().find(|(module, _)| module == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(problem.contains(why), "{name}: {problem}");
     }
-    assert_eq!(found.len(), 9, "{found:?}");
+    assert_eq!(refusals.len(), 9, "{refusals:?}");
     for tool in ["linked", "hidden", "unnamed"] {
         assert!(registry.get(tool).is_none(), "{tool}");
     }
-    assert_eq!(CallOutcome::of(&registry, "good", json!({})).await.text(), "done");
+    assert_eq!(CallOutcome::run(&registry, "good", json!({})).await.text(), "done");
 
-    let listed = portcullis(&world, &["tools"]);
+    let listed = portcullis(&fixture, &["tools"]);
     assert!(listed.status.success(), "{}", stderr(&listed));
     assert!(stdout(&listed).contains("modules that are refused\n"), "{}", stdout(&listed));
     assert!(stdout(&listed).contains("  link.wasm: it is a link"), "{}", stdout(&listed));
     assert!(stderr(&listed).contains("fifo.wasm"), "the log says it too: {}", stderr(&listed));
-    let json = stdout(&portcullis(&world, &["tools", "--json"]));
+    let json = stdout(&portcullis(&fixture, &["tools", "--json"]));
     let tools: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
     let good = tools.iter().find(|tool| tool["name"] == "good").expect("listed");
     assert_eq!((&good["origin"], &good["standing"]), (&json!("foreign_module"), &json!("unpinned")));
@@ -127,46 +131,46 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
 
 #[tokio::test]
 async fn a_folder_that_cannot_be_used_stops_the_start() {
-    let missing = World::new().with_policy("[modules]\ndir = \"modules\"");
+    let missing = Fixture::new().with_policy("[modules]\ndir = \"modules\"");
     let error = missing.builder().await.expect_err("there is none");
     assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
     assert_eq!(portcullis(&missing, &["tools"]).status.code(), Some(2));
 
-    let world = world(&[]);
+    let fixture = fixture(&[]);
     for number in 0..=256 {
-        fs::write(folder(&world).join(format!("{number}.wasm")), b"").expect("written");
+        fs::write(folder(&fixture).join(format!("{number}.wasm")), b"").expect("written");
     }
-    let error = world.builder().await.expect_err("too many");
+    let error = fixture.builder().await.expect_err("too many");
     assert!(matches!(error, BootstrapError::Folder(FolderError::TooMany { .. })), "{error:?}");
-    fs::remove_dir_all(folder(&world)).expect("removed");
-    fs::write(folder(&world), b"").expect("written");
-    let error = world.builder().await.expect_err("a file");
+    fs::remove_dir_all(folder(&fixture)).expect("removed");
+    fs::write(folder(&fixture), b"").expect("written");
+    let error = fixture.builder().await.expect_err("a file");
     assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
     for dir in ["workspace/shared", "workspace/shared/modules", "workspace", "link", "link/modules"] {
-        let world = World::new().with_policy(&format!("[modules]\ndir = \"{dir}\""));
-        fs::create_dir(world.shared("modules")).expect("made");
-        symlink(world.workspace().join("shared"), world.root().join("link")).expect("links");
-        let error = world.builder().await.expect_err("a tool could write modules");
+        let fixture = Fixture::new().with_policy(&format!("[modules]\ndir = \"{dir}\""));
+        fs::create_dir(fixture.shared("modules")).expect("made");
+        symlink(fixture.workspace().join("shared"), fixture.root().join("link")).expect("links");
+        let error = fixture.builder().await.expect_err("a tool could write modules");
         assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{dir}: {error:?}");
     }
-    let world = World::new();
-    let absolute = format!("[modules]\ndir = \"{}\"", world.workspace().join("tmp").display());
-    let world = world.with_policy(&absolute);
-    let error = world.builder().await.expect_err("absolute");
+    let fixture = Fixture::new();
+    let absolute = format!("[modules]\ndir = \"{}\"", fixture.workspace().join("tmp").display());
+    let fixture = fixture.with_policy(&absolute);
+    let error = fixture.builder().await.expect_err("absolute");
     assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{error:?}");
 }
 
 #[tokio::test]
 async fn no_overlay_names_a_folder_of_modules() {
-    let world = world(&[]);
-    fs::create_dir(world.workspace().join("evil")).expect("made");
-    fs::write(world.workspace().join("evil/m.wasm"), module("evil")).expect("written");
-    fs::write(world.workspace().join(OVERLAY_FILE), "[modules]\ndir = \"evil\"\n").expect("written");
-    let error = world.builder().await.expect_err("an overlay takes away");
+    let fixture = fixture(&[]);
+    fs::create_dir(fixture.workspace().join("evil")).expect("made");
+    fs::write(fixture.workspace().join("evil/m.wasm"), module("evil")).expect("written");
+    fs::write(fixture.workspace().join(OVERLAY_FILE), "[modules]\ndir = \"evil\"\n").expect("written");
+    let error = fixture.builder().await.expect_err("an overlay takes away");
     assert!(
         matches!(&error, BootstrapError::Policy(faults) if faults.to_string().contains("modules")),
         "{error:?}"
@@ -175,34 +179,34 @@ async fn no_overlay_names_a_folder_of_modules() {
 
 #[tokio::test]
 async fn an_overlay_switches_a_module_off_and_makes_none_a_known_one() {
-    let world = world(&[("a.wasm", &module("alpha")), ("b.wasm", &module("beta"))]);
+    let fixture = fixture(&[("a.wasm", &module("alpha")), ("b.wasm", &module("beta"))]);
     let overlay = "[tools.alpha]\nenabled = false\n[tools.beta]\ntimeout = \"1s\"\n";
-    fs::write(world.workspace().join(OVERLAY_FILE), overlay).expect("written");
-    let registry = world.registry().await;
-    CallOutcome::of(&registry, "alpha", json!({})).await.refused(Denied, "tool_disabled");
+    fs::write(fixture.workspace().join(OVERLAY_FILE), overlay).expect("written");
+    let registry = fixture.registry().await;
+    CallOutcome::run(&registry, "alpha", json!({})).await.assert_refused(Denied, "tool_disabled");
     let beta = registry.assignment(&registry.get("beta").expect("loaded")).expect("enabled");
     assert_eq!((beta.profile.as_str(), beta.approval.as_str()), ("Nothing", "ask"));
 }
 
 #[test]
 fn a_module_is_named_on_the_command_line() {
-    let world = World::new();
-    let file = world.root().join("m.wasm");
+    let fixture = Fixture::new();
+    let file = fixture.root().join("m.wasm");
     fs::write(&file, module("mine")).expect("written");
     let file = file.to_str().expect("text");
-    let asked = portcullis(&world, &["call", "mine", "--module", file]);
-    assert_eq!(asked.status.code(), Some(3), "{}", stderr(&asked));
-    let called = portcullis(&world, &["call", "mine", "{}", "--approve", "--module", file]);
+    let refused_call = portcullis(&fixture, &["call", "mine", "--module", file]);
+    assert_eq!(refused_call.status.code(), Some(3), "{}", stderr(&refused_call));
+    let called = portcullis(&fixture, &["call", "mine", "{}", "--approve", "--module", file]);
     assert_eq!((called.status.code(), stdout(&called).as_str()), (Some(0), "done"), "{}", stderr(&called));
-    assert!(stdout(&portcullis(&world, &["tools", "--module", file])).contains("mine"));
-    assert!(!stdout(&portcullis(&world, &["tools"])).contains("mine"));
-    assert_eq!(portcullis(&world, &["call", "mine", "--approve"]).status.code(), Some(1), "not found");
-    for wrong in ["/dev/null", "/nowhere.wasm", "/tmp", world.policy_file().to_str().expect("text")] {
-        let output = portcullis(&world, &["call", "add", "{\"a\":1,\"b\":2}", "--module", wrong]);
+    assert!(stdout(&portcullis(&fixture, &["tools", "--module", file])).contains("mine"));
+    assert!(!stdout(&portcullis(&fixture, &["tools"])).contains("mine"));
+    assert_eq!(portcullis(&fixture, &["call", "mine", "--approve"]).status.code(), Some(1), "not found");
+    for wrong in ["/dev/null", "/nowhere.wasm", "/tmp", fixture.policy_file().to_str().expect("text")] {
+        let output = portcullis(&fixture, &["call", "add", "{\"a\":1,\"b\":2}", "--module", wrong]);
         assert_eq!(output.status.code(), Some(1), "{wrong}");
         assert!(stderr(&output).contains(wrong), "{}", stderr(&output));
     }
-    let mut digests: Vec<_> = world.rows().into_iter().map(|row| row.policy_digest).collect();
+    let mut digests: Vec<_> = fixture.rows().into_iter().map(|row| row.policy_digest).collect();
     digests.dedup();
     assert_eq!(digests.len(), 2, "the module's hash is in the digest: {digests:?}");
 }

@@ -1,12 +1,12 @@
-//! Arguments on their way to a tool: those that are refused before anything runs, and those that arrive.
+//! Arguments on their way to a tool: which are refused before the tool runs, and which arrive.
 
 use std::sync::atomic::Ordering;
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::{SafetyTier, ToolErrorKind::InvalidArguments};
 use serde_json::{Value, json};
 
-use crate::support::{Spy, caller, natives, raw, world_enabling};
+use crate::support::{Spy, caller, fixture_enabling, native_registry, raw_call};
 
 fn spy(tier: SafetyTier) -> Spy {
     let properties = json!({
@@ -23,18 +23,18 @@ fn spy(tier: SafetyTier) -> Spy {
     }))
 }
 
-async fn refused(arguments: &str) -> String {
-    let world = world_enabling(&["spy"]);
+async fn refusal_message(arguments: &str) -> String {
+    let fixture = fixture_enabling(&["spy"]);
     let spy = spy(SafetyTier::SideEffecting);
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
-    let result = registry.execute_with_policy(raw("spy", arguments), &caller()).await;
-    let shown: String = arguments.chars().take(60).collect();
-    let error = result.outcome.expect_err(&shown);
-    assert_eq!((error.kind(), error.code()), (InvalidArguments, "invalid_arguments"), "{shown}");
-    assert_eq!(calls.load(Ordering::SeqCst), 0, "{shown}");
-    assert_eq!(world.rows().len(), 1, "{shown}");
-    assert!(error.message().len() < 2000, "{shown}: {} bytes of error", error.message().len());
+    let registry = native_registry(&fixture, [spy]);
+    let result = registry.execute_with_policy(raw_call("spy", arguments), &caller()).await;
+    let excerpt: String = arguments.chars().take(60).collect();
+    let error = result.outcome.expect_err(&excerpt);
+    assert_eq!((error.kind(), error.code()), (InvalidArguments, "invalid_arguments"), "{excerpt}");
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "{excerpt}");
+    assert_eq!(fixture.rows().len(), 1, "{excerpt}");
+    assert!(error.message().len() < 2000, "{excerpt}: {} bytes of error", error.message().len());
     error.to_string()
 }
 
@@ -68,15 +68,15 @@ async fn ambiguous_or_endless_json_is_refused_before_anything_runs() {
         ("[]".to_owned(), "must be a JSON object"),
         ("7".to_owned(), "must be a JSON object"),
     ] {
-        let said = refused(&arguments).await;
-        let shown: String = arguments.chars().take(60).collect();
-        assert!(said.contains(words), "{shown}: {said}");
+        let message = refusal_message(&arguments).await;
+        let excerpt: String = arguments.chars().take(60).collect();
+        assert!(message.contains(words), "{excerpt}: {message}");
     }
 }
 
 #[tokio::test]
 async fn a_schema_mismatch_is_refused_in_words_a_model_can_act_on() {
-    for (arguments, said) in [
+    for (arguments, expected_message) in [
         (r#"{"n":256}"#, "field 'n': 256 is greater than the maximum 255"),
         (r#"{"n":-1}"#, "field 'n': -1 is less than the minimum 0"),
         (r#"{"n":1.5}"#, "field 'n': 1.5 is not an integer"),
@@ -90,16 +90,16 @@ async fn a_schema_mismatch_is_refused_in_words_a_model_can_act_on() {
             "field 'bounded': [] is not an integer; field 'n': \"x\" is not an integer",
         ),
     ] {
-        assert_eq!(refused(arguments).await, said, "{arguments}");
+        assert_eq!(refusal_message(arguments).await, expected_message, "{arguments}");
     }
 }
 
 #[tokio::test]
 async fn the_message_of_a_missing_field_is_the_specifications() {
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     for arguments in ["{}", "", "  "] {
-        let result = registry.execute_with_policy(raw("file_read", arguments), &caller()).await;
+        let result = registry.execute_with_policy(raw_call("file_read", arguments), &caller()).await;
         assert_eq!(
             result.model_text(),
             "Tool execution failed: missing required field 'path' in arguments",
@@ -109,13 +109,13 @@ async fn the_message_of_a_missing_field_is_the_specifications() {
 }
 
 /// The arguments that a spy of this tier got, and the repairs that the details list.
-async fn taken(tier: SafetyTier, arguments: &str) -> Result<(String, Value), String> {
-    let world = world_enabling(&["spy"]).with_policy_edit(
+async fn received_arguments(tier: SafetyTier, arguments: &str) -> Result<(String, Value), String> {
+    let fixture = fixture_enabling(&["spy"]).with_policy_edit(
         "privileged     = { profile = \"Nothing\",       approval = \"ask\" }",
         "privileged     = { profile = \"Nothing\",       approval = \"allow\" }",
     );
-    let registry = natives(&world, [spy(tier)]);
-    let result = registry.execute_with_policy(raw("spy", arguments), &caller()).await;
+    let registry = native_registry(&fixture, [spy(tier)]);
+    let result = registry.execute_with_policy(raw_call("spy", arguments), &caller()).await;
     match result.outcome {
         Ok(output) => Ok((output.joined_text(), result.details)),
         Err(error) => Err(error.to_string()),
@@ -132,13 +132,13 @@ async fn repairs_are_recorded_and_a_privileged_tool_gets_none() {
         (r#"{"inner":"{\"a\":1}"}"#, r#"{"inner":{"a":1}}"#, json!(["inner"])),
     ] {
         for tier in [SafetyTier::ReadOnly, SafetyTier::SideEffecting] {
-            let (text, details) = taken(tier, arguments).await.expect(arguments);
+            let (text, details) = received_arguments(tier, arguments).await.expect(arguments);
             assert_eq!((text.as_str(), &details["repaired"]), (repaired, &places), "{tier} {arguments}");
         }
-        let refused = taken(SafetyTier::Privileged, arguments).await;
+        let refused = received_arguments(SafetyTier::Privileged, arguments).await;
         assert!(refused.is_err(), "{arguments}: {refused:?}");
     }
-    let (_, details) = taken(SafetyTier::Privileged, r#"{"n":5}"#).await.expect("fits");
+    let (_, details) = received_arguments(SafetyTier::Privileged, r#"{"n":5}"#).await.expect("fits");
     assert_eq!(details, json!({}), "nothing was done, so nothing is said");
 }
 
@@ -149,15 +149,16 @@ async fn unrepaired_arguments_arrive_byte_for_byte() {
         r#"{"text":"a\u0000b\ud83d\ude00"}"#,
         r#" { "n" : 7 } "#,
     ] {
-        let (text, details) = taken(SafetyTier::ReadOnly, arguments).await.expect(arguments);
+        let (text, details) = received_arguments(SafetyTier::ReadOnly, arguments).await.expect(arguments);
         assert_eq!((text.trim(), details), (arguments.trim(), json!({})));
     }
-    assert_eq!(taken(SafetyTier::ReadOnly, "").await.expect("empty means none").0, "{}");
+    assert_eq!(received_arguments(SafetyTier::ReadOnly, "").await.expect("empty means none").0, "{}");
 }
 
 #[tokio::test]
 async fn a_key_that_a_tool_does_not_know_is_dropped_and_listed() {
-    let (text, details) = taken(SafetyTier::ReadOnly, r#"{"n":1,"Nn":2,"x":{"y":3}}"#).await.expect("runs");
+    let (text, details) =
+        received_arguments(SafetyTier::ReadOnly, r#"{"n":1,"Nn":2,"x":{"y":3}}"#).await.expect("runs");
     assert_eq!(text, r#"{"n":1}"#);
     assert_eq!(details["ignored"], json!(["Nn", "x"]));
 }

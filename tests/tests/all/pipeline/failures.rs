@@ -1,4 +1,4 @@
-//! Failures on our side: only the operator learns the reason.
+//! Internal failures: only the operator learns the reason.
 
 use std::{
     future::Future,
@@ -19,17 +19,19 @@ use portcullis_types::{
 use serde_json::Value;
 
 use super::failing;
-use crate::support::{Spy, assert_nowhere_below, caller, listening, natives, raw, world_enabling};
+use crate::support::{
+    Spy, assert_nowhere_below, caller, fixture_enabling, native_registry, raw_call, record_events,
+};
 
 const SECRET: &str = "hunter2-of-the-host";
 
 /// Makes a call of a tool that breaks, and looks for the secret everywhere but in the operator's log.
-async fn breaks(spy: Spy) {
-    let world = world_enabling(&["spy"]);
-    let registry = natives(&world, [spy]);
+async fn check_hidden_failure(spy: Spy) {
+    let fixture = fixture_enabling(&["spy"]);
+    let registry = native_registry(&fixture, [spy]);
     let mut caller = caller();
-    let heard = listening(&mut caller);
-    let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+    let events = record_events(&mut caller);
+    let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller).await;
     assert_eq!(
         result.model_text(),
         "Tool execution failed: An internal error occurred while executing the tool"
@@ -37,21 +39,25 @@ async fn breaks(spy: Spy) {
     let error = result.outcome.expect_err("breaks");
     assert_eq!((error.kind(), error.code(), error.hint()), (Internal, "internal", None));
     assert!(!result.details.to_string().contains(SECRET));
-    let heard = heard.lock().expect("not poisoned").clone();
-    assert!(heard.iter().all(|event| !event.contains(SECRET)), "{heard:?}");
-    assert_eq!(heard.last().map(String::as_str), Some("finished internal"));
-    assert_eq!(world.rows().len(), 1);
+    let events = events.lock().expect("not poisoned").clone();
+    assert!(events.iter().all(|event| !event.contains(SECRET)), "{events:?}");
+    assert_eq!(events.last().map(String::as_str), Some("finished internal"));
+    assert_eq!(fixture.rows().len(), 1);
     // Later calls are not affected.
-    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller).await.outcome.expect("runs");
+    registry
+        .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller)
+        .await
+        .outcome
+        .expect("runs");
     drop(registry);
-    assert_nowhere_below(world.root(), SECRET);
+    assert_nowhere_below(fixture.root(), SECRET);
 }
 
 #[tokio::test]
-async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
-    breaks(Spy::new("spy", |_, _| async { panic!("{SECRET}") })).await;
-    // The same for a panic in the tool's function, before there is a future to watch.
-    breaks(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> {
+async fn a_panic_is_an_internal_error_without_its_text() {
+    check_hidden_failure(Spy::new("spy", |_, _| async { panic!("{SECRET}") })).await;
+    // A panic in the tool's function itself, before it returns a future, has the same outcome.
+    check_hidden_failure(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> {
         panic!("{SECRET}")
     }))
     .await;
@@ -59,20 +65,20 @@ async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
 
 #[tokio::test]
 async fn an_internal_error_keeps_its_text_for_the_operator() {
-    breaks(failing("spy", ToolError::internal(SECRET))).await;
-    breaks(failing("spy", std::io::Error::other(SECRET).into())).await;
-    // The operator's log has it, with tool and call.
+    check_hidden_failure(failing("spy", ToolError::internal(SECRET))).await;
+    check_hidden_failure(failing("spy", std::io::Error::other(SECRET).into())).await;
+    // The operator's log has the secret, with tool and call.
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let _here = tracing::subscriber::set_default(subscriber);
-    let world = world_enabling(&["spy"]);
-    let registry = natives(&world, [failing("spy", ToolError::internal(SECRET))]);
-    let mut call = raw("spy", "{}");
+    let fixture = fixture_enabling(&["spy"]);
+    let registry = native_registry(&fixture, [failing("spy", ToolError::internal(SECRET))]);
+    let mut call = raw_call("spy", "{}");
     call.id = "call_of_the_log".to_owned();
     registry.execute_with_policy(call, &caller()).await.outcome.expect_err("fails");
-    let said = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
-    let line = said.lines().find(|line| line.contains(SECRET)).unwrap_or_else(|| panic!("{said}"));
+    let log_text = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
+    let line = log_text.lines().find(|line| line.contains(SECRET)).unwrap_or_else(|| panic!("{log_text}"));
     assert!(line.contains("tool=spy") && line.contains("call_id=call_of_the_log"), "{line}");
 }
 
@@ -92,21 +98,21 @@ impl std::io::Write for Log {
 
 #[tokio::test]
 async fn a_tools_failure_message_reaches_the_model_verbatim() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let error = ToolError::failed("City not found").with_operator_detail(SECRET);
-    let registry = natives(&world, [failing("spy", error)]);
-    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    let registry = native_registry(&fixture, [failing("spy", error)]);
+    let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
     assert_eq!(result.model_text(), "Tool execution failed: City not found");
     assert_eq!(result.outcome.expect_err("fails").kind(), Failed);
     drop(registry);
-    assert_nowhere_below(world.root(), SECRET);
+    assert_nowhere_below(fixture.root(), SECRET);
 }
 
 /// A tool whose `call` panics before it returns a future.
-struct Abrupt;
+struct AbruptlyPanickingTool;
 
 #[async_trait]
-impl Tool for Abrupt {
+impl Tool for AbruptlyPanickingTool {
     fn schema(&self) -> FunctionDecl {
         let parameters = JsonSchema::empty_object();
         FunctionDecl { name: "abrupt".to_owned(), description: None, parameters }
@@ -137,16 +143,20 @@ impl Tool for Abrupt {
 
 #[tokio::test]
 async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
-    let world = world_enabling(&["abrupt"]);
-    let policy = portcullis_tools::PolicyFiles::find(&world.envelope()).expect("files");
+    let fixture = fixture_enabling(&["abrupt"]);
+    let policy = portcullis_tools::PolicyFiles::find(&fixture.envelope()).expect("files");
     let policy = policy.load(portcullis_types::SandboxTier::Process).expect("a policy");
-    let registry =
-        ToolRegistry::builder().policy(policy).state(world.state()).tool(Abrupt).build().expect("builds");
-    let result = registry.execute_with_policy(raw("abrupt", "{}"), &caller()).await;
+    let registry = ToolRegistry::builder()
+        .policy(policy)
+        .state(fixture.state())
+        .tool(AbruptlyPanickingTool)
+        .build()
+        .expect("builds");
+    let result = registry.execute_with_policy(raw_call("abrupt", "{}"), &caller()).await;
     let error = result.outcome.expect_err("panics");
     assert_eq!(error.kind(), Internal);
     assert!(!error.to_string().contains(SECRET));
-    assert_eq!(world.rows().len(), 1);
+    assert_eq!(fixture.rows().len(), 1);
 }
 
 /// An approval policy of a caller that panics.
@@ -160,22 +170,22 @@ impl ApprovalPolicy for PanickingPolicy {
 
 #[tokio::test]
 async fn a_callers_policy_that_panics_means_no() {
-    let world = world_enabling(&["spy"]);
+    let fixture = fixture_enabling(&["spy"]);
     let spy = Spy::repeating("spy");
     let calls = spy.calls();
-    let registry = natives(&world, [spy]);
+    let registry = native_registry(&fixture, [spy]);
     let mut caller = caller();
     caller.approval_policy = Some(Arc::new(PanickingPolicy));
-    let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+    let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller).await;
     let error = result.outcome.expect_err("means no");
     assert_eq!(error.kind(), Denied, "{error}");
     assert!(!error.to_string().contains(SECRET));
     assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
-    assert_eq!(world.rows().len(), 1);
+    assert_eq!(fixture.rows().len(), 1);
 }
 
 /// A tool that blocks its thread until the sender is dropped, and the sender.
-fn blocking() -> (Spy, Sender<()>) {
+fn blocking_spy() -> (Spy, Sender<()>) {
     let (release, blocked) = channel::<()>();
     let blocked = Arc::new(Mutex::new(blocked));
     let spy = Spy::new("spy", move |_, _| {
@@ -189,20 +199,25 @@ fn blocking() -> (Spy, Sender<()>) {
 }
 
 async fn a_blocked_thread_does_not_hold_up_its_call() {
-    let world = world_enabling(&["spy"]);
-    let (spy, release) = blocking();
-    let registry = natives(&world, [spy]);
+    let fixture = fixture_enabling(&["spy"]);
+    let (spy, release) = blocking_spy();
+    let registry = native_registry(&fixture, [spy]);
     let started = Instant::now();
-    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
-    // The thread stays blocked until the release below, so any bound shows that nothing waited for it.
+    let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
+    // The thread stays blocked until the release below, so any bounded time shows that the call does not wait for the
+    // thread.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     let error = result.outcome.expect_err("overdue");
     assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
     assert_eq!(error.to_string(), "the tool did not finish within 50ms");
     // Other calls run meanwhile.
-    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
+    registry
+        .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
+        .await
+        .outcome
+        .expect("runs");
     drop(release);
-    assert_eq!(world.rows().len(), 2);
+    assert_eq!(fixture.rows().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,17 +232,21 @@ async fn a_blocking_tool_times_out_on_time_on_a_single_thread_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_that_block_for_good_take_no_slots_from_others() {
-    let world = world_enabling(&["spy"]);
-    let (spy, release) = blocking();
-    let registry = Arc::new(natives(&world, [spy]));
-    // Twice as many as there are slots.
+    let fixture = fixture_enabling(&["spy"]);
+    let (spy, release) = blocking_spy();
+    let registry = Arc::new(native_registry(&fixture, [spy]));
+    // Twice as many calls as slots.
     let blocked = (0..20).map(|_| {
         let registry = Arc::clone(&registry);
-        async move { registry.execute_with_policy(raw("spy", "{}"), &caller()).await.outcome }
+        async move { registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.outcome }
     });
     for outcome in futures_util::future::join_all(blocked).await {
         assert_eq!(outcome.expect_err("overdue").kind(), Timeout);
     }
-    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
+    registry
+        .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
+        .await
+        .outcome
+        .expect("runs");
     drop(release);
 }

@@ -1,4 +1,4 @@
-//! Hooks of the embedder: they refuse, change and repair, and widen no right.
+//! Hooks of the embedder: they refuse, change and repair calls, and widen no right.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_testing::{World, approving};
+use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::ApprovalAnswer,
@@ -20,7 +20,7 @@ use portcullis_types::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, Spy, asking, caller, raw, world_enabling};
+use crate::support::{ScriptedApprover, Spy, caller, caller_asking, fixture_enabling, raw_call};
 
 type Result<T, E = ToolError> = std::result::Result<T, E>;
 type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
@@ -31,7 +31,7 @@ type After = dyn Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync;
 #[derive(Clone)]
 struct Hook {
     name: &'static str,
-    asked: Arc<Mutex<Vec<String>>>,
+    questions: Arc<Mutex<Vec<String>>>,
     before: Arc<Before>,
     repair: Arc<Repair>,
     after: Arc<After>,
@@ -41,7 +41,7 @@ impl Hook {
     fn new(name: &'static str) -> Self {
         Self {
             name,
-            asked: Arc::default(),
+            questions: Arc::default(),
             before: Arc::new(|_| BeforeCall::Allow),
             repair: Arc::new(|_| None),
             after: Arc::new(|outcome| outcome),
@@ -67,17 +67,17 @@ impl Hook {
     }
 
     /// Shares the list of notes with another hook.
-    fn beside(mut self, other: &Self) -> Self {
-        self.asked = Arc::clone(&other.asked);
+    fn sharing_questions_with(mut self, other: &Self) -> Self {
+        self.questions = Arc::clone(&other.questions);
         self
     }
 
-    fn note(&self, what: impl std::fmt::Display) {
-        self.asked.lock().expect("not poisoned").push(format!("{} {what}", self.name));
+    fn note(&self, text: impl std::fmt::Display) {
+        self.questions.lock().expect("not poisoned").push(format!("{} {text}", self.name));
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().expect("not poisoned"))
+    fn take_questions(&self) -> Vec<String> {
+        std::mem::take(&mut *self.questions.lock().expect("not poisoned"))
     }
 }
 
@@ -94,16 +94,16 @@ impl CallHook for Hook {
     }
 
     async fn after(&self, call: &HookedCall, outcome: Result<ToolOutput>) -> Result<ToolOutput> {
-        let said = match &outcome {
+        let outcome_text = match &outcome {
             Ok(output) => output.joined_text(),
             Err(error) => error.code().to_owned(),
         };
-        self.note(format_args!("after {} {said}", call.tool));
+        self.note(format_args!("after {} {outcome_text}", call.tool));
         (self.after)(outcome)
     }
 }
 
-fn modify(arguments: &Value) -> BeforeCall {
+fn change_arguments(arguments: &Value) -> BeforeCall {
     BeforeCall::Modify { arguments: arguments.to_string() }
 }
 
@@ -114,26 +114,25 @@ fn spy() -> Spy {
         .role(ArgumentRole::path("path", Access::Read))
 }
 
-/// A registry with a spy and hooks.
-fn registry(world: &World, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
-    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+fn registry(fixture: &Fixture, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
+    let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
-    let builder = ToolRegistry::builder().policy(policy).state(world.state()).tool(spy);
+    let builder = ToolRegistry::builder().policy(policy).state(fixture.state()).tool(spy);
     hooks.iter().cloned().fold(builder, portcullis_tools::RegistryBuilder::hook).build().expect("builds")
 }
 
-/// Makes one call of the spy, and returns its result, how often the spy ran, and the world.
-async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (ToolResult, usize, World) {
-    let world = world_enabling(&["spy"]);
+/// Makes one call of the spy, and returns its result, how often the spy ran, and the fixture.
+async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (ToolResult, usize, Fixture) {
+    let fixture = fixture_enabling(&["spy"]);
     let calls = spy.calls();
-    let result = registry(&world, spy, hooks).execute_with_policy(raw("spy", arguments), caller).await;
-    let count = world.rows().iter().filter(|row| row.outcome.is_some()).count();
+    let result = registry(&fixture, spy, hooks).execute_with_policy(raw_call("spy", arguments), caller).await;
+    let count = fixture.rows().iter().filter(|row| row.outcome.is_some()).count();
     assert_eq!(count, 1, "one end: {result:?}");
-    (result, calls.load(Ordering::SeqCst), world)
+    (result, calls.load(Ordering::SeqCst), fixture)
 }
 
 #[track_caller]
-fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
+fn assert_refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
     let error = result.outcome.as_ref().expect_err("refused");
     assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
     error.to_string()
@@ -142,29 +141,28 @@ fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
 #[tokio::test]
 async fn a_call_refused_by_a_hook_never_runs_and_says_why() {
     let hook = Hook::new("h").before(|_| BeforeCall::Deny { reason: "not on Sundays".into() });
-    let (result, ran, world) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
-    let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
-    assert_eq!(said, "the call of `spy` was refused by the embedding program (not on Sundays)");
+    let (result, ran, fixture) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
+    let message = assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_eq!(message, "the call of `spy` was refused by the embedding program (not on Sundays)");
     assert_eq!(ran, 0);
-    let row = world.rows().remove(0);
+    let row = fixture.rows().remove(0);
     assert_eq!((row.decision, row.rule.as_deref()), (Some(Verdict::Deny), Some("the program's hooks")));
     assert_eq!(row.outcome, Some(Outcome::Error(ToolErrorKind::Denied)));
-    assert_eq!(hook.asked(), [r#"h before spy {"n":1}"#], "a call that did not run has no `after`");
+    assert_eq!(hook.take_questions(), [r#"h before spy {"n":1}"#], "a call that did not run has no `after`");
 }
 
 #[tokio::test]
 async fn a_hook_that_panics_refuses() {
     let panicking = Hook::new("h").before(|_| panic!("as asked"));
     let (result, ran, _) = call(spy(), &[panicking], r#"{"n":1}"#, &caller()).await;
-    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
     assert_eq!(ran, 0);
 }
 
-/// Never answers `before`.
-struct Silent;
+struct NeverAnsweringBefore;
 
 #[async_trait]
-impl CallHook for Silent {
+impl CallHook for NeverAnsweringBefore {
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         std::future::pending().await
     }
@@ -172,16 +170,17 @@ impl CallHook for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_does_not_answer_refuses_after_ten_seconds() {
-    let world = world_enabling(&["spy"]);
-    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let fixture = fixture_enabling(&["spy"]);
+    let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
     let spy = spy();
     let calls = spy.calls();
-    let builder = ToolRegistry::builder().policy(policy).state(world.state()).tool(spy).hook(Silent);
+    let builder =
+        ToolRegistry::builder().policy(policy).state(fixture.state()).tool(spy).hook(NeverAnsweringBefore);
     let registry = builder.build().expect("builds");
     let begun = tokio::time::Instant::now();
-    let result = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &caller()).await;
-    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    let result = registry.execute_with_policy(raw_call("spy", r#"{"n":1}"#), &caller()).await;
+    assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
     assert_eq!(begun.elapsed().as_secs(), 10);
     // A cancelled call does not wait for the hook.
     let cancelled = caller();
@@ -189,20 +188,20 @@ async fn a_hook_that_does_not_answer_refuses_after_ten_seconds() {
         tokio::time::advance(Duration::from_secs(1)).await;
         cancelled.cancel.cancel();
     };
-    let call = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &cancelled);
+    let call = registry.execute_with_policy(raw_call("spy", r#"{"n":1}"#), &cancelled);
     let (result, ()) = tokio::join!(call, cancelling);
-    refused(&result, ToolErrorKind::Cancelled, "cancelled");
+    assert_refused(&result, ToolErrorKind::Cancelled, "cancelled");
     assert_eq!((begun.elapsed().as_secs(), calls.load(Ordering::SeqCst)), (11, 0));
 }
 
 #[tokio::test]
 async fn changed_arguments_are_those_that_run_and_those_on_record() {
-    let hook = Hook::new("h").before(|_| modify(&json!({"n": 2})));
-    let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    let hook = Hook::new("h").before(|_| change_arguments(&json!({"n": 2})));
+    let (result, ran, fixture) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
     assert_eq!((result.model_text(), ran), (r#"{"n":2}"#.to_owned(), 1));
     assert_eq!(result.details, json!({"hooked": true}));
-    let (_, _, plain) = call(spy(), &[], r#"{"n":2}"#, &caller()).await;
-    assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256);
+    let (_, _, unhooked_fixture) = call(spy(), &[], r#"{"n":2}"#, &caller()).await;
+    assert_eq!(fixture.rows()[0].args_sha256, unhooked_fixture.rows()[0].args_sha256);
 }
 
 #[tokio::test]
@@ -213,36 +212,36 @@ async fn changed_arguments_are_checked_and_judged_like_any_others() {
     ] {
         let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
         let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-        refused(&result, ToolErrorKind::Denied, code);
+        assert_refused(&result, ToolErrorKind::Denied, code);
         assert_eq!(ran, 0, "{arguments}");
     }
 }
 
 #[tokio::test]
-async fn a_model_is_not_told_to_mend_what_a_hook_wrote() {
-    let (_, _, plain) = call(spy(), &[], r#"{"n":1}"#, &caller()).await;
+async fn a_model_gets_no_advice_on_arguments_from_a_hook() {
+    let (_, _, unhooked_fixture) = call(spy(), &[], r#"{"n":1}"#, &caller()).await;
     for arguments in [r#"{"n":"x y"}"#, "{}", "no JSON"] {
         let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
-        let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-        let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
-        assert!(said.contains("a hook gave it arguments that do not fit"), "{said}");
+        let (result, ran, fixture) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+        let message = assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
+        assert!(message.contains("a hook gave it arguments that do not fit"), "{message}");
         assert_eq!(ran, 0);
-        assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256, "the model's own");
+        assert_eq!(fixture.rows()[0].args_sha256, unhooked_fixture.rows()[0].args_sha256, "the model's own");
     }
 }
 
 #[tokio::test]
 async fn hooks_run_in_order_before_and_in_reverse_order_after() {
-    let first = Hook::new("first").before(|_| modify(&json!({"n": 2})));
+    let first = Hook::new("first").before(|_| change_arguments(&json!({"n": 2})));
     let add = |word: &'static str| {
         move |outcome: Result<ToolOutput>| Ok(ToolOutput::text(format!("{} {word}", outcome?.joined_text())))
     };
     let first = first.after(add("first"));
-    let second = Hook::new("second").after(add("second")).beside(&first);
+    let second = Hook::new("second").after(add("second")).sharing_questions_with(&first);
     let (result, _, _) = call(spy(), &[first.clone(), second], r#"{"n":1}"#, &caller()).await;
     assert_eq!(result.model_text(), r#"{"n":2} second first"#);
     assert_eq!(
-        first.asked(),
+        first.take_questions(),
         [
             r#"first before spy {"n":1}"#,
             r#"second before spy {"n":2}"#,
@@ -255,35 +254,35 @@ async fn hooks_run_in_order_before_and_in_reverse_order_after() {
 #[tokio::test]
 async fn approver_and_hooks_see_each_others_changes() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
-        Some(1) => modify(&json!({"n": 2})),
+        Some(1) => change_arguments(&json!({"n": 2})),
         Some(3) => BeforeCall::Deny { reason: "not three".into() },
         _ => BeforeCall::Allow,
     });
-    let approver = Scripted::new(|_, request| match request.arguments.as_str() {
+    let approver = ScriptedApprover::new(|_, request| match request.arguments.as_str() {
         r#"{"n":2}"# => ApprovalAnswer::ApproveWith { arguments: json!({"n": 3}).to_string() },
         other => panic!("asked about {other}"),
     });
     let spy = spy().requiring_approval();
-    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &asking(approver.clone())).await;
-    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &caller_asking(approver.clone())).await;
+    assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
     assert_eq!((ran, approver.requests().len()), (0, 1));
 }
 
 #[tokio::test]
 async fn a_hooks_change_to_an_approvers_arguments_is_asked_about() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
-        Some(3) => modify(&json!({"n": 4})),
+        Some(3) => change_arguments(&json!({"n": 4})),
         _ => BeforeCall::Allow,
     });
-    let approver = Scripted::new(|number, _| match number {
+    let approver = ScriptedApprover::new(|number, _| match number {
         0 => ApprovalAnswer::ApproveWith { arguments: json!({"n": 3}).to_string() },
         _ => ApprovalAnswer::Deny { reason: None },
     });
     let spy = spy().requiring_approval();
-    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &asking(approver.clone())).await;
-    refused(&result, ToolErrorKind::Denied, "approval_refused");
-    let asked: Vec<String> = approver.requests().into_iter().map(|request| request.arguments).collect();
-    assert_eq!((ran, asked), (0, vec![r#"{"n":1}"#.to_owned(), r#"{"n":4}"#.to_owned()]));
+    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &caller_asking(approver.clone())).await;
+    assert_refused(&result, ToolErrorKind::Denied, "approval_refused");
+    let requests: Vec<String> = approver.requests().into_iter().map(|request| request.arguments).collect();
+    assert_eq!((ran, requests), (0, vec![r#"{"n":1}"#.to_owned(), r#"{"n":4}"#.to_owned()]));
 }
 
 #[tokio::test]
@@ -295,26 +294,26 @@ async fn a_hook_may_mend_arguments_that_do_not_fit() {
     let (result, ran, _) = call(spy(), std::slice::from_ref(&hook), "n=4", &caller()).await;
     assert_eq!((result.model_text(), ran), (r#"{"n":4}"#.to_owned(), 1));
     assert_eq!(result.details["hooked"], true);
-    let asked = hook.asked();
-    assert!(asked[0].starts_with("h repair spy n=4: "), "{asked:?}");
-    assert_eq!(asked[1..], [r#"h before spy {"n":4}"#, r#"h after spy {"n":4}"#]);
+    let questions = hook.take_questions();
+    assert!(questions[0].starts_with("h repair spy n=4: "), "{questions:?}");
+    assert_eq!(questions[1..], [r#"h before spy {"n":4}"#, r#"h after spy {"n":4}"#]);
     // Arguments that fit are not passed to `repair`.
     call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
-    assert!(!hook.asked().iter().any(|asked| asked.contains("repair")));
+    assert!(!hook.take_questions().iter().any(|question| question.contains("repair")));
 }
 
 #[tokio::test]
 async fn arguments_that_no_hook_repairs_keep_their_first_error() {
-    let (own, _, plain) = call(spy(), &[], "{}", &caller()).await;
-    let expected = refused(&own, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    let (first_result, _, unhooked_fixture) = call(spy(), &[], "{}", &caller()).await;
+    let expected = assert_refused(&first_result, ToolErrorKind::InvalidArguments, "invalid_arguments");
     let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
         [|_| None, |_| Some("no JSON".into()), |_| Some(r#"{"n":"x y"}"#.into()), |_| panic!("as asked")];
     for repair in hooks {
         let hook = Hook::new("h").repair(repair);
-        let (result, ran, world) = call(spy(), &[hook], "{}", &caller()).await;
-        assert_eq!(refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments"), expected);
+        let (result, ran, fixture) = call(spy(), &[hook], "{}", &caller()).await;
+        assert_eq!(assert_refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments"), expected);
         assert_eq!(ran, 0);
-        assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256);
+        assert_eq!(fixture.rows()[0].args_sha256, unhooked_fixture.rows()[0].args_sha256);
     }
 }
 
@@ -322,9 +321,9 @@ async fn arguments_that_no_hook_repairs_keep_their_first_error() {
 async fn arguments_of_a_privileged_tool_are_not_repaired() {
     let hook = Hook::new("h").repair(|_| Some(r#"{"n":1}"#.into()));
     let spy = spy().tier(SafetyTier::Privileged);
-    let (result, ran, _) = call(spy, std::slice::from_ref(&hook), "{}", &approving()).await;
-    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
-    assert_eq!((ran, hook.asked().len()), (0, 0));
+    let (result, ran, _) = call(spy, std::slice::from_ref(&hook), "{}", &approving_caller()).await;
+    assert_refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    assert_eq!((ran, hook.take_questions().len()), (0, 0));
 }
 
 #[tokio::test]
@@ -333,51 +332,53 @@ async fn result_changed_by_a_hook_is_bounded() {
     let (result, _, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
     assert!(result.truncated && result.model_text().len() < 17_000);
     let hook = Hook::new("h").after(|_| Err(ToolError::failed("it had a secret in it")));
-    let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "it had a secret in it");
+    let (result, ran, fixture) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    assert_eq!(assert_refused(&result, ToolErrorKind::Failed, "failed"), "it had a secret in it");
     assert_eq!(ran, 1);
-    assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::Failed)));
+    assert_eq!(fixture.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::Failed)));
 }
 
 #[tokio::test]
 async fn a_page_of_a_stored_output_that_a_hook_makes_longer_is_cut() {
-    let world = world_enabling(&["spy"]);
-    let long = Spy::new("spy", |_, _| async { Ok(ToolOutput::text("x".repeat(20_000))) });
-    for grows in [false, true] {
+    let fixture = fixture_enabling(&["spy"]);
+    let spy = Spy::new("spy", |_, _| async { Ok(ToolOutput::text("x".repeat(20_000))) });
+    for lengthens in [false, true] {
         let hook = Hook::new("h").after(move |outcome| {
             let mut output = outcome?;
             let text = output.joined_text();
-            output.content = vec![portcullis_types::Content::text(if grows { text.repeat(2) } else { text })];
+            output.content =
+                vec![portcullis_types::Content::text(if lengthens { text.repeat(2) } else { text })];
             Ok(output)
         });
-        let registry = registry(&world, long.clone(), &[hook]);
-        let whole = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
-        let page = json!({"call_id": whole.details["output_id"], "limit": 18_000}).to_string();
-        let read = registry.execute_with_policy(raw("output_read", &page), &caller()).await;
-        assert_eq!(read.truncated, grows, "a page is not cut, but what is more than one is: {read:?}");
+        let registry = registry(&fixture, spy.clone(), &[hook]);
+        let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
+        let page = json!({"call_id": result.details["output_id"], "limit": 18_000}).to_string();
+        let read = registry.execute_with_policy(raw_call("output_read", &page), &caller()).await;
+        assert_eq!(read.truncated, lengthens, "a page is not cut, but what is more than one is: {read:?}");
         let hint = read.rest_hint().expect("a hint");
-        assert_eq!(hint.starts_with("[the whole page: "), grows, "{hint}");
+        assert_eq!(hint.starts_with("[the whole page: "), lengthens, "{hint}");
         assert!(hint.contains("`output_read` with `offset` 18000 reads on]"), "{hint}");
     }
 }
 
 #[tokio::test]
-async fn no_offset_is_told_of_a_file_whose_text_a_hook_changed() {
+async fn a_text_changed_by_a_hook_has_no_file_offset() {
     let hook = Hook::new("h").after(|outcome| {
         let mut output = outcome?;
         let text = output.joined_text().replace('x', "yy");
         output.content = vec![portcullis_types::Content::text(text)];
         Ok(output)
     });
-    let world = World::new();
-    world.put("big.txt", "x".repeat(5_000_000));
-    let registry = world.builder().await.expect("starts").hook(hook).build().expect("builds");
-    let result = registry.execute_with_policy(raw("file_read", r#"{"path":"big.txt"}"#), &caller()).await;
-    let said = result.model_text();
+    let fixture = Fixture::new();
+    fixture.put("big.txt", "x".repeat(5_000_000));
+    let registry = fixture.builder().await.expect("starts").hook(hook).build().expect("builds");
+    let result =
+        registry.execute_with_policy(raw_call("file_read", r#"{"path":"big.txt"}"#), &caller()).await;
+    let answer_text = result.model_text();
     assert!(
-        said.starts_with("yy") && result.truncated && !said.contains("byte_offset"),
+        answer_text.starts_with("yy") && result.truncated && !answer_text.contains("byte_offset"),
         "{}",
-        &said[16_000..]
+        &answer_text[16_000..]
     );
     assert!(result.rest_hint().expect("a hint").starts_with("[up to byte 4,19"), "{:?}", result.rest_hint());
 }
@@ -386,23 +387,23 @@ async fn no_offset_is_told_of_a_file_whose_text_a_hook_changed() {
 async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-    let said = refused(&result, ToolErrorKind::Failed, "hook_failed");
-    assert!(said.contains("the call ran"), "{said}");
+    let message = assert_refused(&result, ToolErrorKind::Failed, "hook_failed");
+    assert!(message.contains("the call ran"), "{message}");
     assert_eq!((ran, result.details.get("output_id")), (1, None));
-    // Of an error only the kind stays.
+    // If the call failed, only the error's kind stays.
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let failing = super::failing("spy", ToolError::not_found("the password is hunter2"));
-    let (result, _, world) = call(failing, &[hook], "{}", &caller()).await;
-    let said = refused(&result, ToolErrorKind::NotFound, "hook_failed");
-    assert!(!said.contains("hunter2") && !said.contains("ran"), "{said}");
-    assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::NotFound)));
+    let (result, _, fixture) = call(failing, &[hook], "{}", &caller()).await;
+    let message = assert_refused(&result, ToolErrorKind::NotFound, "hook_failed");
+    assert!(!message.contains("hunter2") && !message.contains("ran"), "{message}");
+    assert_eq!(fixture.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::NotFound)));
 }
 
 /// Never answers `repair` or `after`.
-struct Mute;
+struct NeverAnsweringAfter;
 
 #[async_trait]
-impl CallHook for Mute {
+impl CallHook for NeverAnsweringAfter {
     async fn repair(&self, _call: &MisfitCall) -> Option<String> {
         std::future::pending().await
     }
@@ -413,38 +414,40 @@ impl CallHook for Mute {
 }
 
 /// The seconds that a call takes behind two hooks that never answer, and its result.
-async fn muted(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
-    let world = world_enabling(&["spy"]);
-    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+async fn call_behind_silent_hooks(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
+    let fixture = fixture_enabling(&["spy"]);
+    let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
-    let builder = ToolRegistry::builder().policy(policy).state(world.state());
-    let registry = builder.tool(spy()).hook(Mute).hook(Mute).build().expect("builds");
+    let builder = ToolRegistry::builder().policy(policy).state(fixture.state());
+    let registry =
+        builder.tool(spy()).hook(NeverAnsweringAfter).hook(NeverAnsweringAfter).build().expect("builds");
     let begun = tokio::time::Instant::now();
-    let result = registry.execute_with_policy(raw("spy", arguments), caller).await;
+    let result = registry.execute_with_policy(raw_call("spy", arguments), caller).await;
     (begun.elapsed().as_secs(), result)
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
-    let (took, result) = muted(r#"{"n":1}"#, &caller()).await;
-    refused(&result, ToolErrorKind::Failed, "hook_failed");
+    let (took, result) = call_behind_silent_hooks(r#"{"n":1}"#, &caller()).await;
+    assert_refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert_eq!(took, 10);
-    let gone = caller();
-    let cancel = gone.cancel.clone();
-    let going = async {
-        // After the tool has run: the paused clock advances only once all tasks are idle.
+    let cancelled_caller = caller();
+    let cancel = cancelled_caller.cancel.clone();
+    let cancelling = async {
+        // The tool has run after this wait: the paused clock advances only once all tasks are idle.
         tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await.expect_err("later");
         cancel.cancel();
     };
-    let ((took, result), ()) = tokio::join!(muted(r#"{"n":1}"#, &gone), going);
-    refused(&result, ToolErrorKind::Failed, "hook_failed");
+    let ((took, result), ()) =
+        tokio::join!(call_behind_silent_hooks(r#"{"n":1}"#, &cancelled_caller), cancelling);
+    assert_refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert_eq!(took, 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_does_not_say_how_to_mend_arguments_mends_none() {
-    let (took, result) = muted("{}", &caller()).await;
-    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    let (took, result) = call_behind_silent_hooks("{}", &caller()).await;
+    assert_refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
     assert_eq!(took, 20, "ten seconds each");
 }
 
@@ -453,32 +456,35 @@ async fn no_hook_makes_a_result_of_an_error() {
     let hook = Hook::new("h").after(|_| Ok(ToolOutput::text("all is well")));
     let failing = super::failing("spy", ToolError::failed("broken"));
     let (result, _, _) = call(failing, std::slice::from_ref(&hook), "{}", &caller()).await;
-    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "broken");
-    assert_eq!(hook.asked().last().map(String::as_str), Some("h after spy failed"));
-    // Its text may change.
+    assert_eq!(assert_refused(&result, ToolErrorKind::Failed, "failed"), "broken");
+    assert_eq!(hook.take_questions().last().map(String::as_str), Some("h after spy failed"));
+    // A hook may change the error's text.
     let hook = Hook::new("h").after(|_| Err(ToolError::failed("[redacted]")));
     let failing = super::failing("spy", ToolError::failed("the password is hunter2"));
     let (result, _, _) = call(failing, &[hook], "{}", &caller()).await;
-    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "[redacted]");
+    assert_eq!(assert_refused(&result, ToolErrorKind::Failed, "failed"), "[redacted]");
 }
 
 #[tokio::test]
 async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
-    let world = World::new();
-    let vault = world.workspace().join("vault");
+    let fixture = Fixture::new();
+    let vault = fixture.workspace().join("vault");
     let hook = Hook::new("h");
-    let builder = world.builder().await.expect("bootstraps").hook(hook.clone());
+    let builder = fixture.builder().await.expect("bootstraps").hook(hook.clone());
     let registry = builder.build().expect("builds");
     std::fs::write(vault.join("key"), "secret").expect("writable");
     let arguments = BTreeMap::from([("source_path", "/vault/key"), ("destination_path", "/shared/key")]);
     let copy = new_call("vault_copyto", json!(arguments).to_string());
-    registry.execute_with_policy(copy, &approving()).await.outcome.expect("copied");
-    let asked = hook.asked();
-    assert_eq!(asked.len(), 2, "{asked:?}");
-    assert!(asked[0].starts_with("h before vault_copyto ") && asked[1].starts_with("h after vault_copyto "));
-    // A guest with the hook: the same path.
-    world.put("a.txt", "a");
+    registry.execute_with_policy(copy, &approving_caller()).await.outcome.expect("copied");
+    let questions = hook.take_questions();
+    assert_eq!(questions.len(), 2, "{questions:?}");
+    assert!(
+        questions[0].starts_with("h before vault_copyto ")
+            && questions[1].starts_with("h after vault_copyto ")
+    );
+    // A guest's call takes the same path through the hook.
+    fixture.put("a.txt", "a");
     let read = new_call("file_read", json!({"path": "a.txt"}).to_string());
-    assert_eq!(registry.execute_with_policy(read, &approving()).await.model_text(), "a");
-    assert_eq!(hook.asked(), [r#"h before file_read {"path":"a.txt"}"#, "h after file_read a"]);
+    assert_eq!(registry.execute_with_policy(read, &approving_caller()).await.model_text(), "a");
+    assert_eq!(hook.take_questions(), [r#"h before file_read {"path":"a.txt"}"#, "h after file_read a"]);
 }

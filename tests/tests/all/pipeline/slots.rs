@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::join_all};
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalPolicy, ApprovalRule},
@@ -24,63 +24,64 @@ use portcullis_types::{
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::support::{Spy, caller, enabled, natives, raw, world_enabling};
+use crate::support::{Spy, caller, enabling_entry, fixture_enabling, native_registry, raw_call};
 
 /// A tool that returns once `count` calls of it run at once, and the peak of its concurrent calls.
-fn meeting(count: usize) -> (Spy, Arc<AtomicUsize>) {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&most));
+fn meeting_spy(count: usize) -> (Spy, Arc<AtomicUsize>) {
+    let (active_calls, peak_calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&peak_calls));
     let spy = Spy::new("meeting", move |_, _| {
-        let (now, peak, barrier) = (Arc::clone(&now), Arc::clone(&peak), Arc::clone(&barrier));
+        let (active_calls, peak, barrier) =
+            (Arc::clone(&active_calls), Arc::clone(&peak), Arc::clone(&barrier));
         async move {
-            peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            peak.fetch_max(active_calls.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             barrier.wait().await;
-            now.fetch_sub(1, Ordering::SeqCst);
+            active_calls.fetch_sub(1, Ordering::SeqCst);
             Ok(ToolOutput::text("met"))
         }
     });
-    (spy.timeout(Duration::from_secs(60)), most)
+    (spy.timeout(Duration::from_secs(60)), peak_calls)
 }
 
-async fn check_cap(world: World, cap: usize) {
-    let (spy, most) = meeting(cap);
-    let world = world.with_policy(&enabled("meeting"));
-    let registry = natives(&world, [spy]);
+async fn check_cap(fixture: Fixture, cap: usize) {
+    let (spy, peak_calls) = meeting_spy(cap);
+    let fixture = fixture.with_policy(&enabling_entry("meeting"));
+    let registry = native_registry(&fixture, [spy]);
     let caller = caller();
-    let calls = (0..100).map(|_| registry.execute_with_policy(raw("meeting", "{}"), &caller));
+    let calls = (0..100).map(|_| registry.execute_with_policy(raw_call("meeting", "{}"), &caller));
     for result in join_all(calls).await {
         result.outcome.expect("all get their turn");
     }
-    assert_eq!(most.load(Ordering::SeqCst), cap, "as many as may, and never more");
+    assert_eq!(peak_calls.load(Ordering::SeqCst), cap, "as many as may, and never more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_parallel_calls_run_ten_at_a_time() {
-    check_cap(World::new(), 10).await;
+    check_cap(Fixture::new(), 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_policy_sets_how_many_run_at_a_time() {
-    check_cap(World::new().with_policy_edit("concurrency = 10", "concurrency = 4"), 4).await;
+    check_cap(Fixture::new().with_policy_edit("concurrency = 10", "concurrency = 4"), 4).await;
 }
 
 #[tokio::test]
 async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
-    let world = world_enabling(&["endless"])
+    let fixture = fixture_enabling(&["endless"])
         .with_policy_edit("concurrency = 10", "concurrency = 1")
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000");
     let spy = Spy::new("endless", |_, _| std::future::pending());
     let calls = spy.calls();
-    let registry = natives(&world, [spy.timeout(Duration::from_secs(500))]);
+    let registry = native_registry(&fixture, [spy.timeout(Duration::from_secs(500))]);
     let mut caller = caller();
     caller.cancel = CancellationToken::new();
     let mut pending: Vec<_> = (0..1 + 1024)
-        .map(|_| Box::pin(registry.execute_with_policy(raw("endless", "{}"), &caller)))
+        .map(|_| Box::pin(registry.execute_with_policy(raw_call("endless", "{}"), &caller)))
         .collect();
     for call in &mut pending {
         assert!(call.now_or_never().is_none(), "none of them ends by itself");
     }
-    let refused = registry.execute_with_policy(raw("endless", "{}"), &caller).await;
+    let refused = registry.execute_with_policy(raw_call("endless", "{}"), &caller).await;
     let error = refused.outcome.expect_err("full");
     assert_eq!((error.kind(), error.code()), (ResourceLimit, "queue_full"));
     caller.cancel.cancel();
@@ -88,11 +89,11 @@ async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
         assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
     }
     assert!(calls.load(Ordering::SeqCst) <= 1);
-    assert_eq!(world.rows().len(), 1026);
+    assert_eq!(fixture.rows().len(), 1026);
 }
 
 /// A tool that makes `times` concurrent calls through the registry and joins their texts.
-fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
+fn nesting_spy(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
     let registry = Arc::clone(registry);
     let parameters = json!({
         "type": "object",
@@ -115,68 +116,69 @@ fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
     spy.parameters(parameters).timeout(Duration::from_secs(60))
 }
 
-fn calling(tool: &str, arguments: &Value, times: usize) -> String {
+fn nested_arguments(tool: &str, arguments: &Value, times: usize) -> String {
     json!({"tool": tool, "arguments": arguments.to_string(), "times": times}).to_string()
 }
 
 #[tokio::test]
 async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
-    let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
-    world.put("a.txt", "a");
+    let fixture = fixture_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
+    fixture.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());
-    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let builder = fixture.builder().await.expect("bootstraps").tool(nesting_spy(&cell));
     let registry = Arc::new(builder.build().expect("builds"));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
-    let read = calling("file_read", &json!({"path": "a.txt"}), 1);
+    let read = nested_arguments("file_read", &json!({"path": "a.txt"}), 1);
     for (arguments, expected) in [
-        (calling("echo", &json!({"message": "m"}), 1), "{\"echoed\":\"m\",\"length\":1}".to_owned()),
+        (nested_arguments("echo", &json!({"message": "m"}), 1), "{\"echoed\":\"m\",\"length\":1}".to_owned()),
         (read.clone(), "a".to_owned()),
-        (calling("file_read", &json!({"path": "a.txt"}), 3), "a a a".to_owned()),
-        (calling("nesting", &serde_json::from_str(&read).expect("JSON"), 2), "a a".to_owned()),
+        (nested_arguments("file_read", &json!({"path": "a.txt"}), 3), "a a a".to_owned()),
+        (nested_arguments("nesting", &serde_json::from_str(&read).expect("JSON"), 2), "a a".to_owned()),
     ] {
         let caller = caller();
-        let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
+        let call = registry.execute_with_policy(raw_call("nesting", &arguments), &caller);
         let result = tokio::time::timeout(Duration::from_secs(50), call).await.expect("no deadlock");
         assert_eq!(result.outcome.expect("runs").joined_text(), expected, "{arguments}");
     }
-    // Each nested call took the whole path: checked, refused, recorded under the same agent and run.
+    // Each nested call took all steps: checked, refused, recorded under the same agent and run.
     let caller = caller();
-    let escape = calling("file_read", &json!({"path": "/etc/passwd"}), 1);
-    let result = registry.execute_with_policy(raw("nesting", &escape), &caller).await;
+    let escape = nested_arguments("file_read", &json!({"path": "/etc/passwd"}), 1);
+    let result = registry.execute_with_policy(raw_call("nesting", &escape), &caller).await;
     assert_eq!(result.outcome.expect_err("refused").code(), "unknown_mount");
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert_eq!(rows.len(), 2 + 2 + 4 + 5 + 2);
     assert!(
         rows.iter().all(|row| row.agent.as_deref() == Some("tester") && row.run_id.as_deref() == Some("run"))
     );
-    // The cell keeps the registry alive, and the registry keeps the cell alive.
+    // The cell and the registry keep each other alive until the test process ends.
     drop(cell);
 }
 
 #[tokio::test]
 async fn too_many_guests_within_one_call_are_refused_at_once() {
-    let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
-    world.put("a.txt", "a");
+    let fixture = fixture_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
+    fixture.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());
-    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let builder = fixture.builder().await.expect("bootstraps").tool(nesting_spy(&cell));
     let registry = Arc::new(builder.build().expect("builds"));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
-    let arguments = calling("file_read", &json!({"path": "a.txt"}), 30);
-    let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
+    let arguments = nested_arguments("file_read", &json!({"path": "a.txt"}), 30);
+    let result = registry.execute_with_policy(raw_call("nesting", &arguments), &caller()).await;
     match result.outcome {
         Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
         Err(error) => assert_eq!((error.kind(), error.code()), (Unavailable, "workers_exhausted")),
     }
     // Each nested call has its row, and the runner works as before.
-    assert_eq!(world.rows().len(), 31);
-    let arguments = calling("file_read", &json!({"path": "a.txt"}), 2);
-    let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
+    assert_eq!(fixture.rows().len(), 31);
+    let arguments = nested_arguments("file_read", &json!({"path": "a.txt"}), 2);
+    let result = registry.execute_with_policy(raw_call("nesting", &arguments), &caller()).await;
     assert_eq!(result.outcome.expect("runs").joined_text(), "a a");
 }
 
 #[tokio::test]
 async fn cancelling_a_call_cancels_what_its_tool_called() {
-    let world = World::new().with_policy(&enabled("nesting")).with_policy(&enabled("endless"));
+    let fixture =
+        Fixture::new().with_policy(&enabling_entry("nesting")).with_policy(&enabling_entry("endless"));
     let cell = Arc::new(OnceLock::new());
     let started = Arc::new(tokio::sync::Notify::new());
     let starts = Arc::clone(&started);
@@ -184,11 +186,12 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
         starts.notify_one();
         std::future::pending()
     });
-    let registry = Arc::new(natives(&world, [nesting(&cell), endless.timeout(Duration::from_secs(500))]));
+    let registry =
+        Arc::new(native_registry(&fixture, [nesting_spy(&cell), endless.timeout(Duration::from_secs(500))]));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
     let caller = caller();
-    let arguments = calling("endless", &json!({}), 1);
-    let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
+    let arguments = nested_arguments("endless", &json!({}), 1);
+    let call = registry.execute_with_policy(raw_call("nesting", &arguments), &caller);
     let cancelling = async {
         started.notified().await;
         caller.cancel.cancel();
@@ -199,20 +202,20 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
 
 #[tokio::test]
 async fn nested_calls_obey_the_callers_approval_policy() {
-    let world = world_enabling(&["nesting"]);
+    let fixture = fixture_enabling(&["nesting"]);
     let cell = Arc::new(OnceLock::new());
-    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let builder = fixture.builder().await.expect("bootstraps").tool(nesting_spy(&cell));
     let registry = Arc::new(builder.build().expect("builds"));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
     let mut caller = caller();
     caller.approval_policy = Some(Arc::new(NoEcho));
-    let echo = calling("echo", &json!({"message": "m"}), 1);
-    let result = registry.execute_with_policy(raw("nesting", &echo), &caller).await;
+    let echo = nested_arguments("echo", &json!({"message": "m"}), 1);
+    let result = registry.execute_with_policy(raw_call("nesting", &echo), &caller).await;
     assert_eq!(result.outcome.expect_err("denied").code(), "approval_denied");
     drop(cell);
 }
 
-/// Denies `echo` and nothing else.
+/// Denies `echo` alone.
 struct NoEcho;
 
 impl ApprovalPolicy for NoEcho {

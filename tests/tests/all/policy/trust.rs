@@ -1,53 +1,56 @@
-//! The users who may change a policy that is obeyed: root and our own user.
+//! The users who may be able to change a policy in force: root and our own user.
 
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{PermissionsExt as _, chown},
 };
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_tools::BootstrapError;
 
 use crate::modules::{portcullis, stderr};
 
 #[test]
 fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
-    let world = World::new();
-    let file = world.policy_file();
+    let fixture = Fixture::new();
+    let file = fixture.policy_file();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("opened");
-    let output = portcullis(&world, &["call", "file_list"]);
+    let output = portcullis(&fixture, &["call", "file_list"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    let said = stderr(&output);
+    let stderr_text = stderr(&output);
     assert!(
-        said.contains("is refused") && said.contains("can be written by everybody (mode 0666)"),
-        "{said}"
+        stderr_text.contains("is refused") && stderr_text.contains("can be written by everybody (mode 0666)"),
+        "{stderr_text}"
     );
-    assert!(said.contains(&format!("chmod o-w {}", file.display())), "{said}");
-    // Checking the file is harmless, and allowed.
-    let output = portcullis(&world, &["policy", "check", file.to_str().expect("text")]);
+    assert!(stderr_text.contains(&format!("chmod o-w {}", file.display())), "{stderr_text}");
+    // Checking an untrusted file is harmless, and allowed.
+    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("text")]);
     assert!(
         output.status.success() && stderr(&output).contains("a start would not obey it"),
         "{}",
         stderr(&output)
     );
     fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("closed");
-    fs::set_permissions(world.root(), Permissions::from_mode(0o777)).expect("opened");
-    let said = stderr(&portcullis(&world, &["call", "file_list"]));
-    assert!(said.contains("the folder `") && said.contains("can be written by everybody"), "{said}");
-    fs::set_permissions(world.root(), Permissions::from_mode(0o700)).expect("closed");
-    assert!(portcullis(&world, &["call", "file_list"]).status.success());
+    fs::set_permissions(fixture.root(), Permissions::from_mode(0o777)).expect("opened");
+    let stderr_text = stderr(&portcullis(&fixture, &["call", "file_list"]));
+    assert!(
+        stderr_text.contains("the folder `") && stderr_text.contains("can be written by everybody"),
+        "{stderr_text}"
+    );
+    fs::set_permissions(fixture.root(), Permissions::from_mode(0o700)).expect("closed");
+    assert!(portcullis(&fixture, &["call", "file_list"]).status.success());
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, with another home")]
 fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
-    let world = World::new();
-    let home = world.root().join("home");
+    let fixture = Fixture::new();
+    let home = fixture.root().join("home");
     fs::create_dir(&home).expect("made");
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("opened");
     let call = || {
         std::process::Command::new(portcullis_testing::binary())
-            .args(&world.options()[..4])
+            .args(&fixture.options()[..4])
             .args(["call", "add", r#"{"a":1,"b":2}"#])
             .env_remove("XDG_CONFIG_HOME")
             .env("HOME", &home)
@@ -60,14 +63,15 @@ fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     }
     let output = call();
     assert!(output.status.success(), "{}", stderr(&output));
-    let said = stderr(&output);
+    let stderr_text = stderr(&output);
     assert!(
-        said.contains("there is no policy file") && said.contains("can be written by everybody"),
-        "{said}"
+        stderr_text.contains("there is no policy file")
+            && stderr_text.contains("can be written by everybody"),
+        "{stderr_text}"
     );
-    // A policy there is refused, and no other one replaces it.
+    // An untrusted policy there is refused, and no other policy replaces it.
     fs::create_dir_all(home.join(".config/portcullis")).expect("made");
-    fs::copy(world.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
+    fs::copy(fixture.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
     let output = call();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("is refused"), "{}", stderr(&output));
 }
@@ -78,9 +82,9 @@ async fn a_policy_of_another_user_is_refused() {
         eprintln!("skipped: only root gives files away");
         return;
     }
-    let world = World::new();
-    let envelope = world.envelope();
-    chown(world.root().join("policy.toml"), Some(12345), None).expect("given away");
+    let fixture = Fixture::new();
+    let envelope = fixture.envelope();
+    chown(fixture.root().join("policy.toml"), Some(12345), None).expect("given away");
     let error = portcullis_tools::runtime_builder(&envelope).await.expect_err("is refused");
     assert!(matches!(error, BootstrapError::UntrustedPolicy { .. }), "{error:?}");
     let cause = portcullis_types::chain(&error);
@@ -89,10 +93,10 @@ async fn a_policy_of_another_user_is_refused() {
 
 #[tokio::test]
 async fn a_folder_of_modules_that_others_can_write_is_refused() {
-    let world = World::new().with_policy("[modules]\ndir = \"modules\"");
-    let folder = world.root().join("modules");
+    let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"");
+    let folder = fixture.root().join("modules");
     fs::create_dir(&folder).expect("made");
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("opened");
-    let error = portcullis_tools::runtime_builder(&world.envelope()).await.expect_err("is refused");
+    let error = portcullis_tools::runtime_builder(&fixture.envelope()).await.expect_err("is refused");
     assert!(portcullis_types::chain(&error).contains("can be written by everybody"), "{error:?}");
 }

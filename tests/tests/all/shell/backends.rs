@@ -10,86 +10,86 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_testing::{CallOutcome, World, binary};
+use portcullis_testing::{CallOutcome, Fixture, binary};
 use portcullis_tools::shell::{SHELL_EXEC, ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
 #[tokio::test]
 async fn a_registry_without_a_sidecar_says_why_there_is_no_shell() {
-    let world = World::new();
-    let registry = world.registry().await;
-    let answer = CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "true"})).await;
-    let message = answer.refused(ToolErrorKind::Unavailable, "shell_disabled");
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "true"})).await;
+    let message = answer.assert_refused(ToolErrorKind::Unavailable, "shell_disabled");
     assert!(message.contains("no shell sidecar"), "{message}");
 }
 
 #[tokio::test]
 async fn the_host_runs_commands_only_on_request_and_says_so_each_time() {
-    let world = World::new();
-    let secret = world.root().join("outside");
+    let fixture = Fixture::new();
+    let secret = fixture.root().join("outside");
     fs::write(&secret, "outside\n").expect("writable");
-    let place = ShellSource::Host(Arc::new(OwnSidecar::new(binary())));
-    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
+    let shell = ShellSource::Host(Arc::new(OwnSidecar::new(binary())));
+    let registry = fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds");
     let command = json!({"command": format!("cat {}", secret.display())});
-    let answer = CallOutcome::of(&registry, SHELL_EXEC, command.clone()).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, command.clone()).await;
     assert_eq!(answer.text(), "outside\n[ran on the host, unconfined]");
-    let posture = world.rows().pop().expect("a row").posture.expect("a posture");
+    let posture = fixture.rows().pop().expect("a row").posture.expect("a posture");
     assert!(posture.starts_with("none"), "{posture}");
-    // The same attempt in a confined session.
-    let confined = World::new();
+    // The same command in a confined session.
+    let confined = Fixture::new();
     let registry = confined.registry_with_shell().await;
-    let answer = CallOutcome::of(&registry, SHELL_EXEC, command).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, command).await;
     assert!(!answer.text().contains("outside\n["), "{}", answer.text());
 }
 
 #[tokio::test]
 async fn a_running_sidecar_is_used_by_socket_and_token() {
-    let world = World::new();
-    let sidecar = Running::start(&world);
-    let registry = sidecar.registry(&world, &sidecar.token()).await;
-    assert_eq!(CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
-    let wrong = world.root().join("wrong");
-    fs::write(&wrong, "0123456789abcdef0123456789abcdef").expect("writable");
-    fs::set_permissions(&wrong, fs::Permissions::from_mode(0o600)).expect("set");
-    let registry = sidecar.registry(&world, &wrong).await;
-    let answer = CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
-    answer.refused(ToolErrorKind::Unavailable, "shell_unavailable");
-    assert!(!world.shared("made").exists());
+    let fixture = Fixture::new();
+    let sidecar = RunningSidecar::start(&fixture);
+    let registry = sidecar.registry(&fixture, &sidecar.token()).await;
+    assert_eq!(CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    let wrong_token_file = fixture.root().join("wrong");
+    fs::write(&wrong_token_file, "0123456789abcdef0123456789abcdef").expect("writable");
+    fs::set_permissions(&wrong_token_file, fs::Permissions::from_mode(0o600)).expect("set");
+    let registry = sidecar.registry(&fixture, &wrong_token_file).await;
+    let answer = CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
+    answer.assert_refused(ToolErrorKind::Unavailable, "shell_unavailable");
+    assert!(!fixture.shared("made").exists());
 }
 
 #[tokio::test]
-async fn without_its_sidecar_no_command_runs_elsewhere() {
-    let world = World::new();
-    let sidecar = Running::start(&world);
-    let registry = sidecar.registry(&world, &sidecar.token()).await;
-    assert_eq!(CallOutcome::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+async fn without_its_sidecar_no_command_runs() {
+    let fixture = Fixture::new();
+    let sidecar = RunningSidecar::start(&fixture);
+    let registry = sidecar.registry(&fixture, &sidecar.token()).await;
+    assert_eq!(CallOutcome::run(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
     drop(sidecar);
     let command = json!({"command": "echo run >> /shared/runs; echo run >> runs"});
     for _ in 0..2 {
-        let answer = CallOutcome::of(&registry, SHELL_EXEC, command.clone()).await;
+        let answer = CallOutcome::run(&registry, SHELL_EXEC, command.clone()).await;
         assert_eq!(answer.error().kind(), ToolErrorKind::Unavailable, "{answer:?}");
     }
-    assert!(!world.shared("runs").exists());
+    assert!(!fixture.shared("runs").exists());
 }
 
 /// A `portcullis-shelld`, ended on drop.
-pub(super) struct Running {
+pub(super) struct RunningSidecar {
     process: Child,
     folder: tempfile::TempDir,
 }
 
-/// Resources that a sidecar holds.
+/// Resources that a sidecar uses.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SidecarResources {
     pub(super) descriptors: usize,
     pub(super) resident_kib: u64,
     pub(super) children: usize,
 }
 
-impl Running {
+impl RunningSidecar {
     #[expect(clippy::disallowed_methods, reason = "the sidecar under test")]
-    pub(super) fn start(world: &World) -> Self {
+    pub(super) fn start(fixture: &Fixture) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
         let token = folder.path().join("token");
@@ -98,11 +98,11 @@ impl Running {
         let process = Command::new(binary().with_file_name("portcullis-shelld-test"))
             .args(["--socket".as_ref(), folder.path().join("socket").as_os_str()])
             .args(["--token-file".as_ref(), token.as_os_str()])
-            .args(["--workspace".as_ref(), world.workspace().as_os_str()])
-            .args(["--policy".as_ref(), world.policy_file().as_os_str()])
-            .env("XDG_STATE_HOME", world.root().join("shelld-state"))
-            // The C library's allocator makes further arenas where threads meet, by chance, and keeps their pages: the
-            // size of the sidecar would then say nothing of a leak.
+            .args(["--workspace".as_ref(), fixture.workspace().as_os_str()])
+            .args(["--policy".as_ref(), fixture.policy_file().as_os_str()])
+            .env("XDG_STATE_HOME", fixture.root().join("shelld-state"))
+            // The C library's allocator makes further arenas when threads happen to compete, and keeps their pages.
+            // With one arena, the sidecar's size shows a leak.
             .env("MALLOC_ARENA_MAX", "1")
             .stdin(Stdio::null())
             .spawn()
@@ -125,29 +125,29 @@ impl Running {
     }
 
     /// Waits until the sidecar has no session.
-    pub(super) async fn settled(&self) {
-        until(|| self.held().children == 0).await;
+    pub(super) async fn wait_until_idle(&self) {
+        poll_until(|| self.resources().children == 0).await;
     }
 
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn resources(&self) -> SidecarResources {
         let pid = self.process.id();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        Held {
-            // The sidecar's descriptors are visible to root alone.
+        SidecarResources {
+            // Only root can see the sidecar's descriptors.
             descriptors: fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count),
             resident_kib: resident.trim().trim_end_matches(" kB").parse().expect("a number"),
             children: children_of(pid).len(),
         }
     }
 
-    async fn registry(&self, world: &World, token_file: &Path) -> portcullis_tools::ToolRegistry {
-        let place = ShellSource::Socket { path: self.socket(), token_file: token_file.to_owned() };
-        world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
+    async fn registry(&self, fixture: &Fixture, token_file: &Path) -> portcullis_tools::ToolRegistry {
+        let shell = ShellSource::Socket { path: self.socket(), token_file: token_file.to_owned() };
+        fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds")
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningSidecar {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -155,7 +155,7 @@ impl Drop for Running {
 }
 
 /// Polls until a condition holds.
-pub(super) async fn until(mut condition: impl FnMut() -> bool) {
+pub(super) async fn poll_until(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < deadline, "it never came");
@@ -166,14 +166,14 @@ pub(super) async fn until(mut condition: impl FnMut() -> bool) {
 /// The living child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<rustix::process::Pid> {
     let parent = parent.to_string();
-    let mut found = Vec::new();
+    let mut children = Vec::new();
     for entry in fs::read_dir("/proc").expect("readable").flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         if after_name.split_whitespace().nth(1) == Some(&parent) {
-            found.extend(rustix::process::Pid::from_raw(pid));
+            children.extend(rustix::process::Pid::from_raw(pid));
         }
     }
-    found
+    children
 }

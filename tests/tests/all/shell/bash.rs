@@ -1,4 +1,4 @@
-//! A bash that is missing or is another program: a call and the doctor say so before anything runs.
+//! A bash that is missing or is another program: a call and the doctor report it before anything runs.
 #![expect(clippy::disallowed_methods, reason = "the programs under test")]
 
 use std::{
@@ -8,44 +8,44 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{World, binary};
+use portcullis_testing::{Fixture, binary, kernel_is_required};
 use serde_json::{Value, json};
 
 use crate::modules::{stderr, stdout};
 
-/// Runs the program with this file mounted as `/bin/bash`. Returns `None` where that is not possible.
+/// Runs the program with this file mounted as `/bin/bash`. Returns `None` if mounting is not possible.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
-fn with_bash(world: &World, bash: &Path, arguments: &[&str]) -> Option<Output> {
-    let real = place_of("/bin/bash");
+fn run_with_bash(fixture: &Fixture, bash: &Path, arguments: &[&str]) -> Option<Output> {
+    let real_bash = resolve_links("/bin/bash");
     let script = "mount --bind \"$1\" \"$2\" || exit 99; shift 2; exec \"$@\"";
     let map: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-rm"] };
-    let ran = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(map)
         .args(["sh", "-c", script, "sh"])
-        .args([bash, real.as_path(), binary().as_path()])
+        .args([bash, real_bash.as_path(), binary().as_path()])
         .args(arguments)
-        .args(world.options())
+        .args(fixture.options())
         .output()
         .expect("unshare is there");
-    if ran.status.code() == Some(99) || stderr(&ran).starts_with("unshare:") {
-        assert!(std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_none(), "{ran:?}");
-        println!("skipped: {}", stderr(&ran));
+    if output.status.code() == Some(99) || stderr(&output).starts_with("unshare:") {
+        assert!(!kernel_is_required(), "{output:?}");
+        println!("skipped: {}", stderr(&output));
         return None;
     }
-    Some(ran)
+    Some(output)
 }
 
 /// The path of a program, with links resolved.
-fn place_of(path: &str) -> PathBuf {
-    let open = fs::File::open(path).expect("there");
-    fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).expect("a place")
+fn resolve_links(path: &str) -> PathBuf {
+    let file = fs::File::open(path).expect("there");
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a place")
 }
 
-/// Substitutes for bash: a file that is not executable, another program, another shell, and scripts that fail
-/// in their ways.
-fn others(world: &World) -> Vec<PathBuf> {
+/// Substitutes for bash: a file that is not executable, another program, another shell, and scripts that fail in
+/// several ways.
+fn invalid_bashes(fixture: &Fixture) -> Vec<PathBuf> {
     let script = |name: &str, text: &str, mode| {
-        let path = world.root().join(name);
+        let path = fixture.root().join(name);
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
         path
@@ -55,46 +55,46 @@ fn others(world: &World) -> Vec<PathBuf> {
         script("wrong-interpreter", "#!/no/such/program\n", 0o755),
         script("crashes", "#!/bin/sh\nkill -SEGV $$\n", 0o755),
         script("fails", "#!/bin/sh\nexit 3\n", 0o755),
-        // Reads the command as bash would, and runs none.
+        // Reads the command as bash would, and runs nothing.
         script("deaf", "#!/bin/sh\ncat <&201 >/dev/null 2>&1\nexit 0\n", 0o755),
-        place_of("/bin/true"),
-        place_of("/bin/sh"),
+        resolve_links("/bin/true"),
+        resolve_links("/bin/sh"),
     ]
 }
 
 #[test]
-fn a_bash_that_is_none_is_said_before_anything_runs() {
-    let world = World::new();
+fn an_invalid_bash_is_reported_before_anything_runs() {
+    let fixture = Fixture::new();
     let call = ["call", "shell_exec", r#"{"command": "touch made"}"#, "--approve", "--json"];
-    let Some(control) = with_bash(&world, &place_of("/bin/bash"), &call) else { return };
+    let Some(control) = run_with_bash(&fixture, &resolve_links("/bin/bash"), &call) else { return };
     assert_eq!(control.status.code(), Some(0), "{control:?}");
-    assert!(world.shared("made").exists());
-    fs::remove_file(world.shared("made")).expect("there");
-    for bash in others(&world) {
-        let ran = with_bash(&world, &bash, &call).expect("as before");
-        let answer: Value = serde_json::from_str(&stdout(&ran)).expect("JSON");
+    assert!(fixture.shared("made").exists());
+    fs::remove_file(fixture.shared("made")).expect("there");
+    for bash in invalid_bashes(&fixture) {
+        let output = run_with_bash(&fixture, &bash, &call).expect("as before");
+        let answer: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         assert_eq!(answer["error"]["code"], "shell_unavailable", "{bash:?}: {answer}");
         let message = answer["error"]["message"].as_str().expect("a message");
         assert!(message.contains("bash") && message.contains("nothing"), "{bash:?}: {message}");
-        assert_eq!(ran.status.code(), Some(5), "{bash:?}");
-        assert!(!world.shared("made").exists(), "{bash:?}");
+        assert_eq!(output.status.code(), Some(5), "{bash:?}");
+        assert!(!fixture.shared("made").exists(), "{bash:?}");
     }
 }
 
 #[test]
 fn the_doctor_runs_a_command_before_it_says_that_commands_run() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let doctor = ["doctor", "--json"];
-    let Some(control) = with_bash(&world, &place_of("/bin/bash"), &doctor) else { return };
-    let shell = |ran: &Output| -> Value {
-        let findings: Value = serde_json::from_str(&stdout(ran)).expect("JSON");
+    let Some(control) = run_with_bash(&fixture, &resolve_links("/bin/bash"), &doctor) else { return };
+    let shell = |output: &Output| -> Value {
+        let findings: Value = serde_json::from_str(&stdout(output)).expect("JSON");
         findings["shell"].clone()
     };
     assert_eq!((control.status.code(), &shell(&control)["ok"]), (Some(0), &json!(true)), "{control:?}");
-    for bash in others(&world) {
-        let ran = with_bash(&world, &bash, &doctor).expect("as before");
-        assert_ne!(ran.status.code(), Some(0), "{bash:?}: {}", stdout(&ran));
-        let shell = shell(&ran);
+    for bash in invalid_bashes(&fixture) {
+        let output = run_with_bash(&fixture, &bash, &doctor).expect("as before");
+        assert_ne!(output.status.code(), Some(0), "{bash:?}: {}", stdout(&output));
+        let shell = shell(&output);
         assert_eq!(shell["ok"], false, "{bash:?}: {shell}");
         assert!(shell["reason"].as_str().is_some_and(|reason| reason.contains("bash")), "{bash:?}: {shell}");
     }

@@ -2,42 +2,46 @@
 
 use std::{fs, process::Command};
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-fn exec(world: &World, command: &str, options: &[&str]) -> std::process::Output {
+fn exec(fixture: &Fixture, command: &str, options: &[&str]) -> std::process::Output {
     let arguments = json!({ "command": command }).to_string();
-    portcullis(world, &[&["call", "shell_exec", &arguments], options].concat())
+    portcullis(fixture, &[&["call", "shell_exec", &arguments], options].concat())
 }
 
 #[test]
 fn one_command_after_the_other_runs_in_the_same_workspace() {
-    let world = World::new();
-    world.put("note", "seen\n");
-    let first = exec(&world, "cat note; echo $$ > pid", &["--approve"]);
+    let fixture = Fixture::new();
+    fixture.put("note", "seen\n");
+    let first = exec(&fixture, "cat note; echo $$ > pid", &["--approve"]);
     assert_eq!((first.status.code(), stdout(&first).as_str()), (Some(0), "seen\n"), "{}", stderr(&first));
-    let second = exec(&world, "test -s pid && echo there; exit 9", &["--approve"]);
+    let second = exec(&fixture, "test -s pid && echo there; exit 9", &["--approve"]);
     assert_eq!((second.status.code(), stdout(&second).as_str()), (Some(0), "there\n[exit code: 9]"));
-    let asked = exec(&world, "touch made", &[]);
-    assert_eq!(asked.status.code(), Some(3));
-    assert!(stderr(&asked).contains("--approve") && !world.shared("made").exists(), "{}", stderr(&asked));
-    let off = exec(&world, "touch made", &["--approve", "--shell", "off"]);
+    let unapproved = exec(&fixture, "touch made", &[]);
+    assert_eq!(unapproved.status.code(), Some(3));
+    assert!(
+        stderr(&unapproved).contains("--approve") && !fixture.shared("made").exists(),
+        "{}",
+        stderr(&unapproved)
+    );
+    let off = exec(&fixture, "touch made", &["--approve", "--shell", "off"]);
     assert_eq!(off.status.code(), Some(5), "{}", stderr(&off));
-    let tokenless = exec(&world, "touch made", &["--approve", "--shell", "unix:/nowhere"]);
+    let tokenless = exec(&fixture, "touch made", &["--approve", "--shell", "unix:/nowhere"]);
     assert_eq!(tokenless.status.code(), Some(2), "{}", stderr(&tokenless));
-    assert!(!world.shared("made").exists());
+    assert!(!fixture.shared("made").exists());
 }
 
 #[test]
 fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
-    let world = World::new();
-    let ran = portcullis(&world, &["shell", "--", "echo", "hi;", "exit", "7"]);
-    assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(7), "hi\n"), "{}", stderr(&ran));
-    let killed = portcullis(&world, &["shell", "--", "kill -9 $$"]);
+    let fixture = Fixture::new();
+    let output = portcullis(&fixture, &["shell", "--", "echo", "hi;", "exit", "7"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(7), "hi\n"), "{}", stderr(&output));
+    let killed = portcullis(&fixture, &["shell", "--", "kill -9 $$"]);
     assert_eq!(killed.status.code(), Some(137));
-    let rows = world.rows();
+    let rows = fixture.rows();
     assert!(rows.iter().all(|row| row.run_id.as_deref() == Some("shell")));
     assert_eq!(rows.len(), 4);
 }
@@ -45,45 +49,45 @@ fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn output_that_cannot_be_written_is_an_error() {
-    let world = World::new();
-    let ran = Command::new(portcullis_testing::binary())
-        .args(world.options())
+    let fixture = Fixture::new();
+    let output = Command::new(portcullis_testing::binary())
+        .args(fixture.options())
         .args(["shell", "--", "echo hi; touch made"])
         .stdout(fs::File::options().write(true).open("/dev/full").expect("opens"))
         .output()
         .expect("starts");
-    assert_eq!(ran.status.code(), Some(1), "{}", stderr(&ran));
-    assert!(stderr(&ran).contains("cannot write to standard output"), "{}", stderr(&ran));
-    assert!(world.shared("made").exists(), "the command runs to its end");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot write to standard output"), "{}", stderr(&output));
+    assert!(fixture.shared("made").exists(), "the command runs to its end");
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn a_person_sees_what_jobs_write_after_their_command() {
-    let world = World::new();
-    let list = world.root().join("list");
+    let fixture = Fixture::new();
+    let list = fixture.root().join("list");
     let job = "(until [ -e go ]; do sleep 0.01; done; echo later; touch done) & echo first";
     fs::write(&list, format!("{job}\ntouch go; until [ -e done ]; do sleep 0.01; done; echo second\n"))
         .expect("written");
-    let ran = Command::new(portcullis_testing::binary())
-        .args(world.options())
+    let output = Command::new(portcullis_testing::binary())
+        .args(fixture.options())
         .arg("shell")
         .stdin(fs::File::open(list).expect("there"))
         .output()
         .expect("starts");
-    let text = stdout(&ran);
-    assert_eq!(ran.status.code(), Some(0), "{text}{}", stderr(&ran));
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     assert_eq!(text, "first\nsecond\n[background jobs wrote since the last command:]\nlater\n");
 }
 
 #[test]
-fn the_doctor_does_not_take_a_containers_refusal_for_its_own() {
-    let world = World::new();
-    let free = stdout(&portcullis(&world, &["doctor"]));
+fn doctor_distinguishes_a_containers_refusal_from_its_own() {
+    let fixture = Fixture::new();
+    let free = stdout(&portcullis(&fixture, &["doctor"]));
     assert!(!free.contains("start a thread                                   ENOSYS →"), "{free}");
     let container = stdout(
         &portcullis_testing::outer::KernelEnvironment::StockContainer
-            .start(|| portcullis(&world, &["doctor"])),
+            .start(|| portcullis(&fixture, &["doctor"])),
     );
     let lines: Vec<_> = container.lines().filter(|line| line.contains("start a thread")).collect();
     assert!(!lines.is_empty(), "{container}");
@@ -94,13 +98,13 @@ fn the_doctor_does_not_take_a_containers_refusal_for_its_own() {
 
 #[test]
 fn listings_and_the_doctor_show_what_a_session_proved() {
-    let world = World::new();
-    let listing = stdout(&portcullis(&world, &["tools"]));
+    let fixture = Fixture::new();
+    let listing = stdout(&portcullis(&fixture, &["tools"]));
     let line = listing.lines().find(|line| line.starts_with("shell_exec")).expect("listed");
     assert!(line.contains("Shell (/shared write, /tmp write)") && line.contains(" shell "), "{line}");
     let posture = listing.lines().find(|line| line.trim_start().starts_with("posture")).expect("a posture");
     assert!(posture.contains("seccomp=enforced"), "{posture}");
-    let doctor = portcullis(&world, &["doctor", "--json"]);
+    let doctor = portcullis(&fixture, &["doctor", "--json"]);
     assert_eq!(doctor.status.code(), Some(0), "{}", stdout(&doctor));
     let findings: Value = serde_json::from_str(&stdout(&doctor)).expect("JSON");
     let shell = &findings["shell"];

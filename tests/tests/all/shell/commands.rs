@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use portcullis_testing::{CallOutcome, approving};
-use portcullis_tools::audit::{Confinement, Event, SubjectKind};
+use portcullis_testing::{CallOutcome, approving_caller};
+use portcullis_tools::audit::{Confinement, RowKind, SubjectKind};
 use portcullis_types::{ShellPosture, ToolErrorKind, ToolOutput};
 use serde_json::json;
 
@@ -53,7 +53,7 @@ async fn stdin_workdir_and_non_utf_8_output_are_taken_as_they_are() {
 }
 
 #[tokio::test]
-async fn long_output_is_cut_and_the_exit_code_still_said() {
+async fn long_output_is_cut_and_keeps_the_exit_code() {
     let shell = Shell::new().await;
     let answer = shell.run("head -c 100000 /dev/zero | tr '\\0' x; exit 4").await;
     let text = answer.text();
@@ -64,35 +64,35 @@ async fn long_output_is_cut_and_the_exit_code_still_said() {
     );
     let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
     let rest = json!({"call_id": id, "offset": 99_990});
-    let rest = CallOutcome::of(&shell.registry, "output_read", rest).await.text();
+    let rest = CallOutcome::run(&shell.registry, "output_read", rest).await.text();
     assert!(rest.contains("xxxxxxxxxx\n[exit code: 4]"), "{rest}");
 }
 
 #[tokio::test]
 async fn output_is_handed_on_while_the_command_runs() {
     let shell = Shell::new().await;
-    let heard = Arc::new(Mutex::new(String::new()));
-    let sink = Arc::clone(&heard);
-    let mut caller = approving();
-    let gate = shell.world.shared("go");
+    let updates_text = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&updates_text);
+    let mut caller = approving_caller();
+    let gate = shell.fixture.shared("go");
     caller.on_update = Some(Arc::new(move |partial: ToolOutput| {
         sink.lock().expect("not poisoned").push_str(&partial.joined_text());
-        // The command goes on only after its first line was heard.
+        // The command continues only after its first line was heard.
         fs::write(&gate, "").expect("writable");
     }));
     let command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second";
     let answer = shell.call_as(&caller, json!({ "command": command })).await;
     assert_eq!(answer.text(), "first\nsecond\n");
-    assert_eq!(*heard.lock().expect("not poisoned"), "first\nsecond\n");
+    assert_eq!(*updates_text.lock().expect("not poisoned"), "first\nsecond\n");
 }
 
 #[tokio::test]
 async fn the_row_says_command_mounts_and_what_the_session_proved() {
     let shell = Shell::new().await;
     shell.text("echo hello").await;
-    let rows = shell.world.rows();
+    let rows = shell.fixture.rows();
     let [begin, end] = &rows[..] else { panic!("two rows, not {}", rows.len()) };
-    assert_eq!((begin.event, end.event), (Event::Begin, Event::End));
+    assert_eq!((begin.event, end.event), (RowKind::Begin, RowKind::End));
     assert_eq!(end.confinement, Some(Confinement::Shell));
     assert_eq!(end.rule.as_deref(), Some("shell"));
     assert_eq!(end.approval.as_deref(), Some("approved"));
@@ -110,10 +110,10 @@ async fn the_row_says_command_mounts_and_what_the_session_proved() {
 #[tokio::test]
 async fn a_command_sees_the_workspace_but_not_the_vault_or_the_state() {
     let shell = Shell::new().await;
-    shell.world.put("note", "seen");
-    fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
+    shell.fixture.put("note", "seen");
+    fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("writable");
     assert_eq!(shell.text("cat note").await, "seen");
-    for path in [shell.world.workspace().join("vault/key"), shell.world.state().join("audit.jsonl")] {
+    for path in [shell.fixture.workspace().join("vault/key"), shell.fixture.state().join("audit.jsonl")] {
         let text = shell.text(&format!("cat {} 2>&1", path.display())).await;
         assert!(text.ends_with("[exit code: 1]") && !text.contains("secret"), "{text}");
     }
@@ -123,22 +123,22 @@ async fn a_command_sees_the_workspace_but_not_the_vault_or_the_state() {
 #[tokio::test]
 async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
     let shell = Shell::new().await;
-    let told = |shell: &Shell| -> Vec<(String, String)> {
+    let protected_subjects = |shell: &Shell| -> Vec<(String, String)> {
         let subjects = shell.last_row().subjects;
-        let told = subjects.iter().filter(|subject| subject.argument.starts_with("protected_"));
-        told.map(|subject| (subject.argument.to_string(), subject.value.to_string())).collect()
+        let protected_subjects = subjects.iter().filter(|subject| subject.argument.starts_with("protected_"));
+        protected_subjects.map(|subject| (subject.argument.to_string(), subject.value.to_string())).collect()
     };
     let pair = |argument: &str, value: &str| (argument.to_owned(), value.to_owned());
     shell.text("echo x > plain").await;
-    assert_eq!(told(&shell), []);
+    assert_eq!(protected_subjects(&shell), []);
     shell.text("echo x > .bashrc").await;
-    assert_eq!(told(&shell), [pair("protected_path_made", "/shared/.bashrc")]);
-    // Deeper than the search for protected paths goes.
+    assert_eq!(protected_subjects(&shell), [pair("protected_path_made", "/shared/.bashrc")]);
+    // Deeper than the search for protected paths descends.
     let answer =
         shell.run("for i in $(seq 200); do mkdir d && cd -P d || exit; done; cd; echo y > .bashrc").await;
     assert_eq!(answer.0.details["protected_complete"], false, "{}", answer.text());
     assert_eq!(
-        told(&shell),
+        protected_subjects(&shell),
         [pair("protected_paths_unseen", "/"), pair("protected_path_made", "/shared/.bashrc")]
     );
 }

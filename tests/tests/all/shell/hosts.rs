@@ -1,4 +1,4 @@
-//! A shell with a list of hosts: what programs reach through the forwarder, and that nothing else has a route.
+//! A shell with a list of hosts. Programs reach these hosts through the forwarder and have no other route.
 
 mod hostile;
 mod programs;
@@ -7,7 +7,7 @@ mod server;
 
 use std::fs;
 
-use portcullis_testing::{CallOutcome, World, outer::KernelEnvironment};
+use portcullis_testing::{CallOutcome, Fixture, outer::KernelEnvironment};
 use portcullis_tools::audit::RecordedConnection;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -16,40 +16,40 @@ use super::{Shell, machine::shell_on};
 use crate::modules::{portcullis, stdout};
 use server::Server;
 
-/// A world whose shell reaches this server as `localhost`, with the server's authority among the trusted ones.
-fn world(server: &Server) -> World {
-    world_at(server, "strong")
+/// A fixture whose shell reaches this server as `localhost`, and trusts the server's authority.
+fn fixture(server: &Server) -> Fixture {
+    fixture_with_posture(server, "strong")
 }
 
-fn world_at(server: &Server, posture: &str) -> World {
+fn fixture_with_posture(server: &Server, posture: &str) -> Fixture {
     let port = server.port();
-    let world = World::new();
-    let ca = world.root().join("authority.pem");
+    let fixture = Fixture::new();
+    let ca = fixture.root().join("authority.pem");
     fs::write(&ca, server.authority()).expect("written");
-    world
+    fixture
         .with_policy_edit(
             "posture     = \"contained\"",
             &format!("posture = \"{posture}\"\nhosts = [\"https://localhost:{port}\"]"),
         )
         .with_policy_edit(
             "allow_private = []",
-            // Both addresses of the name.
+            // Both addresses of the name `localhost`.
             &format!("ca = {ca:?}\nallow_private = [\"127.0.0.1:{port}\", \"[::1]:{port}\"]"),
         )
 }
 
 async fn shell(server: &Server) -> Shell {
-    Shell::of(world(server)).await
+    Shell::with_fixture(fixture(server)).await
 }
 
-/// The connections of the last row that ended like this.
+/// The connections in the last row with this end.
 fn connections(shell: &Shell, end: &str) -> Vec<RecordedConnection> {
     let row = shell.last_row();
     row.connections.into_iter().filter(|connection| *connection.end == *end).collect()
 }
 
-/// Asks for a tunnel with bash alone, sends nothing more, and prints the first line of the answer.
-fn ask(target: &str) -> String {
+/// A bash command that asks for a tunnel, sends nothing more, and prints the first line of the answer.
+fn tunnel_command(target: &str) -> String {
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'CONNECT {target} HTTP/1.1\\r\\n\\r\\n' >&3 && \
          read -r answer <&3; echo \"$answer\"; exec 3>&-"
@@ -80,10 +80,14 @@ async fn a_command_goes_through_the_operators_proxy_alone() {
     let proxy = crate::web::server::Server::start(|_target| crate::web::server::status("403 Forbidden"));
     let server = Server::start();
     let to_proxy = format!("[egress]\nproxy = \"http://127.0.0.1:{}\"\n#", proxy.port());
-    let shell = Shell::of(world(&server).with_policy_edit("[egress]    ", &to_proxy)).await;
+    let shell = Shell::with_fixture(fixture(&server).with_policy_edit("[egress]    ", &to_proxy)).await;
     shell.run(&format!("curl --silent {}", server.url("page"))).await;
     let target = format!("localhost:{}", server.port());
-    assert!(proxy.seen()[0].starts_with(&format!("CONNECT {target} HTTP/1.1\r\n")), "{:?}", proxy.seen());
+    assert!(
+        proxy.requests_seen()[0].starts_with(&format!("CONNECT {target} HTTP/1.1\r\n")),
+        "{:?}",
+        proxy.requests_seen()
+    );
     let refused = connections(&shell, "proxy_refused");
     assert_eq!((refused.len(), server.requests()), (1, 0), "{:?}", shell.last_row());
     let posture = shell.last_row().posture.expect("proven");
@@ -104,13 +108,13 @@ async fn a_command_brings_the_label_of_the_web() {
 #[tokio::test]
 async fn commands_after_the_vault_are_denied() {
     let server = Server::start();
-    let shell = Shell::of(world(&server)).await;
-    fs::write(shell.world.workspace().join("vault/key"), "secret").expect("written");
+    let shell = Shell::with_fixture(fixture(&server)).await;
+    fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("written");
     let copy = json!({"source_path": "/vault/key", "destination_path": "/tmp/key"});
-    let copied = CallOutcome::of(&shell.registry, "vault_copyto", copy).await;
+    let copied = CallOutcome::run(&shell.registry, "vault_copyto", copy).await;
     assert!(copied.0.outcome.is_ok(), "{copied:?}");
     let denied = shell.run(&format!("curl {}", server.url("page"))).await;
-    denied.refused(ToolErrorKind::Denied, "flow_denied");
+    denied.assert_refused(ToolErrorKind::Denied, "flow_denied");
     assert_eq!(shell.last_row().rule.as_deref(), Some("flow[vault -> network]"));
     assert_eq!(server.requests(), 0);
 }
@@ -118,7 +122,7 @@ async fn commands_after_the_vault_are_denied() {
 #[tokio::test]
 async fn a_weaker_session_has_no_network_and_says_so() {
     let server = Server::start();
-    let shell = shell_on(KernelEnvironment::StockContainer, world_at(&server, "contained")).await;
+    let shell = shell_on(KernelEnvironment::StockContainer, fixture_with_posture(&server, "contained")).await;
     let answer = shell.run("echo \"proxy:$HTTPS_PROXY\"; exec 3<>/dev/tcp/127.0.0.1/3128").await;
     let text = answer.text();
     assert!(text.starts_with("proxy:\n"), "{text}");
@@ -131,9 +135,9 @@ async fn a_weaker_session_has_no_network_and_says_so() {
 #[tokio::test]
 async fn an_overlay_takes_the_network_away() {
     let server = Server::start();
-    let world = world(&server);
-    fs::write(world.workspace().join("portcullis.toml"), "[shell]\nhosts = []\n").expect("written");
-    let shell = Shell::of(world).await;
+    let fixture = fixture(&server);
+    fs::write(fixture.workspace().join("portcullis.toml"), "[shell]\nhosts = []\n").expect("written");
+    let shell = Shell::with_fixture(fixture).await;
     let text = shell.text("echo \"proxy:$HTTPS_PROXY\"; exec 3<>/dev/tcp/127.0.0.1/3128").await;
     assert!(text.contains("Operation not permitted") && text.starts_with("proxy:\n"), "{text}");
     assert!(!text.contains("no network"), "nothing was granted: {text}");
@@ -156,7 +160,7 @@ async fn the_description_of_the_tool_names_the_hosts() {
 async fn a_missing_file_of_certificates_is_no_network() {
     let server = Server::start();
     let shell = shell(&server).await;
-    fs::remove_file(shell.world.root().join("authority.pem")).expect("removed");
+    fs::remove_file(shell.fixture.root().join("authority.pem")).expect("removed");
     let text = shell.text("echo ran").await;
     assert!(text.starts_with("ran\n[no network: the certificates in "), "{text}");
 }
@@ -164,13 +168,13 @@ async fn a_missing_file_of_certificates_is_no_network() {
 #[test]
 fn the_doctor_shows_the_hosts_or_why_there_are_none() {
     let server = Server::start();
-    let world = world(&server);
-    let shown = stdout(&portcullis(&world, &["doctor"]));
+    let fixture = fixture(&server);
+    let stdout_text = stdout(&portcullis(&fixture, &["doctor"]));
     let line = format!("network      TLS to https://localhost:{}\n", server.port());
-    assert!(shown.contains(&line), "{shown}");
-    fs::remove_file(world.root().join("authority.pem")).expect("removed");
-    let shown = stdout(&portcullis(&world, &["doctor"]));
-    assert!(shown.contains("network      missing: the certificates in "), "{shown}");
-    let shown = stdout(&portcullis(&World::new(), &["doctor"]));
-    assert!(shown.contains("network      none\n"), "{shown}");
+    assert!(stdout_text.contains(&line), "{stdout_text}");
+    fs::remove_file(fixture.root().join("authority.pem")).expect("removed");
+    let stdout_text = stdout(&portcullis(&fixture, &["doctor"]));
+    assert!(stdout_text.contains("network      missing: the certificates in "), "{stdout_text}");
+    let stdout_text = stdout(&portcullis(&Fixture::new(), &["doctor"]));
+    assert!(stdout_text.contains("network      none\n"), "{stdout_text}");
 }

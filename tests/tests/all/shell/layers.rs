@@ -1,7 +1,7 @@
-//! Each layer taken away from the machine: the session and the row say that it is missing, and no command
-//! runs where the policy requires it.
+//! Each layer is taken away from the machine: session and row say that it is missing, and no command runs if the policy
+//! requires it.
 
-use portcullis_testing::{World, outer::KernelEnvironment};
+use portcullis_testing::{Fixture, outer::KernelEnvironment};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use super::{
 };
 
 /// The shipped policy, which requires `contained`, with another required posture.
-fn world(posture: &str) -> World {
-    World::new().with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""))
+fn fixture(posture: &str) -> Fixture {
+    Fixture::new().with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""))
 }
 
 /// The posture of the session in a command's row.
@@ -21,25 +21,24 @@ async fn posture(shell: &Shell) -> String {
     shell.last_row().posture.expect("a posture").to_string()
 }
 
-/// Asserts that no command runs because the session lacks the required posture. Returns the error's code and
-/// its detail for the operator.
-async fn refused(shell: &Shell) -> (String, String) {
+/// Asserts that no command runs because the session lacks the required posture. Returns the error's code and its detail
+/// for the operator.
+async fn assert_no_command_runs(shell: &Shell) -> (String, String) {
     let is_offered = || shell.registry.offered().iter().any(|tool| tool.decl().name == "shell_exec");
     assert!(is_offered(), "nobody knows yet");
     let answer = shell.call(json!({"command": "echo > made"})).await;
-    assert!(!shell.world.shared("made").exists());
+    assert!(!shell.fixture.shared("made").exists());
     assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
     let error = answer.0.outcome.expect_err("refused");
     assert_eq!(error.kind(), ToolErrorKind::Unavailable, "{error}");
-    // Where the machine cannot confine the shell, the tool is no longer offered: each further call could only
-    // fail.
+    // If the machine cannot confine the shell, the tool is no longer offered: each further call could only fail.
     assert_eq!(is_offered(), error.code() != "not_confined", "{error}");
     (error.code().to_owned(), error.operator_detail().unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
 async fn a_whole_machine_gives_the_strongest() {
-    let posture = posture(&shell_on(KernelEnvironment::Nothing, world("strong")).await).await;
+    let posture = posture(&shell_on(KernelEnvironment::Nothing, fixture("strong")).await).await;
     for layer in [
         "strong(limits=enforced",
         "pid_ns=enforced",
@@ -55,7 +54,7 @@ async fn a_whole_machine_gives_the_strongest() {
 
 #[tokio::test]
 async fn without_namespaces_the_row_of_a_session_says_contained() {
-    let shell = shell_on(KernelEnvironment::StockContainer, world("contained")).await;
+    let shell = shell_on(KernelEnvironment::StockContainer, fixture("contained")).await;
     let posture = posture(&shell).await;
     assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
     assert!(posture.contains("seccomp=enforced") && !posture.contains("_ns=enforced"), "{posture}");
@@ -63,51 +62,53 @@ async fn without_namespaces_the_row_of_a_session_says_contained() {
 
 #[tokio::test]
 async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
-    let (code, detail) = refused(&shell_on(KernelEnvironment::StockContainer, world("strong")).await).await;
+    let (code, detail) =
+        assert_no_command_runs(&shell_on(KernelEnvironment::StockContainer, fixture("strong")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.contains("strong") && detail.contains("namespace"), "{detail}");
 }
 
 #[tokio::test]
 async fn without_landlock_commands_run_in_a_minimal_session_only() {
-    let (code, detail) = refused(&shell_on(WITHOUT_LANDLOCK, world("contained")).await).await;
+    let (code, detail) =
+        assert_no_command_runs(&shell_on(WITHOUT_LANDLOCK, fixture("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("landlock"), "{detail}");
-    let posture = posture(&shell_on(WITHOUT_LANDLOCK, world("minimal")).await).await;
+    let posture = posture(&shell_on(WITHOUT_LANDLOCK, fixture("minimal")).await).await;
     assert!(posture.starts_with("minimal(") && !posture.contains("landlock=enforced"), "{posture}");
     assert!(posture.contains("seccomp=enforced"), "{posture}");
 }
 
 #[tokio::test]
 async fn without_seccomp_commands_run_in_a_minimal_session_only() {
-    let (code, detail) = refused(&shell_on(WITHOUT_SECCOMP, world("contained")).await).await;
+    let (code, detail) = assert_no_command_runs(&shell_on(WITHOUT_SECCOMP, fixture("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("seccomp"), "{detail}");
-    let posture = posture(&shell_on(WITHOUT_SECCOMP, world("minimal")).await).await;
+    let posture = posture(&shell_on(WITHOUT_SECCOMP, fixture("minimal")).await).await;
     assert!(posture.starts_with("minimal(") && !posture.contains("seccomp=enforced"), "{posture}");
 }
 
 #[tokio::test]
 async fn without_limits_no_command_runs_at_all() {
     for posture in ["contained", "minimal"] {
-        // No weaker session, but none at all.
-        let (_, detail) = refused(&shell_on(WITHOUT_LIMITS, world(posture)).await).await;
+        // There is no session at all, rather than a weaker one.
+        let (_, detail) = assert_no_command_runs(&shell_on(WITHOUT_LIMITS, fixture(posture)).await).await;
         assert!(detail.contains("limit"), "{detail}");
     }
 }
 
 #[tokio::test]
 async fn a_contained_session_keeps_what_the_pipeline_promises() {
-    let shell = shell_on(KernelEnvironment::StockContainer, world("contained")).await;
-    shell.world.put("note", "seen");
-    std::fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
+    let shell = shell_on(KernelEnvironment::StockContainer, fixture("contained")).await;
+    shell.fixture.put("note", "seen");
+    std::fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("writable");
     assert_eq!(shell.text("cd; cat note; export kept=yes; false").await, "seen\n[exit code: 1]");
     assert_eq!(
         shell.text("echo $kept > \"$PORTCULLIS_TMP/out\"; cat \"$PORTCULLIS_TMP/out\"").await,
         "yes\n"
     );
-    let vault = shell.world.workspace().join("vault/key");
-    let state = shell.world.state().join("audit.jsonl");
+    let vault = shell.fixture.workspace().join("vault/key");
+    let state = shell.fixture.state().join("audit.jsonl");
     for path in [&vault, &state] {
         let text = shell.text(&format!("cat {} 2>/dev/null || echo refused", path.display())).await;
         assert_eq!(text, "refused\n");
@@ -121,6 +122,6 @@ async fn a_contained_session_keeps_what_the_pipeline_promises() {
     assert_eq!(shell.text(&connect).await, "refused\n");
     listener.accept().expect_err("nobody came");
     let answer = shell.call(json!({"command": "sleep 100 & setsid sleep 100; wait", "timeout": 1})).await;
-    answer.refused(ToolErrorKind::Timeout, "timeout");
+    answer.assert_refused(ToolErrorKind::Timeout, "timeout");
     assert_eq!(shell.text("echo $kept").await, "yes\n");
 }

@@ -1,11 +1,11 @@
-//! A sidecar on a machine that lacks a layer: it runs under a seccomp filter that refuses the system calls of
-//! that layer, as a container or an old kernel does.
+//! A sidecar on a machine that lacks a layer. The sidecar runs under a seccomp filter that refuses the layer's system
+//! calls, as in a container or on an old kernel.
 
 use std::{io, sync::Arc};
 
 use portcullis::OwnSidecar;
 use portcullis_testing::{
-    World, binary,
+    Fixture, binary,
     outer::{KernelEnvironment, SyscallUse},
 };
 use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
@@ -28,7 +28,7 @@ pub(super) const WITHOUT_LIMITS: KernelEnvironment = KernelEnvironment::Errno(&[
     (SyscallUse::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM),
 ]);
 
-/// Starts the sidecar on such a machine.
+/// Starts the sidecar on a machine that lacks this layer.
 #[derive(Debug)]
 struct OnMachine(KernelEnvironment);
 
@@ -38,9 +38,9 @@ impl StartSidecar for OnMachine {
     }
 }
 
-/// A shell whose sidecar runs on such a machine.
-pub(super) async fn shell_on(machine: KernelEnvironment, world: World) -> Shell {
-    let place = ShellSource::Own(Arc::new(OnMachine(machine)));
-    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
-    Shell { world, registry }
+/// A shell whose sidecar runs on a machine that lacks this layer.
+pub(super) async fn shell_on(machine: KernelEnvironment, fixture: Fixture) -> Shell {
+    let shell = ShellSource::Own(Arc::new(OnMachine(machine)));
+    let registry = fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds");
+    Shell { fixture, registry }
 }

@@ -1,6 +1,6 @@
-//! Many concurrent clients that cancel, time out and disconnect: each command has at most one effect and
-//! exactly one row with one end, and nothing is left when they are gone. `PORTCULLIS_SOAK=full` runs the long
-//! form: 800 sessions and 8,000 commands of 50 clients.
+//! Many concurrent clients that cancel, time out and disconnect. Each command has at most one effect and exactly one
+//! row with one end, and nothing is left when the clients are gone. `PORTCULLIS_SOAK=full` runs the long form: 800
+//! sessions and 8,000 commands of 50 clients.
 
 use std::{
     collections::BTreeMap,
@@ -10,39 +10,39 @@ use std::{
     time::Duration,
 };
 
-use portcullis_testing::{World, approving};
+use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     PolicyFiles, ToolRegistry,
-    audit::{self, Event},
+    audit::{self, RowKind},
     new_call,
     shell::{SHELL_EXEC, ShellSource},
 };
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-use super::backends::{Held, Running, until};
+use super::backends::{RunningSidecar, SidecarResources, poll_until};
 
-/// A generator with the same throws in every run (Knuth's MMIX constants).
-struct Dice(u64);
+/// A random generator that gives the same numbers in every run (Knuth's MMIX constants).
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     /// One of `0..sides`.
-    fn throw(&mut self, sides: usize) -> usize {
+    fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("fits") % sides
     }
 }
 
-/// A leak of 3 KiB a command makes the sidecar larger by more than this in each round.
+/// The permitted growth of the sidecar in each round. A leak of 3 KiB per command exceeds it.
 const GROWTH_KIB: i64 = 256;
 
 /// After each round the sidecar's size is read; the growth from round to round shows a leak.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 16;
 
 /// The number of clients, of each client's connections in a round, and of commands per connection.
 struct Scale {
     clients: usize,
-    lives: usize,
+    connections: usize,
     commands: usize,
 }
 
@@ -50,97 +50,115 @@ struct Scale {
 async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
     let is_full = std::env::var_os("PORTCULLIS_SOAK").is_some_and(|form| form == "full");
     let scale = if is_full {
-        Scale { clients: 50, lives: 2, commands: 10 }
+        Scale { clients: 50, connections: 1, commands: 10 }
     } else {
-        Scale { clients: 16, lives: 1, commands: 6 }
+        Scale { clients: 16, connections: 1, commands: 6 }
     };
-    let world = Arc::new(World::new());
-    let sidecar = Arc::new(Running::start(&world));
+    let fixture = Arc::new(Fixture::new());
+    let sidecar = Arc::new(RunningSidecar::start(&fixture));
     let mounts = mounts();
-    let mut given = round(&world, &sidecar, &scale, "r0").await;
-    let mut held = vec![sidecar.held()];
+    let mut issued_commands = round(&fixture, &sidecar, &scale, "r0").await;
+    let mut resources = vec![sidecar.resources()];
     for number in 1..ROUNDS {
-        given.extend(round(&world, &sidecar, &scale, &format!("r{number}")).await);
+        issued_commands.extend(round(&fixture, &sidecar, &scale, &format!("r{number}")).await);
         // The descriptors of a session are closed after it ends.
-        until(|| sidecar.held().descriptors <= held[0].descriptors).await;
-        held.push(sidecar.held());
+        poll_until(|| sidecar.resources().descriptors <= resources[0].descriptors).await;
+        resources.push(sidecar.resources());
     }
-    assert!(held.iter().all(|held| held.children == 0), "sessions are left: {held:?}");
-    // A round in which more clients meet than before takes some MiB more, for a while. A leak adds up in every round, and
-    // so lifts the smallest size too. The first round is left out: memory that it takes for good is no leak.
-    let smallest = |rounds: &[Held]| rounds.iter().map(|held| held.resident_kib).min().expect("a round");
-    let growth = smallest(&held[ROUNDS - 3..]).cast_signed() - smallest(&held[1..4]).cast_signed();
-    let rounds_between = i64::try_from(ROUNDS - 4).expect("few");
-    assert!(growth <= GROWTH_KIB * rounds_between, "the sidecar grows: {held:?}");
-    reconcile(&world, &given);
+    assert!(resources.iter().all(|resources| resources.children == 0), "sessions are left: {resources:?}");
+    // A round in which more clients happen to run at once takes some MiB more for a while. So compare the smallest
+    // sizes: a leak adds up in every round, and raises the smallest size too. The first half of the rounds is left
+    // out, because memory that the sidecar takes once is no leak.
+    let smallest = |rounds: &[SidecarResources]| {
+        rounds.iter().map(|resources| resources.resident_kib).min().expect("a round")
+    };
+    let (before, after) = resources[ROUNDS / 2..].split_at(ROUNDS / 4);
+    let growth = smallest(after).cast_signed() - smallest(before).cast_signed();
+    let rounds_between = i64::try_from(ROUNDS / 4).expect("few");
+    assert!(growth <= GROWTH_KIB * rounds_between, "the sidecar grows: {resources:?}");
+    reconcile(&fixture, &issued_commands);
     assert_eq!(self::mounts(), mounts, "mounts are left");
-    let leftover: Vec<PathBuf> =
-        fs::read_dir(world.workspace().join("tmp")).expect("readable").flatten().map(|e| e.path()).collect();
+    let leftover: Vec<PathBuf> = fs::read_dir(fixture.workspace().join("tmp"))
+        .expect("readable")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     assert_eq!(leftover, Vec::<PathBuf>::new());
 }
 
-/// One round: all clients, each with all connections of a round, until no session is left.
-async fn round(world: &Arc<World>, sidecar: &Arc<Running>, scale: &Scale, round: &str) -> Vec<Given> {
-    let (lives, commands) = (scale.lives, scale.commands);
+/// Runs one round: all clients, each with all its connections, until no session is left.
+async fn round(
+    fixture: &Arc<Fixture>,
+    sidecar: &Arc<RunningSidecar>,
+    scale: &Scale,
+    round: &str,
+) -> Vec<IssuedCommand> {
+    let (connections, commands) = (scale.connections, scale.commands);
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..scale.clients {
-        let (world, sidecar) = (Arc::clone(world), Arc::clone(sidecar));
+        let (fixture, sidecar) = (Arc::clone(fixture), Arc::clone(sidecar));
         let name = format!("{round}-c{client}");
         clients.spawn(async move {
-            let mut dice = Dice(client as u64 + 1);
-            let mut given = Vec::new();
-            for number in 0..lives {
+            let mut random = SeededRandom(client as u64 + 1);
+            let mut issued_commands = Vec::new();
+            for number in 0..connections {
                 let name = format!("{name}l{number}");
-                given.extend(life(&world, &sidecar, &name, &mut dice, commands).await);
+                issued_commands.extend(run_client(&fixture, &sidecar, &name, &mut random, commands).await);
             }
-            given
+            issued_commands
         });
     }
-    let given: Vec<Given> = clients.join_all().await.into_iter().flatten().collect();
-    assert_eq!(given.len(), scale.clients * lives * commands);
-    sidecar.settled().await;
-    given
+    let issued_commands: Vec<IssuedCommand> = clients.join_all().await.into_iter().flatten().collect();
+    assert_eq!(issued_commands.len(), scale.clients * connections * commands);
+    sidecar.wait_until_idle().await;
+    issued_commands
 }
 
 /// A command, and the answer that its client got.
-struct Given {
+struct IssuedCommand {
     id: String,
     call_id: String,
     state: PathBuf,
-    /// Whether the client's result says that the command ended by itself.
+    /// Whether the client's result shows that the command ended by itself.
     ended: bool,
 }
 
-/// One client from its first command to its disconnect.
-async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, commands: usize) -> Vec<Given> {
-    let state = world.root().join("states").join(name);
-    let registry = registry(world, sidecar, &state);
-    let mut given = Vec::new();
+/// Runs one client from its first command to its disconnect.
+async fn run_client(
+    fixture: &Fixture,
+    sidecar: &RunningSidecar,
+    name: &str,
+    random: &mut SeededRandom,
+    commands: usize,
+) -> Vec<IssuedCommand> {
+    let state = fixture.root().join("states").join(name);
+    let registry = registry(fixture, sidecar, &state);
+    let mut issued_commands = Vec::new();
     for number in 0..commands {
         let id = format!("{name}n{number}");
-        let body = BODIES[dice.throw(BODIES.len())];
+        let body = BODIES[random.roll(BODIES.len())];
         let command = format!("echo {id} >> $PORTCULLIS_SHARED/effects; {body}");
         let call = new_call(SHELL_EXEC, json!({ "command": command }).to_string());
         let call_id = call.id.clone();
-        let caller = approving();
-        let patience = Duration::from_millis(dice.throw(40) as u64);
-        let ran = registry.execute_with_policy(call, &caller);
-        let ended = match dice.throw(10) {
+        let caller = approving_caller();
+        let patience = Duration::from_millis(random.roll(40) as u64);
+        let call_future = registry.execute_with_policy(call, &caller);
+        let ended = match random.roll(10) {
             0 | 1 => {
                 let cancel = async {
                     let nothing = std::future::pending::<()>();
                     let _ = tokio::time::timeout(patience, nothing).await;
                     caller.cancel.cancel();
                 };
-                tokio::join!(ran, cancel).0.outcome.is_ok()
+                tokio::join!(call_future, cancel).0.outcome.is_ok()
             }
             // Drops the call without cancelling it.
-            2 => tokio::time::timeout(patience, ran).await.is_ok_and(|result| result.outcome.is_ok()),
-            _ => ran.await.outcome.is_ok(),
+            2 => tokio::time::timeout(patience, call_future).await.is_ok_and(|result| result.outcome.is_ok()),
+            _ => call_future.await.outcome.is_ok(),
         };
-        given.push(Given { id, call_id, state: state.clone(), ended });
+        issued_commands.push(IssuedCommand { id, call_id, state: state.clone(), ended });
     }
-    given
+    issued_commands
 }
 
 /// The rest of a command, after its effect.
@@ -156,47 +174,48 @@ const BODIES: [&str; 8] = [
 ];
 
 /// A client's registry: `shell_exec` and the native tools, with a separate log.
-fn registry(world: &World, sidecar: &Running, state: &Path) -> ToolRegistry {
+fn registry(fixture: &Fixture, sidecar: &RunningSidecar, state: &Path) -> ToolRegistry {
     fs::create_dir_all(state).expect("a folder");
-    let policy = PolicyFiles::read(&world.root().join("policy.toml")).expect("readable");
-    let place = ShellSource::Socket { path: sidecar.socket(), token_file: sidecar.token() };
+    let policy = PolicyFiles::read(&fixture.root().join("policy.toml")).expect("readable");
+    let shell = ShellSource::Socket { path: sidecar.socket(), token_file: sidecar.token() };
     ToolRegistry::builder()
         .policy(policy.load(SandboxTier::Process).expect("loads"))
         .state(state)
-        .shell(place)
-        .workspace(world.workspace(), Vec::new())
+        .shell(shell)
+        .workspace(fixture.workspace(), Vec::new())
         .build()
         .expect("builds")
 }
 
 /// Compares effects, answers and rows by the command's id.
-fn reconcile(world: &World, given: &[Given]) {
-    let effects = fs::read_to_string(world.shared("effects")).expect("effects");
+fn reconcile(fixture: &Fixture, issued_commands: &[IssuedCommand]) {
+    let effects = fs::read_to_string(fixture.shared("effects")).expect("effects");
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
     for line in effects.lines() {
         *counted.entry(line).or_default() += 1;
     }
-    let mut rows: BTreeMap<(PathBuf, String), Vec<Event>> = BTreeMap::new();
-    let states: std::collections::BTreeSet<&PathBuf> = given.iter().map(|given| &given.state).collect();
+    let mut rows: BTreeMap<(PathBuf, String), Vec<RowKind>> = BTreeMap::new();
+    let states: std::collections::BTreeSet<&PathBuf> =
+        issued_commands.iter().map(|command| &command.state).collect();
     for state in states {
         for row in audit::rows(&audit::log_path(state)) {
             let row = row.expect("a readable row");
             rows.entry((state.clone(), row.call_id.to_string())).or_default().push(row.event);
         }
     }
-    for Given { id, call_id, state, ended } in given {
+    for IssuedCommand { id, call_id, state, ended } in issued_commands {
         let effects = counted.get(id.as_str()).copied().unwrap_or_default();
         assert!(effects <= 1, "{id} had {effects} effects");
         if *ended {
             assert_eq!(effects, 1, "{id} was said to have run");
         }
         let events = rows.get(&(state.clone(), call_id.clone())).map(Vec::as_slice).unwrap_or_default();
-        let ends = events.iter().filter(|event| **event == Event::End).count();
-        let begins = events.iter().filter(|event| **event == Event::Begin).count();
+        let ends = events.iter().filter(|event| **event == RowKind::End).count();
+        let begins = events.iter().filter(|event| **event == RowKind::Begin).count();
         assert_eq!(ends, 1, "{id} has {events:?}");
         assert!(begins == 1 || (begins == 0 && effects == 0), "{id} has {events:?} and {effects} effects");
     }
-    assert!(given.iter().any(|given| given.ended), "nothing ran at all");
+    assert!(issued_commands.iter().any(|command| command.ended), "nothing ran at all");
 }
 
 fn mounts() -> usize {

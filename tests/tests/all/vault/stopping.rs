@@ -1,5 +1,4 @@
-//! The state after a copy is stopped on either side: the destination is unchanged, and no temporary file is
-//! left.
+//! A copy that is stopped on either side leaves the destination unchanged, and no temporary file.
 
 use std::{
     fs,
@@ -7,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{CallOutcome, World, approving};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
@@ -20,21 +19,21 @@ use super::{Vault, call, caller_with_progress};
 /// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time limits of a copy, in milliseconds. It depends on the machine which of them stops the copy during the
-/// transfer: on the start of both steps, on the speed of writing, and on the final sync to disk.
+/// Time limits of a copy, in milliseconds. The limit that stops the copy during its transfer depends on the machine:
+/// on the start of both steps, the speed of writing, and the final sync to the disk.
 const LIMITS_MS: [u64; 9] = [250, 180, 130, 90, 60, 40, 350, 500, 1_000];
 
-/// A world with a file of the largest permitted size in the vault, and an old file at the destination.
-async fn large(world: World) -> Vault {
-    let vault = Vault::of(world).await;
+/// A fixture with a file of the largest permitted size in the vault, and an old file at the destination.
+async fn vault_with_large_file(fixture: Fixture) -> Vault {
+    let vault = Vault::with_fixture(fixture).await;
     vault.put_sparse("large", MAX_TRANSFER_BYTES);
-    vault.world.put("old", "old");
+    vault.fixture.put("old", "old");
     vault
 }
 
-/// The part of a copy that has the time limit.
+/// The part of a copy that the time limit applies to.
 #[derive(Clone, Copy)]
-enum Limited {
+enum LimitedPart {
     Turn,
     Tool(&'static str),
 }
@@ -46,32 +45,35 @@ struct Stopped {
     limit: Duration,
 }
 
-/// Copies the largest file under one limit after the other, until a copy is stopped in the requested way. A
-/// stopped copy must leave everything unchanged; any other must be complete.
-async fn stopped(limited: Limited, is_asked_for: impl Fn(&Vault) -> bool) -> Stopped {
-    let mut seen = Vec::new();
+/// Copies the largest file under one limit after the other, until a copy is stopped in the requested way. A stopped
+/// copy must leave everything unchanged; any other copy must be complete.
+async fn copy_until_stopped(
+    limited_part: LimitedPart,
+    is_requested_stop: impl Fn(&Vault) -> bool,
+) -> Stopped {
+    let mut outcomes_by_limit = Vec::new();
     for limit in LIMITS_MS.map(Duration::from_millis) {
-        let world = match limited {
-            Limited::Turn => World::new(),
-            Limited::Tool(entry) => super::with_lines(entry, &format!("timeout = \"{limit:?}\"")),
+        let fixture = match limited_part {
+            LimitedPart::Turn => Fixture::new(),
+            LimitedPart::Tool(entry) => super::fixture_with_lines(entry, &format!("timeout = \"{limit:?}\"")),
         };
-        let vault = large(world).await;
-        let mut caller = approving();
-        caller.turn_deadline = matches!(limited, Limited::Turn).then(|| Instant::now() + limit);
+        let vault = vault_with_large_file(fixture).await;
+        let mut caller = approving_caller();
+        caller.turn_deadline = matches!(limited_part, LimitedPart::Turn).then(|| Instant::now() + limit);
         let answer = vault.copy_large(&caller).await;
         if answer.0.outcome.is_ok() {
             assert_eq!(fs::metadata(vault.shared("old")).expect("the copy").len(), MAX_TRANSFER_BYTES);
-            vault.has_nothing_temporary();
+            vault.assert_no_temporary_file();
         } else {
-            vault.is_as_it_was();
-            if is_asked_for(&vault) {
+            vault.assert_unchanged();
+            if is_requested_stop(&vault) {
                 return Stopped { vault, answer, limit };
             }
         }
-        let outcomes = vault.ends().into_iter().map(|row| (row.tool, row.outcome));
-        seen.push((limit, outcomes.collect::<Vec<_>>()));
+        let outcomes = vault.end_rows().into_iter().map(|row| (row.tool, row.outcome));
+        outcomes_by_limit.push((limit, outcomes.collect::<Vec<_>>()));
     }
-    panic!("no copy was stopped as it was asked for: {seen:#?}");
+    panic!("no copy was stopped as it was asked for: {outcomes_by_limit:#?}");
 }
 
 impl Vault {
@@ -81,28 +83,28 @@ impl Vault {
     }
 
     #[track_caller]
-    fn is_as_it_was(&self) {
+    fn assert_unchanged(&self) {
         assert_eq!(fs::read(self.shared("old")).expect("there"), b"old");
-        self.has_nothing_temporary();
-        let open: Vec<_> = self.world.rows().into_iter().filter(|row| row.outcome.is_none()).collect();
-        let ended = self.ends();
+        self.assert_no_temporary_file();
+        let open: Vec<_> = self.fixture.rows().into_iter().filter(|row| row.outcome.is_none()).collect();
+        let ended = self.end_rows();
         assert!(open.iter().all(|row| ended.iter().any(|end| end.call_id == row.call_id)), "{open:#?}");
     }
 
     #[track_caller]
     fn outcome_of(&self, tool: &str) -> String {
-        self.end_of(tool).outcome.expect("an end").as_str().to_owned()
+        self.end_row_of(tool).outcome.expect("an end").as_str().to_owned()
     }
 
     /// The outcomes of all calls of a tool, in order.
     fn outcomes_of(&self, tool: &str) -> Vec<&'static str> {
-        self.ends_of(tool).iter().map(|row| row.outcome.expect("an end").as_str()).collect()
+        self.end_rows_of(tool).iter().map(|row| row.outcome.expect("an end").as_str()).collect()
     }
 }
 
 #[tokio::test]
 async fn a_copy_that_is_cancelled_leaves_nothing() {
-    let vault = large(World::new()).await;
+    let vault = vault_with_large_file(Fixture::new()).await;
     let cancel = CancellationToken::new();
     let mut caller = caller_with_progress({
         let cancel = cancel.clone();
@@ -111,36 +113,36 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     caller.cancel = cancel;
     let copied = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller);
     let result = timeout(PATIENCE, copied).await.expect("it ends");
-    CallOutcome(result).refused(Cancelled, "cancelled");
-    vault.is_as_it_was();
+    CallOutcome(result).assert_refused(Cancelled, "cancelled");
+    vault.assert_unchanged();
     assert_eq!(vault.outcome_of("vault_copyto"), "cancelled");
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
     assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it says itself that it got a part");
 }
 
-/// Whether the write step reported a partial transfer itself, and was not killed.
-fn is_in_order(vault: &Vault) -> bool {
+/// Whether the write step itself reported a partial transfer, and was not killed.
+fn was_stopped_in_order(vault: &Vault) -> bool {
     vault.outcomes_of("vault_copyto_write") == ["failed"]
 }
 
 #[tokio::test]
 async fn a_copy_whose_time_is_up_leaves_nothing_and_ends_in_time() {
-    let copy = stopped(Limited::Tool("vault_copyto"), is_in_order).await;
+    let copy = copy_until_stopped(LimitedPart::Tool("vault_copyto"), was_stopped_in_order).await;
     let took = copy.answer.0.duration;
     assert!(took < Duration::from_secs(5), "{took:?}");
-    let said = copy.answer.refused(Timeout, "timeout");
-    assert!(said.contains(&format!("{:?}", copy.limit)), "{said}");
+    let message = copy.answer.assert_refused(Timeout, "timeout");
+    assert!(message.contains(&format!("{:?}", copy.limit)), "{message}");
 }
 
 #[tokio::test]
 async fn a_copy_whose_turn_is_over_leaves_nothing() {
-    let copy = stopped(Limited::Turn, is_in_order).await;
-    copy.answer.refused(Timeout, "timeout");
+    let copy = copy_until_stopped(LimitedPart::Turn, was_stopped_in_order).await;
+    copy.answer.assert_refused(Timeout, "timeout");
 }
 
 #[tokio::test]
 async fn a_copy_that_its_caller_drops_still_ends_in_order() {
-    let vault = large(World::new()).await;
+    let vault = vault_with_large_file(Fixture::new()).await;
     let progress = Arc::new(tokio::sync::Semaphore::new(0));
     let caller = caller_with_progress({
         let progress = Arc::clone(&progress);
@@ -152,23 +154,23 @@ async fn a_copy_that_its_caller_drops_still_ends_in_order() {
         }
         permit = progress.acquire() => permit.expect("open").forget(),
     }
-    assert_eq!(vault.end_of("vault_copyto").code.as_deref(), Some("caller_gone"));
+    assert_eq!(vault.end_row_of("vault_copyto").code.as_deref(), Some("caller_gone"));
     let both_ended = async {
         let mut ticks = interval(Duration::from_millis(10));
-        while vault.ends().len() < 3 {
+        while vault.end_rows().len() < 3 {
             ticks.tick().await;
         }
     };
     timeout(PATIENCE, both_ended).await.expect("the steps end");
-    vault.is_as_it_was();
+    vault.assert_unchanged();
 }
 
 #[tokio::test]
 async fn a_read_step_that_is_stopped_ends_the_write_step_in_order() {
     let read_is_stopped =
-        |vault: &Vault| vault.outcomes_of("vault_copyto_read") == ["timeout"] && is_in_order(vault);
-    let copy = stopped(Limited::Tool("vault_copyto_read"), read_is_stopped).await;
-    copy.answer.refused(Timeout, "timeout");
+        |vault: &Vault| vault.outcomes_of("vault_copyto_read") == ["timeout"] && was_stopped_in_order(vault);
+    let copy = copy_until_stopped(LimitedPart::Tool("vault_copyto_read"), read_is_stopped).await;
+    copy.answer.assert_refused(Timeout, "timeout");
 }
 
 #[tokio::test]
@@ -177,24 +179,24 @@ async fn a_further_call_removes_the_leftovers_of_a_killed_write_step() {
         vault.outcomes_of("vault_copyto_read") == ["cancelled"]
             && vault.outcomes_of("vault_copyto_write") == ["timeout", "ok"]
     };
-    let copy = stopped(Limited::Tool("vault_copyto_write"), write_is_killed).await;
-    copy.answer.refused(Timeout, "timeout");
-    let write = copy.vault.ends_of("vault_copyto_write");
+    let copy = copy_until_stopped(LimitedPart::Tool("vault_copyto_write"), write_is_killed).await;
+    copy.answer.assert_refused(Timeout, "timeout");
+    let write = copy.vault.end_rows_of("vault_copyto_write");
     assert_eq!(write[0].operation_id, write[1].operation_id);
 }
 
 #[tokio::test]
 async fn a_write_step_that_fails_stops_the_read_step() {
-    let vault = large(World::new()).await;
+    let vault = vault_with_large_file(Fixture::new()).await;
     fs::create_dir(vault.shared("folder")).expect("a folder");
     let started = Instant::now();
     let answer = vault.copy("/vault/large", "/shared/folder").await;
-    assert_eq!(answer.refused(Failed, "failed"), "cannot write `/shared/folder`: it is a directory");
+    assert_eq!(answer.assert_refused(Failed, "failed"), "cannot write `/shared/folder`: it is a directory");
     assert!(started.elapsed() < Duration::from_secs(5), "it was not read to its end");
-    vault.is_as_it_was();
+    vault.assert_unchanged();
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
     assert_eq!(
-        vault.ends_of("vault_copyto_write").len(),
+        vault.end_rows_of("vault_copyto_write").len(),
         1,
         "a step that says why has put its things in order"
     );
@@ -203,23 +205,23 @@ async fn a_write_step_that_fails_stops_the_read_step() {
 #[tokio::test]
 async fn a_step_without_the_memory_that_it_needs_leaves_nothing() {
     for step in ["vault_copyto_read", "vault_copyto_write"] {
-        let vault = large(super::with_lines(step, "memory = \"64KiB\"")).await;
-        vault.copy_large(&approving()).await.refused(ResourceLimit, "memory_limit");
-        vault.is_as_it_was();
+        let vault = vault_with_large_file(super::fixture_with_lines(step, "memory = \"64KiB\"")).await;
+        vault.copy_large(&approving_caller()).await.assert_refused(ResourceLimit, "memory_limit");
+        vault.assert_unchanged();
     }
 }
 
 #[tokio::test]
-async fn a_file_that_is_cut_while_it_is_read_gives_what_was_there() {
+async fn a_file_truncated_during_the_read_gives_the_bytes_read() {
     let vault = Vault::new().await;
     let content = super::bytes(16 << 20);
     vault.put("file", &content);
-    let path = super::in_vault(&vault.world, "file");
+    let path = super::vault_path(&vault.fixture, "file");
     let cut = Arc::new(OnceLock::new());
     let caller = caller_with_progress({
         let cut = Arc::clone(&cut);
         move |_| {
-            // Once: the rest of the file is cut off while it is read.
+            // Truncate the file once, while it is read.
             cut.get_or_init(|| {
                 fs::File::options().write(true).open(&path).and_then(|file| file.set_len(1 << 20))
             });
@@ -236,8 +238,8 @@ async fn a_file_that_is_cut_while_it_is_read_gives_what_was_there() {
 async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
     let vault = Vault::new().await;
     vault.put("file", super::bytes(16 << 20));
-    vault.world.put("old", "old");
-    let log = audit::log_path(&vault.world.state());
+    vault.fixture.put("old", "old");
+    let log = audit::log_path(&vault.fixture.state());
     let moved = Arc::new(OnceLock::new());
     let caller = caller_with_progress({
         let moved = Arc::clone(&moved);
@@ -246,8 +248,8 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
         }
     });
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
-    CallOutcome(result).refused(Unavailable, "audit_unwritable");
+    CallOutcome(result).assert_refused(Unavailable, "audit_unwritable");
     moved.get().expect("told of progress").as_ref().expect("moved");
     assert_eq!(fs::read(vault.shared("old")).expect("there"), b"old");
-    vault.has_nothing_temporary();
+    vault.assert_no_temporary_file();
 }

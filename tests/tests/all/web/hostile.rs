@@ -1,24 +1,24 @@
-//! `web_fetch` with addresses made to deceive, and against servers that answer what no server should.
+//! `web_fetch` with deceptive addresses, and against servers that break the protocol.
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
-use super::{fetch, server, server::Server, world};
+use super::{fetch, fixture, server, server::Server};
 
-/// A world whose profile `Web` grants every host on the server's port, and no private address.
-fn open_world(server: &Server) -> World {
+/// A fixture whose profile `Web` grants every host on the server's port, and no private address.
+fn fixture_granting_all_hosts(server: &Server) -> Fixture {
     let port = server.port();
     let hosts = format!("hosts = [\"http://*:{port}\", \"https://*:{port}\", \"http://*\", \"https://*\"]");
-    World::new().with_shared_modules().with_policy_edit("hosts = [\"https://*\"]", &hosts)
+    Fixture::new().with_shared_modules().with_policy_edit("hosts = [\"https://*\"]", &hosts)
 }
 
 #[tokio::test]
 async fn no_spelling_of_this_machine_is_reached() {
     let server = Server::start(|_| server::html("secret"));
     let port = server.port();
-    let world = open_world(&server);
-    let registry = world.registry().await;
+    let fixture = fixture_granting_all_hosts(&server);
+    let registry = fixture.registry().await;
     for host in [
         "127.0.0.1",
         "127.1",
@@ -60,19 +60,19 @@ async fn no_spelling_of_this_machine_is_reached() {
     ] {
         for scheme in ["http", "https"] {
             let answer = fetch(&registry, &format!("{scheme}://{host}:{port}/")).await;
-            answer.refused(ToolErrorKind::Denied, "address_not_public");
+            answer.assert_refused(ToolErrorKind::Denied, "address_not_public");
         }
     }
     assert_eq!(server.requests(), 0);
-    assert!(world.rows().iter().all(|row| row.code.as_deref() != Some("internal")));
+    assert!(fixture.rows().iter().all(|row| row.code.as_deref() != Some("internal")));
 }
 
 #[tokio::test]
 async fn a_url_with_two_readings_is_refused() {
     let server = Server::start(|_| server::html("secret"));
     let port = server.port();
-    let world = world(&server);
-    let registry = world.registry().await;
+    let fixture = fixture(&server);
+    let registry = fixture.registry().await;
     let good = format!("127.0.0.1:{port}");
     for (url, code) in [
         (format!("http://user@{good}/"), "url_refused"),
@@ -107,7 +107,7 @@ async fn a_url_with_two_readings_is_refused() {
         ("javascript:alert(1)".to_owned(), "url_refused"),
         (format!("gopher://{good}/"), "url_refused"),
         (format!("http://{good}/{}", "a".repeat(9_000)), "url_refused"),
-        // Look-alikes are other hosts.
+        // Look-alike names are other hosts.
         (format!("http://ex\u{430}mple.com:{port}/"), "host_not_granted"),
         (format!("http://127.0.0.1.example.com:{port}/"), "host_not_granted"),
         (format!("http://127-0-0-1.example.com:{port}/"), "host_not_granted"),
@@ -118,7 +118,7 @@ async fn a_url_with_two_readings_is_refused() {
         assert_eq!(answer.error().kind(), ToolErrorKind::Denied, "{url:?}");
     }
     assert_eq!(server.requests(), 0);
-    // Other spellings of the granted place are the granted place.
+    // Other spellings of the granted host lead to it.
     for url in [format!("HTTP://2130706433:{port}/"), format!("http://127.0.0.1.:{port}/a/../#b")] {
         let details = fetch(&registry, &url).await.0.details;
         assert_eq!(details["url"], json!(server.url("/")), "{url}");
@@ -152,8 +152,8 @@ async fn a_redirect_leads_nowhere_that_is_not_granted() {
         let index: usize = path.trim_start_matches('/').parse().expect("an index");
         server::redirect(&served[index])
     });
-    let world = world(&server);
-    let registry = world.registry().await;
+    let fixture = fixture(&server);
+    let registry = fixture.registry().await;
     for (index, target) in targets.iter().enumerate() {
         let answer = fetch(&registry, &server.url(&format!("/{index}"))).await;
         let code = answer.error().code();
@@ -173,37 +173,37 @@ async fn a_redirect_leads_nowhere_that_is_not_granted() {
     assert_eq!(server.requests(), targets.len());
 }
 
-/// A response's first lines, and what comes after them without end.
-fn endless(head: &'static str, piece: &'static str) -> server::Reply {
+/// A response with this head, followed by 4 MiB of this piece.
+fn endless_reply(head: &'static str, piece: &'static str) -> server::Reply {
     let mut bytes = format!("HTTP/1.1 200 OK\r\n{head}").into_bytes();
-    // More than any limit of sizes here.
+    // 4 MiB are more than any limit on sizes in these tests.
     bytes.extend(piece.repeat((4 << 20) / piece.len()).into_bytes());
     Some(bytes)
 }
 
 #[tokio::test]
-async fn hostile_answers_have_codes_of_their_own() {
+async fn hostile_answers_have_specific_error_codes() {
     let server = Server::start(|path| match path {
-        "/two-lengths" => raw("content-length: 2\r\ncontent-length: 3\r\n\r\nabc"),
+        "/two-lengths" => raw_reply("content-length: 2\r\ncontent-length: 3\r\n\r\nabc"),
         "/length-and-chunks" => {
-            raw("content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+            raw_reply("content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
         }
-        "/chunks" => raw("transfer-encoding: chunked\r\n\r\nzz\r\nhi\r\n0\r\n\r\n"),
-        "/fold" => raw("x: a\r\n b\r\n\r\nhi"),
-        "/short" => raw("content-length: 100\r\n\r\nhi"),
-        "/ten-gigabytes" => raw("content-length: 10737418240\r\n\r\nhi"),
-        "/endless" => endless("\r\n", "aaaaaaaa"),
-        "/header" => endless("x: ", "aaaaaaaa"),
-        "/headers" => endless("", "a: b\r\n"),
-        "/trailers" => endless("transfer-encoding: chunked\r\n\r\n0\r\n", "a: b\r\n"),
-        "/two-codings" => raw("content-encoding: gzip, br\r\n\r\nhi"),
+        "/chunks" => raw_reply("transfer-encoding: chunked\r\n\r\nzz\r\nhi\r\n0\r\n\r\n"),
+        "/fold" => raw_reply("x: a\r\n b\r\n\r\nhi"),
+        "/short" => raw_reply("content-length: 100\r\n\r\nhi"),
+        "/ten-gigabytes" => raw_reply("content-length: 10737418240\r\n\r\nhi"),
+        "/endless" => endless_reply("\r\n", "aaaaaaaa"),
+        "/header" => endless_reply("x: ", "aaaaaaaa"),
+        "/headers" => endless_reply("", "a: b\r\n"),
+        "/trailers" => endless_reply("transfer-encoding: chunked\r\n\r\n0\r\n", "a: b\r\n"),
+        "/two-codings" => raw_reply("content-encoding: gzip, br\r\n\r\nhi"),
         "/bomb" => server::encoded("gzip", server::gzip_bomb()),
         "/no-http" => Some(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()),
         "/upgrade" => Some(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n".to_vec()),
         _ => server::status("500 Internal Server Error"),
     });
-    let world = world(&server).with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
-    let registry = world.registry().await;
+    let fixture = fixture(&server).with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
+    let registry = fixture.registry().await;
     for (path, codes) in [
         ("/two-lengths", &["response_invalid"][..]),
         ("/length-and-chunks", &["response_framing"]),
@@ -224,11 +224,11 @@ async fn hostile_answers_have_codes_of_their_own() {
         let answer = fetch(&registry, &server.url(path)).await;
         assert!(codes.contains(&answer.error().code()), "{path}: {answer:?}");
     }
-    // The client serves on.
+    // The client still serves other requests.
     assert_eq!(fetch(&registry, &server.url("/other")).await.error().code(), "http_status");
 }
 
-fn raw(rest: &str) -> server::Reply {
+fn raw_reply(rest: &str) -> server::Reply {
     Some(format!("HTTP/1.1 200 OK\r\n{rest}").into_bytes())
 }
 
@@ -242,16 +242,16 @@ async fn a_page_cannot_speak_as_the_host() {
         "/lying" => server::answer("image/png", b"<script>alert(1)</script>"),
         _ => server::html(page),
     });
-    let world = world(&server);
-    let registry = world.registry().await;
+    let fixture = fixture(&server);
+    let registry = fixture.registry().await;
     let answer = fetch(&registry, &server.url("/")).await;
     let text = answer.text();
     let title = answer.0.details["title"].as_str().expect("a title").to_owned();
-    for shown in [&text, &title] {
+    for shown_text in [&text, &title] {
         let is_plain = |letter: char| letter == '\n' || !(letter.is_control() || letter == '\u{202e}');
-        assert!(shown.chars().all(is_plain), "{shown:?}");
+        assert!(shown_text.chars().all(is_plain), "{shown_text:?}");
         for dropped in ["hidden", "javascript:", "data:", "evil.test"] {
-            assert!(!shown.contains(dropped), "{shown:?}");
+            assert!(!shown_text.contains(dropped), "{shown_text:?}");
         }
     }
     assert_eq!(title, "ab # System");

@@ -1,4 +1,4 @@
-//! PDF files through `web_fetch`: the request, and the guest that reads them in the sandbox.
+//! PDF files through `web_fetch`: the request, and the guest that reads the files.
 
 mod encrypted;
 mod hostile;
@@ -8,21 +8,20 @@ use std::{collections::BTreeMap, io::Write as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use flate2::{Compression, write::ZlibEncoder};
 use portcullis_testing::{
-    CallOutcome, World,
+    CallOutcome, Fixture,
     pdf_file::{HELVETICA, PdfFile},
 };
 use portcullis_tools::ToolRegistry;
 use serde_json::{Value, json};
 
 use super::{
-    fetch,
+    fetch, fixture,
     server::{self, Server},
-    world,
 };
 
-/// Files that a server has, fetched one after the other in one world.
+/// A server with these files, and a fixture in which they are fetched one after the other.
 struct Files {
-    world: World,
+    fixture: Fixture,
     server: Server,
     registry: ToolRegistry,
 }
@@ -39,9 +38,9 @@ impl Files {
         let files: BTreeMap<String, Vec<u8>> =
             files.into_iter().map(|(name, bytes)| (format!("/{name}"), bytes)).collect();
         let server = Server::start(move |path| server::answer(content_type, &files[path]));
-        let world = world(&server);
-        let registry = world.registry().await;
-        Self { world, server, registry }
+        let fixture = fixture(&server);
+        let registry = fixture.registry().await;
+        Self { fixture, server, registry }
     }
 
     async fn fetch(&self, name: &str) -> CallOutcome {
@@ -54,7 +53,7 @@ impl Files {
     }
 }
 
-/// A content that shows a text at a place.
+/// A content stream that shows a text at a position.
 fn show(x: u32, y: u32, text: &str) -> String {
     format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")
 }
@@ -66,9 +65,9 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_pdf_file_becomes_its_text_by_a_step_of_its_own() {
+async fn a_pdf_file_is_read_by_a_separate_step() {
     let mut file =
-        PdfFile::of_pages(HELVETICA, [show(50, 700, "The first gate"), show(50, 700, "The second")]);
+        PdfFile::with_pages(HELVETICA, [show(50, 700, "The first gate"), show(50, 700, "The second")]);
     let info = file.object(b"<< /Title (\xfe\xff\0G\0a\0t\0e\0s) >>");
     file.trailer(&format!("/Info {info} 0 R"));
     let files = Files::serve([("gates", file.finish())]).await;
@@ -77,10 +76,10 @@ async fn a_pdf_file_becomes_its_text_by_a_step_of_its_own() {
     let details = &answer.0.details;
     assert_eq!((&details["title"], &details["pages"]), (&json!("Gates"), &json!(2)));
     assert_eq!((&details["type"], &details["status"]), (&json!("application/pdf"), &json!(200)));
-    let rows = files.world.rows();
+    let rows = files.fixture.rows();
     let step = rows.iter().find(|row| &*row.tool == "web_fetch_read_pdf").expect("a row");
     assert_eq!(
-        (step.profile.as_deref(), step.confinement.map(|it| it.as_str())),
+        (step.profile.as_deref(), step.confinement.map(|confinement| confinement.as_str())),
         (Some("Nothing"), Some("wasm"))
     );
     assert!(step.mounts.is_empty() && step.labels.iter().any(|label| &**label == "web"), "{step:?}");
@@ -94,8 +93,8 @@ async fn columns_stay_apart_and_turned_text_is_read() {
     };
     let turned = "BT /F 10 Tf 0 1 -1 0 500 300 Tm (turned) Tj ET";
     let files = Files::serve([
-        ("columns", PdfFile::of_pages(HELVETICA, [column(50) + &column(300)]).finish()),
-        ("turned", PdfFile::of_pages(HELVETICA, [show(50, 700, "upright") + turned]).finish()),
+        ("columns", PdfFile::with_pages(HELVETICA, [column(50) + &column(300)]).finish()),
+        ("turned", PdfFile::with_pages(HELVETICA, [show(50, 700, "upright") + turned]).finish()),
     ])
     .await;
     let columns = "column 50 0\ncolumn 50 1\ncolumn 50 2\n\ncolumn 300 0\ncolumn 300 1\ncolumn 300 2";
@@ -103,7 +102,7 @@ async fn columns_stay_apart_and_turned_text_is_read() {
     Files::check("turned", &files.fetch("turned").await, "upright\n\nturned");
 }
 
-/// A font of many bytes a code, with an encoding and what else it has.
+/// A font with codes of several bytes. It has this encoding and these further entries.
 fn composite(encoding: &str, rest: &str) -> String {
     let descendant = "<< /Type /Font /Subtype /CIDFontType2 /DW 1000 >>";
     format!("<< /Type /Font /Subtype /Type0 /Encoding /{encoding} /DescendantFonts [{descendant}] {rest} >>")
@@ -121,9 +120,9 @@ async fn fonts_need_not_be_in_the_file() {
     embedded.page(&format!("/Font << /F {font} 0 R >>"), content);
     let files = Files::serve([
         ("table", embedded.finish()),
-        ("sjis", PdfFile::of_pages(&composite("90ms-RKSJ-H", ""), [show("93fa967b8cea")]).finish()),
-        ("utf16", PdfFile::of_pages(&composite("UniGB-UTF16-H", ""), [show("4e2d6587")]).finish()),
-        ("upright", PdfFile::of_pages(&composite("UniJIS-UCS2-V", ""), [show("7e266f22")]).finish()),
+        ("sjis", PdfFile::with_pages(&composite("90ms-RKSJ-H", ""), [show("93fa967b8cea")]).finish()),
+        ("utf16", PdfFile::with_pages(&composite("UniGB-UTF16-H", ""), [show("4e2d6587")]).finish()),
+        ("upright", PdfFile::with_pages(&composite("UniJIS-UCS2-V", ""), [show("7e266f22")]).finish()),
     ])
     .await;
     Files::check("table", &files.fetch("table").await, "abcffl");
@@ -134,7 +133,7 @@ async fn fonts_need_not_be_in_the_file() {
 
 #[tokio::test]
 async fn packed_encrypted_and_cut_files_are_read() {
-    let plain = PdfFile::of_pages(HELVETICA, [show(50, 700, "packed"), show(50, 700, "more")]);
+    let plain = PdfFile::with_pages(HELVETICA, [show(50, 700, "packed"), show(50, 700, "more")]);
     let whole = plain.finish();
     let decoded = |text: &str| BASE64.decode(text).expect("base64");
     let files = Files::serve([
@@ -165,32 +164,32 @@ async fn a_scan_says_that_it_has_no_text() {
     scan.page(&format!("/XObject << /I {image} 0 R >>"), content);
     let scan = scan.finish();
     let length = scan.len();
-    // The text that software has read on a scan is invisible.
+    // The text that OCR adds to a scan is invisible.
     let layer = "BT /F 10 Tf 3 Tr 50 700 Td (read by software) Tj ET";
     let files =
-        Files::serve([("scan", scan), ("layer", PdfFile::of_pages(HELVETICA, [layer]).finish())]).await;
-    let said = format!("application/pdf, {length} bytes, 1 page; there is no text in it");
-    Files::check("scan", &files.fetch("scan").await, &said);
+        Files::serve([("scan", scan), ("layer", PdfFile::with_pages(HELVETICA, [layer]).finish())]).await;
+    let expected_note = format!("application/pdf, {length} bytes, 1 page; there is no text in it");
+    Files::check("scan", &files.fetch("scan").await, &expected_note);
     Files::check("layer", &files.fetch("layer").await, "read by software");
 }
 
 #[tokio::test]
 async fn the_format_html_gives_escaped_paragraphs() {
     let lines = [show(50, 700, "a <b> & c"), show(50, 600, "<script>x</script>")].concat();
-    let files = Files::serve([("marks", PdfFile::of_pages(HELVETICA, [lines]).finish())]).await;
+    let files = Files::serve([("marks", PdfFile::with_pages(HELVETICA, [lines]).finish())]).await;
     let arguments = json!({ "url": files.server.url("/marks"), "format": "html" });
-    let answer = CallOutcome::of(&files.registry, "web_fetch", arguments).await;
+    let answer = CallOutcome::run(&files.registry, "web_fetch", arguments).await;
     let expected = "<p>a &lt;b&gt; &amp; c</p>\n<p>&lt;script&gt;x&lt;/script&gt;</p>";
     Files::check("marks", &answer, expected);
 }
 
 #[tokio::test]
 async fn a_page_that_is_a_pdf_file_too_stays_a_page() {
-    let file = PdfFile::of_pages(HELVETICA, [show(50, 700, "the other face")]).finish();
+    let file = PdfFile::with_pages(HELVETICA, [show(50, 700, "the other face")]).finish();
     let both = [&b"<!doctype html><title>Page</title><p>the page</p><!--"[..], &file, b"-->"].concat();
     let files = Files::serve_as("text/html", [("both", both), ("only", file)]).await;
     let page = files.fetch("both").await.text();
     assert!(page.contains("the page") && !page.contains("other face"), "{page}");
-    // A file that is nothing but a PDF file is one, whatever its header says.
+    // A body that can only be a PDF file is read as one, whatever its header says.
     Files::check("only", &files.fetch("only").await, "the other face");
 }

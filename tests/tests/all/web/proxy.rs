@@ -1,6 +1,6 @@
-//! Requests through the operator's proxy, which a server of the test plays.
+//! Requests through the operator's proxy. A server of the test acts as the proxy.
 
-use portcullis_testing::World;
+use portcullis_testing::Fixture;
 use portcullis_types::ToolErrorKind;
 
 use super::{
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::modules::{portcullis, stdout};
 
-/// A world behind a proxy on this port of the machine.
-fn world(proxy: u16, hosts: &str) -> World {
-    World::new()
+/// A fixture with a proxy on this port of the machine.
+fn fixture(proxy: u16, hosts: &str) -> Fixture {
+    Fixture::new()
         .with_shared_modules()
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = [{hosts}]"))
         .with_policy_edit("[egress]    ", &format!("[egress]\nproxy = \"http://127.0.0.1:{proxy}\"\n#"))
@@ -21,19 +21,19 @@ fn world(proxy: u16, hosts: &str) -> World {
 async fn a_page_comes_through_the_proxy() {
     let proxy = Server::start(|target| match target {
         "http://plain.example/gates" => server::html(ARTICLE),
-        // Of a tunnel it is host and port.
+        // The target of a tunnel is host and port.
         "secure.example:443" => server::status("407 Proxy Authentication Required"),
         _ => server::status("403 Forbidden"),
     });
     let hosts = "\"http://plain.example\", \"https://secure.example\", \"https://other.example:8443\", \
                  \"http://127.0.0.1\", \"http://localhost\"";
-    let world = world(proxy.port(), hosts);
-    let registry = world.registry().await;
+    let fixture = fixture(proxy.port(), hosts);
+    let registry = fixture.registry().await;
     let text = fetch(&registry, "http://plain.example/gates").await.text();
     assert!(text.contains("only one that still has its portcullis"), "{text}");
-    let request = world.rows().into_iter().rfind(|row| &*row.tool == "web_fetch_request").expect("a row");
+    let request = fixture.rows().into_iter().rfind(|row| &*row.tool == "web_fetch_request").expect("a row");
     let posture = request.posture.expect("proven");
-    // No other port, and no name server's.
+    // The thread may connect only to the proxy's port, and not to the port of name servers.
     let ports = posture.split_once(" tcp ").map_or("", |(_, ports)| ports);
     assert!(ports.starts_with(&proxy.port().to_string()) && !ports.contains('+'), "{posture}");
 
@@ -43,7 +43,7 @@ async fn a_page_comes_through_the_proxy() {
     let error = fetch(&registry, "https://other.example:8443/").await.0.outcome.expect_err("refused");
     assert_eq!((error.kind(), error.code()), (ToolErrorKind::Failed, "proxy_refused"));
 
-    let asked = proxy.requests();
+    let requests = proxy.requests();
     for (url, code) in [
         ("http://127.0.0.1/", "address_not_public"),
         ("http://localhost/", "address_not_public"),
@@ -53,18 +53,21 @@ async fn a_page_comes_through_the_proxy() {
         let error = fetch(&registry, url).await.0.outcome.expect_err("refused");
         assert_eq!(error.code(), code, "{url}");
     }
-    assert_eq!(proxy.requests(), asked);
+    assert_eq!(proxy.requests(), requests);
 }
 
 #[test]
 fn the_proxy_is_shown_by_policy_check_and_doctor() {
-    // Nothing is asked of it.
+    // Neither command sends a request to the proxy.
     let proxy = Server::start(|_| None);
-    let world = world(proxy.port(), "\"https://example.com\"");
-    let shown = format!("http://127.0.0.1:{}", proxy.port());
-    let checked = stdout(&portcullis(&world, &["policy", "check"]));
-    assert!(checked.contains(&format!("proxy = \"{shown}\"")), "{checked}");
-    let found = stdout(&portcullis(&world, &["doctor"]));
-    assert!(found.contains(&format!("{shown}, which resolves the names of all connections")), "{found}");
+    let fixture = fixture(proxy.port(), "\"https://example.com\"");
+    let proxy_url = format!("http://127.0.0.1:{}", proxy.port());
+    let checked = stdout(&portcullis(&fixture, &["policy", "check"]));
+    assert!(checked.contains(&format!("proxy = \"{proxy_url}\"")), "{checked}");
+    let doctor_text = stdout(&portcullis(&fixture, &["doctor"]));
+    assert!(
+        doctor_text.contains(&format!("{proxy_url}, which resolves the names of all connections")),
+        "{doctor_text}"
+    );
     assert_eq!(proxy.requests(), 0);
 }

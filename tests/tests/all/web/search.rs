@@ -1,8 +1,9 @@
-//! `web_search` against a local server, through the whole pipeline: policy, confined client, and the guest that reads.
+//! `web_search` against a local server, through the whole pipeline: policy, confined client, and the guest that reads
+//! the answer.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
-use portcullis_testing::{CallOutcome, World, approving};
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalAnswer, question},
@@ -17,13 +18,13 @@ use super::{
 };
 use crate::{
     modules::{portcullis, stdout},
-    support::Scripted,
+    support::ScriptedApprover,
 };
 
-/// A world whose provider is this server, which its profile `Web` reaches alone.
-fn world(server: &Server, provider: &str) -> World {
+/// A fixture whose provider is this server. Its profile `Web` reaches no other server.
+fn fixture(server: &Server, provider: &str) -> Fixture {
     let engine = if provider == "google" { "engine = \"e:1\"\n" } else { "" };
-    super::world(server)
+    super::fixture(server)
         .with_policy_edit("methods = [\"GET\", \"HEAD\"]", "methods = [\"GET\", \"POST\"]")
         .with_policy(&format!(
             "[search]\nprovider = \"{provider}\"\nurl = \"{}\"\n{engine}",
@@ -32,11 +33,11 @@ fn world(server: &Server, provider: &str) -> World {
 }
 
 async fn search(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
-    CallOutcome::of(registry, "web_search", arguments).await
+    CallOutcome::run(registry, "web_search", arguments).await
 }
 
 /// The outcome of a call by a caller without an approver.
-async fn unapproved(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
+async fn call_without_approver(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
     let caller = Caller::new("tester", "run");
     CallOutcome(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
 }
@@ -53,8 +54,8 @@ async fn search_lists_results_and_each_step_has_its_rows() {
         {"title": "Walls", "url": "https://b.example/", "content": "Around it"},
     ]));
     let server = Server::start(move |_| server::json(&body));
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
     let answer = search(&registry, json!({"query": "gates & \"walls\""})).await;
     assert_eq!(
         answer.text(),
@@ -66,15 +67,15 @@ async fn search_lists_results_and_each_step_has_its_rows() {
         "title": "Gates", "url": "https://a.example/gates", "snippet": "Of the town", "published": "2026-01-02",
     });
     assert_eq!((&details["results"][0], &details["results"][1]["title"]), (&first, &json!("Walls")));
-    let request = server.seen().remove(0);
+    let request = server.requests_seen().remove(0);
     assert!(request.starts_with("GET /find?q=gates+%26+%22walls%22&format=json HTTP/1.1\r\n"), "{request}");
     assert!(request.contains("accept: application/json\r\n"), "{request}");
 
-    let rows = world.rows();
-    let shown: Vec<(&str, Option<&str>)> =
+    let rows = fixture.rows();
+    let tools_and_profiles: Vec<(&str, Option<&str>)> =
         rows.iter().map(|row| (&*row.tool, row.profile.as_deref())).collect();
     assert_eq!(
-        shown,
+        tools_and_profiles,
         [
             ("web_search", Some("Nothing")),
             ("web_search_request", Some("Web")),
@@ -83,7 +84,7 @@ async fn search_lists_results_and_each_step_has_its_rows() {
             ("web_search", Some("Nothing")),
         ]
     );
-    assert_eq!(rows[2].confinement.map(|it| it.as_str()), Some("egress"));
+    assert_eq!(rows[2].confinement.map(|confinement| confinement.as_str()), Some("egress"));
     assert_eq!(&*rows[2].subjects[0].value, server.url("/find?q=gates+%26+%22walls%22&format=json"));
     assert!(
         rows[3].mounts.is_empty() && rows[3].labels.iter().any(|label| &**label == "web"),
@@ -99,7 +100,7 @@ async fn each_provider_is_asked_and_read_in_its_own_format() {
     let google = json!({"title": "T", "link": "https://a.example/", "snippet": "S"});
     let page = "<div class='result web-result'><a class=result__a href='//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2F'>\
                 T</a><a class=result__snippet>S</a></div>";
-    for (provider, media_type, body, asked) in [
+    for (provider, media_type, body, expected_request) in [
         ("searxng", "application/json", searxng(&json!([result])), "GET /find?q=q&format=json "),
         (
             "brave",
@@ -117,12 +118,12 @@ async fn each_provider_is_asked_and_read_in_its_own_format() {
         ("duckduckgo", "text/html", page.to_owned(), "GET /find?q=q "),
     ] {
         let server = Server::start(move |_| server::answer(media_type, body.as_bytes()));
-        let world = world(&server, provider);
-        let registry = world.registry().await;
+        let fixture = fixture(&server, provider);
+        let registry = fixture.registry().await;
         let answer = search(&registry, json!({"query": "q", "max_results": 2})).await;
         assert_eq!(answer.text(), "1. [T](https://a.example/)\n   S", "{provider}");
-        let request = server.seen().remove(0);
-        assert!(request.starts_with(asked), "{provider}: {request}");
+        let request = server.requests_seen().remove(0);
+        assert!(request.starts_with(expected_request), "{provider}: {request}");
         if provider == "tavily" {
             let (head, body) = request.split_once("\r\n\r\n").expect("a body");
             let body: Value = serde_json::from_str(body).expect("JSON");
@@ -141,20 +142,20 @@ async fn a_key_of_the_policy_goes_to_the_provider_and_nowhere_else() {
     ] {
         let refused = format!("{{\"error\": \"the key {VALUE} is not known\"}}");
         let server = Server::start(move |_| server::answer("application/json", refused.as_bytes()));
-        let world = world(&server, provider).with_policy(&format!(
+        let fixture = fixture(&server, provider).with_policy(&format!(
             "[secrets.search]\nfrom = \"file:key\"\nhosts = [\"{}\"]\nheader = \"{header}\"\n\
              tools = [\"web_search\"]\n",
             server.url("").trim_end_matches('/')
         ));
-        let key = world.root().join("key");
+        let key = fixture.root().join("key");
         fs::write(&key, VALUE).expect("writable");
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
-        let registry = world.registry().await;
+        let registry = fixture.registry().await;
         let answer = search(&registry, json!({"query": "q"})).await;
-        let request = server.seen().remove(0);
+        let request = server.requests_seen().remove(0);
         assert!(request.contains(&format!("{sent}{VALUE}\r\n")), "{provider}: {request}");
         assert!(!format!("{:?}", answer.0).contains(VALUE), "{provider}: {answer:?}");
-        let rows = world.rows();
+        let rows = fixture.rows();
         let step = rows.iter().rfind(|row| &*row.tool == "web_search_request").expect("a row");
         assert_eq!(step.secrets.iter().map(|name| &**name).collect::<Vec<_>>(), ["search"], "{provider}");
         assert!(!format!("{rows:?}").contains(VALUE), "{provider}");
@@ -167,51 +168,51 @@ async fn search_is_offered_only_with_a_provider() {
         let offered = registry.offered();
         offered.iter().map(|tool| tool.decl().name.clone()).filter(|name| name.contains("search")).collect()
     };
-    let world = World::new();
-    let registry = world.registry().await;
+    let fixture = Fixture::new();
+    let registry = fixture.registry().await;
     assert_eq!(names(&registry), ["file_search"]);
     for name in ["web_search", "search_web"] {
         assert!(registry.get(name).is_none());
-        let answer = CallOutcome::of(&registry, name, json!({"query": "q"})).await;
-        answer.refused(ToolErrorKind::NotFound, "unknown_tool");
+        let answer = CallOutcome::run(&registry, name, json!({"query": "q"})).await;
+        answer.assert_refused(ToolErrorKind::NotFound, "unknown_tool");
     }
-    let world = World::new().with_policy("[search]\nprovider = \"duckduckgo\"\n");
-    let registry = world.registry().await;
-    // The other name is for programs that know it.
+    let fixture = Fixture::new().with_policy("[search]\nprovider = \"duckduckgo\"\n");
+    let registry = fixture.registry().await;
+    // `search_web` is not offered to models, but programs can call it by name.
     assert_eq!(names(&registry), ["file_search", "web_search"]);
     assert!(registry.get("search_web").is_some());
     // An overlay takes the provider away.
-    fs::write(world.workspace().join("portcullis.toml"), "[search]\nprovider = \"none\"\n")
+    fs::write(fixture.workspace().join("portcullis.toml"), "[search]\nprovider = \"none\"\n")
         .expect("writable");
-    let registry = world.registry().await;
+    let registry = fixture.registry().await;
     assert_eq!(names(&registry), ["file_search"]);
 }
 
 #[tokio::test]
-async fn search_web_takes_and_gives_its_own_words() {
+async fn search_web_uses_its_own_argument_names() {
     let body = searxng(&json!([
         {"title": "A", "url": "https://a.example/", "content": "S", "publishedDate": "2026-01-02"},
         {"title": "B", "url": "https://b.example/", "content": ""},
     ]));
     let server = Server::start(move |_| server::json(&body));
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
-    let answer = CallOutcome::of(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
+    let answer = CallOutcome::run(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
     let expected = json!({"results": [{"title": "A", "url": "https://a.example/", "snippet": "S"}]});
     let output = answer.0.outcome.expect("a result");
     assert_eq!(output.structured, Some(expected.clone()));
     assert_eq!(output.joined_text(), expected.to_string());
-    let other = CallOutcome::of(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
-    other.refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
-    let tools: Vec<String> = world.rows().iter().map(|row| row.tool.to_string()).collect();
+    let other = CallOutcome::run(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
+    other.assert_refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
+    let tools: Vec<String> = fixture.rows().iter().map(|row| row.tool.to_string()).collect();
     assert_eq!(tools[..2], ["search_web", "web_search_request"]);
 }
 
 #[tokio::test]
 async fn bad_arguments_are_refused_before_anyone_is_asked() {
     let server = Server::start(|_| server::json(&searxng(&json!([]))));
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
     for (arguments, part) in [
         (json!({}), "query"),
         (json!({"query": ""}), "query"),
@@ -226,15 +227,15 @@ async fn bad_arguments_are_refused_before_anyone_is_asked() {
         (json!({"query": "q", "since": "2999-01-01"}), "in the future"),
         (json!({"query": "q", "since": "last week"}), "is no date"),
     ] {
-        let answer = unapproved(&registry, &arguments).await;
-        let message = answer.refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
+        let answer = call_without_approver(&registry, &arguments).await;
+        let message = answer.assert_refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
         assert!(message.contains(part) && message.len() < 1_000, "{message}");
     }
-    unapproved(&registry, &json!({"query": "q"}))
+    call_without_approver(&registry, &json!({"query": "q"}))
         .await
-        .refused(ToolErrorKind::Denied, "approval_unavailable");
+        .assert_refused(ToolErrorKind::Denied, "approval_unavailable");
     assert_eq!(server.requests(), 0);
-    // Quotes and marks are a query like any other.
+    // Quotes and marks are an ordinary query.
     let odd = search(&registry, json!({"query": "'; -- \"a\" <b> \\ %00 &x=y#z"})).await;
     assert_eq!(odd.text(), "No results.");
 }
@@ -242,30 +243,31 @@ async fn bad_arguments_are_refused_before_anyone_is_asked() {
 #[tokio::test]
 async fn only_a_granted_host_is_asked() {
     let server = Server::start(|_| server::json(&searxng(&json!([]))));
-    // The address of the provider is no part of the grant: `hosts` has another one.
+    // The policy does not grant the provider's address, because `hosts` has another one.
     let url = server.url("/find");
-    let ungranted = World::new().with_policy(&format!("[search]\nprovider = \"searxng\"\nurl = \"{url}\"\n"));
-    let refused = unapproved(&ungranted.registry().await, &json!({"query": "q"})).await;
-    refused.refused(ToolErrorKind::Denied, "host_not_granted");
-    // The host is granted, and its address is not public.
-    let private = World::new()
+    let ungranted =
+        Fixture::new().with_policy(&format!("[search]\nprovider = \"searxng\"\nurl = \"{url}\"\n"));
+    let refused = call_without_approver(&ungranted.registry().await, &json!({"query": "q"})).await;
+    refused.assert_refused(ToolErrorKind::Denied, "host_not_granted");
+    // The host is granted, but its address is not public.
+    let private = Fixture::new()
         .with_policy_edit(
             "hosts = [\"https://*\"]",
             &format!("hosts = [\"http://127.0.0.1:{}\"]", server.port()),
         )
         .with_policy(&format!("[search]\nprovider = \"searxng\"\nurl = \"{url}\"\n"));
-    let refused = unapproved(&private.registry().await, &json!({"query": "q"})).await;
-    refused.refused(ToolErrorKind::Denied, "address_not_public");
-    // A body needs a method that is granted.
+    let refused = call_without_approver(&private.registry().await, &json!({"query": "q"})).await;
+    refused.assert_refused(ToolErrorKind::Denied, "address_not_public");
+    // A search by `POST` needs `POST` among the granted methods.
     let by_post =
-        super::world(&server).with_policy(&format!("[search]\nprovider = \"tavily\"\nurl = \"{url}\"\n"));
+        super::fixture(&server).with_policy(&format!("[search]\nprovider = \"tavily\"\nurl = \"{url}\"\n"));
     let refused = search(&by_post.registry().await, json!({"query": "q"})).await;
-    refused.refused(ToolErrorKind::Denied, "method_not_granted");
+    refused.assert_refused(ToolErrorKind::Denied, "method_not_granted");
     assert_eq!(server.requests(), 0);
 }
 
 #[tokio::test]
-async fn errors_of_the_provider_are_told_in_its_bounded_words() {
+async fn provider_errors_are_reported_with_a_bounded_message() {
     let long = json!({ "error": { "message": "x".repeat(1 << 20) } }).to_string();
     let server = Server::start(move |path| {
         let find = |part: &str| path.contains(part);
@@ -289,8 +291,8 @@ async fn errors_of_the_provider_are_told_in_its_bounded_words() {
             () => server::redirect("/elsewhere"),
         }
     });
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
     for (query, kind, code, part) in [
         (
             "busy",
@@ -307,14 +309,14 @@ async fn errors_of_the_provider_are_told_in_its_bounded_words() {
         ("other", ToolErrorKind::Failed, "answer_unexpected", "no list of results"),
         ("moved", ToolErrorKind::Failed, "too_many_redirects", "a search follows none"),
     ] {
-        let message = search(&registry, json!({ "query": query })).await.refused(kind, code);
+        let message = search(&registry, json!({ "query": query })).await.assert_refused(kind, code);
         assert!(message.contains(part) && message.len() < 600, "{message}");
     }
-    assert!(server.seen().iter().all(|request| request.starts_with("GET /find")));
+    assert!(server.requests_seen().iter().all(|request| request.starts_with("GET /find")));
 }
 
 #[tokio::test]
-async fn hostile_answers_give_a_bounded_harmless_list() {
+async fn hostile_answers_give_a_bounded_escaped_list() {
     let many: Vec<Value> = (0..100_000)
         .map(|n| json!({"title": format!("t{n}"), "url": format!("https://a.example/{n}"), "content": "s"}))
         .collect();
@@ -338,8 +340,8 @@ async fn hostile_answers_give_a_bounded_harmless_list() {
         _ if path.contains("heavy") => server::json(&heavy),
         _ => server::json(&nested),
     });
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
     let answer = search(&registry, json!({"query": "many", "max_results": 20})).await;
     assert_eq!(answer.text().lines().count(), 40);
     assert_eq!(answer.0.details["results"].as_array().map(Vec::len), Some(20));
@@ -369,56 +371,56 @@ async fn results_keep_to_site_and_date_whatever_the_provider_gives() {
         {"title": "good", "url": "https://sub.docs.example/new", "content": "", "publishedDate": "2026-02-01"},
     ]));
     let server = Server::start(move |_| server::json(&body));
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
     let arguments = json!({"query": "q", "site": "Docs.Example", "since": "2026-01-01"});
     let answer = search(&registry, arguments).await;
     assert_eq!(answer.text(), "1. [good](https://sub.docs.example/new)\n   2026-02-01");
     assert!(
-        server.seen()[0].starts_with("GET /find?q=q+site%3Adocs.example&format=json"),
+        server.requests_seen()[0].starts_with("GET /find?q=q+site%3Adocs.example&format=json"),
         "{:?}",
-        server.seen()
+        server.requests_seen()
     );
 }
 
 #[tokio::test]
-async fn no_query_leaves_after_the_vault_and_results_bring_the_label_web() {
+async fn vault_reads_block_searches_and_results_have_the_label_web() {
     let server = Server::start(|_| server::json(&searxng(&json!([]))));
-    let world = world(&server, "searxng").with_policy("[tools.shell_exec]\napproval = \"allow\"\n");
-    fs::write(world.workspace().join("vault/key"), "secret").expect("writable");
-    let registry = world.registry_with_shell().await;
+    let fixture = fixture(&server, "searxng").with_policy("[tools.shell_exec]\napproval = \"allow\"\n");
+    fs::write(fixture.workspace().join("vault/key"), "secret").expect("writable");
+    let registry = fixture.registry_with_shell().await;
     let call = |caller: Caller, tool: &'static str, arguments: Value| {
         let registry = &registry;
         async move {
             CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), &caller).await)
         }
     };
-    let of_run = |run: &str| {
-        let mut caller = approving();
+    let caller_of_run = |run: &str| {
+        let mut caller = approving_caller();
         run.clone_into(&mut caller.run_id);
         caller
     };
-    let _read = call(of_run("vault"), "file_read", json!({"path": "/vault/key"})).await.text();
+    let _read = call(caller_of_run("vault"), "file_read", json!({"path": "/vault/key"})).await.text();
     for tool in ["web_search", "search_web"] {
-        let denied = call(of_run("vault"), tool, json!({"query": "secret"})).await;
-        denied.refused(ToolErrorKind::Denied, "flow_denied");
+        let denied = call(caller_of_run("vault"), tool, json!({"query": "secret"})).await;
+        denied.assert_refused(ToolErrorKind::Denied, "flow_denied");
     }
     assert_eq!(server.requests(), 0);
-    let _found = call(of_run("web"), "web_search", json!({"query": "q"})).await.text();
-    let mut silent = of_run("web");
-    silent.approver = None;
-    let asked = call(silent, "shell_exec", json!({"command": "echo hi"})).await;
-    asked.refused(ToolErrorKind::Denied, "approval_unavailable");
-    assert_eq!(world.rows().pop().expect("a row").flow_rule.as_deref(), Some("flow[web -> shell]"));
+    let _found = call(caller_of_run("web"), "web_search", json!({"query": "q"})).await.text();
+    let mut caller_without_approver = caller_of_run("web");
+    caller_without_approver.approver = None;
+    let refused = call(caller_without_approver, "shell_exec", json!({"command": "echo hi"})).await;
+    refused.assert_refused(ToolErrorKind::Denied, "approval_unavailable");
+    assert_eq!(fixture.rows().pop().expect("a row").flow_rule.as_deref(), Some("flow[web -> shell]"));
 }
 
 #[tokio::test]
 async fn question_shows_the_address_with_the_query() {
     let server = Server::start(|_| server::json(&searxng(&json!([]))));
-    let world = world(&server, "searxng");
-    let registry = world.registry().await;
-    let approver = Scripted::new(|_, _| ApprovalAnswer::Approve);
-    let mut caller = approving();
+    let fixture = fixture(&server, "searxng");
+    let registry = fixture.registry().await;
+    let approver = ScriptedApprover::new(|_, _| ApprovalAnswer::Approve);
+    let mut caller = approving_caller();
     caller.approver = Some(Arc::new(approver.clone()));
     let call = new_call("web_search", json!({"query": "two gates"}).to_string());
     let answer = CallOutcome(registry.execute_with_policy(call, &caller).await);
@@ -431,15 +433,15 @@ async fn question_shows_the_address_with_the_query() {
 
 #[test]
 fn check_of_a_policy_lists_searches_only_with_a_provider() {
-    let listed = |world: &World| {
-        let policy = world.policy_file();
-        let shown = stdout(&portcullis(world, &["policy", "check", policy.to_str().expect("text")]));
+    let listed = |fixture: &Fixture| {
+        let policy = fixture.policy_file();
+        let stdout_text = stdout(&portcullis(fixture, &["policy", "check", policy.to_str().expect("text")]));
         let tools: Vec<String> =
-            shown.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+            stdout_text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
         ["web_fetch_read", "web_search", "search_web", "web_search_request", "web_search_read"]
             .map(|name| tools.iter().any(|tool| tool == name))
     };
-    assert_eq!(listed(&World::new()), [true, false, false, false, false]);
-    let world = World::new().with_policy("[search]\nprovider = \"brave\"\n");
-    assert_eq!(listed(&world), [true; 5]);
+    assert_eq!(listed(&Fixture::new()), [true, false, false, false, false]);
+    let fixture = Fixture::new().with_policy("[search]\nprovider = \"brave\"\n");
+    assert_eq!(listed(&fixture), [true; 5]);
 }

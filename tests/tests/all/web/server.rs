@@ -1,4 +1,4 @@
-//! A server of one's own: each connection gets one answer, and is closed.
+//! A local HTTP server for tests. Each connection gets one answer, and is then closed.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -13,9 +13,9 @@ use std::{
 /// A server on a free port of this machine, until the test program ends.
 pub(crate) struct Server {
     port: u16,
-    seen: Arc<Mutex<Vec<String>>>,
-    /// The number of requests whose headers were taken.
-    taken: AtomicUsize,
+    requests_seen: Arc<Mutex<Vec<String>>>,
+    /// The number of requests whose heads [`Server::take_heads`] has returned.
+    returned_heads: AtomicUsize,
 }
 
 /// Whether a server has a `robots.txt`.
@@ -25,16 +25,17 @@ enum RobotsFile {
     Served,
 }
 
-/// The bytes to send; none to keep the connection open without a word.
+/// The bytes to send. `None` keeps the connection open without an answer.
 pub(crate) type Reply = Option<Vec<u8>>;
 
 impl Server {
-    /// Starts it. `reply` gets the path of a request. There is no `robots.txt`, and requests of it do not count.
+    /// Starts a server. `reply` gets the path of each request. There is no `robots.txt`, and requests for it do not
+    /// count.
     pub(crate) fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), reply)
     }
 
-    /// Starts it at another address of this machine.
+    /// Starts a server at another address of this machine.
     pub(crate) fn start_at(
         listener: TcpListener,
         reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
@@ -42,7 +43,7 @@ impl Server {
         Self::serve_at(listener, RobotsFile::Absent, reply)
     }
 
-    /// Starts it with a `robots.txt` that `reply` gives, and whose requests count.
+    /// Starts a server whose `reply` also answers for `robots.txt`. Requests for that file count.
     pub(crate) fn with_robots(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
         Self::serve_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), RobotsFile::Served, reply)
     }
@@ -53,20 +54,20 @@ impl Server {
         reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let port = listener.local_addr().expect("an address").port();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (noted, reply) = (Arc::clone(&seen), Arc::new(reply));
+        let requests_seen = Arc::new(Mutex::new(Vec::new()));
+        let (requests_sink, reply) = (Arc::clone(&requests_seen), Arc::new(reply));
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (noted, reply) = (Arc::clone(&noted), Arc::clone(&reply));
-                thread::spawn(move || serve(connection, &noted, robots, &*reply));
+                let (requests_sink, reply) = (Arc::clone(&requests_sink), Arc::clone(&reply));
+                thread::spawn(move || serve(connection, &requests_sink, robots, &*reply));
             }
         });
-        Self { port, seen, taken: AtomicUsize::new(0) }
+        Self { port, requests_seen, returned_heads: AtomicUsize::new(0) }
     }
 
-    /// The name of a server that a test runs itself.
-    pub(crate) fn named(port: u16) -> Self {
-        Self { port, seen: Arc::default(), taken: AtomicUsize::new(0) }
+    /// The address of a server that the test itself runs on this port.
+    pub(crate) fn for_port(port: u16) -> Self {
+        Self { port, requests_seen: Arc::default(), returned_heads: AtomicUsize::new(0) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -79,30 +80,30 @@ impl Server {
 
     /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
-        self.seen().len()
+        self.requests_seen().len()
     }
 
     /// The requests so far: head, an empty line, body.
-    pub(crate) fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn requests_seen(&self) -> Vec<String> {
+        self.requests_seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The headers of all requests since the last time, one text each.
+    /// The heads of all requests since the last call of this function, one text each.
     pub(crate) fn take_heads(&self) -> Vec<String> {
-        let seen = self.seen();
-        let taken = self.taken.swap(seen.len(), Ordering::SeqCst);
+        let requests_seen = self.requests_seen();
+        let earlier_count = self.returned_heads.swap(requests_seen.len(), Ordering::SeqCst);
         let headers = |request: &String| {
             let head = request.split("\r\n\r\n").next().unwrap_or_default();
             let lines: Vec<&str> = head.lines().skip(1).collect();
             lines.join("\n") + "\n"
         };
-        seen[taken..].iter().map(headers).collect()
+        requests_seen[earlier_count..].iter().map(headers).collect()
     }
 }
 
 fn serve(
     mut connection: TcpStream,
-    noted: &Mutex<Vec<String>>,
+    requests_sink: &Mutex<Vec<String>>,
     robots: RobotsFile,
     reply: &(dyn Fn(&str) -> Reply + Send + Sync),
 ) {
@@ -124,9 +125,9 @@ fn serve(
         drop(connection.write_all(&status("404 Not Found").unwrap_or_default()));
         return;
     }
-    noted.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    requests_sink.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     match reply(&path) {
-        // The client may have gone.
+        // The client may have closed the connection.
         Some(bytes) => drop(connection.write_all(&bytes)),
         None => drop(reader.read(&mut [0])),
     }
@@ -172,7 +173,7 @@ pub(crate) fn failure(line: &str, media_type: &str, body: &str) -> Reply {
     )
 }
 
-pub(crate) fn silence() -> Reply {
+pub(crate) fn no_reply() -> Reply {
     None
 }
 

@@ -1,4 +1,4 @@
-//! A server that speaks TLS, with a certificate for this machine's address by an authority of its own.
+//! A TLS server with a certificate for this machine's address, signed by the test's own authority.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,10 +10,10 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 
-/// The authority of a test's servers.
+/// The certificate authority of a test's servers.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its certificate, for `[egress] ca`.
+    /// The authority's certificate, for `[egress] ca`.
     pub(super) pem: String,
 }
 
@@ -34,23 +34,35 @@ impl Authority {
 
     /// Starts a server. `reply` gets the head of a request.
     pub(super) fn serve(&self, reply: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> TlsServer {
-        let config = self.config();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        self.serve_at(listener, &["127.0.0.1"], reply)
+    }
+
+    /// Starts a server for these names at another address.
+    pub(super) fn serve_at(
+        &self,
+        listener: TcpListener,
+        names: &[&str],
+        reply: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
+    ) -> TlsServer {
+        let config = self.config(names);
         let port = listener.local_addr().expect("an address").port();
         let heads = Arc::new(Mutex::new(Vec::new()));
-        let (kept, reply) = (Arc::clone(&heads), Arc::new(reply));
+        let (recorded_heads, reply) = (Arc::clone(&heads), Arc::new(reply));
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (config, kept, reply) = (Arc::clone(&config), Arc::clone(&kept), Arc::clone(&reply));
-                thread::spawn(move || answer(connection, config, &kept, &*reply));
+                let (config, recorded_heads, reply) =
+                    (Arc::clone(&config), Arc::clone(&recorded_heads), Arc::clone(&reply));
+                thread::spawn(move || answer(connection, config, &recorded_heads, &*reply));
             }
         });
         TlsServer { port, heads }
     }
 
-    fn config(&self) -> Arc<ServerConfig> {
+    fn config(&self, names: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let params = CertificateParams::new(names).expect("names and addresses");
         let certificate = params.signed_by(&key, &self.issuer).expect("signs");
         let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -64,12 +76,12 @@ impl Authority {
 }
 
 impl TlsServer {
-    /// Scheme, address and port.
+    /// The server's origin: scheme, address and port.
     pub(super) fn origin(&self) -> String {
         format!("https://{}", self.endpoint())
     }
 
-    /// Address and port.
+    /// The server's address and port.
     pub(super) fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -78,7 +90,7 @@ impl TlsServer {
         format!("{}{path}", self.origin())
     }
 
-    /// The heads of all requests since the last time.
+    /// The heads of all requests since the last call of this function.
     pub(super) fn take_heads(&self) -> Vec<String> {
         std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -101,8 +113,8 @@ fn answer(
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     heads.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
-    // The client may have gone.
-    let _gone = stream.write_all(&reply(&head)).and_then(|()| stream.flush());
+    // The client may have closed the connection.
+    let _ignored = stream.write_all(&reply(&head)).and_then(|()| stream.flush());
     stream.conn.send_close_notify();
-    let _gone = stream.conn.complete_io(&mut stream.sock);
+    let _ignored = stream.conn.complete_io(&mut stream.sock);
 }

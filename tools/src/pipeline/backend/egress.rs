@@ -1,4 +1,4 @@
-//! Backend of requests. The host's HTTP client makes them, on its confined threads.
+//! Backend of request steps. The host's HTTP client makes the requests, on its confined threads.
 
 use std::sync::Arc;
 
@@ -24,30 +24,30 @@ impl Backend for RequestStep {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, labels, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
         let tool = checked.tool.facts().name.as_str();
-        let judge = GrantJudge::new(grant.clone(), None, time_limit).keeping_connections(
+        let judge = GrantJudge::new(grant.clone(), None, time_limit).with_pooled_connections(
             host.policy.digest().as_str(),
             tool,
             caller,
         );
         let hop = caller.operation_step.as_ref().and_then(|step| step.hop.as_ref());
         let judge = Arc::new(match (self.form.redirects, hop) {
-            (Redirects::AsGranted, Some(hop)) => judge.stopping_at_redirects(hop.followed),
+            (Redirects::AsGranted, Some(hop)) => judge.stopping_at_redirects(hop.redirects_followed),
             (Redirects::AsGranted, None) => judge,
             (Redirects::Never, _) => judge.without_redirects(),
         });
-        let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending))?;
+        let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending_record))?;
         if let Some(refusal) = hop.and_then(|hop| hop.refusal.as_ref()) {
-            return Err(refuse(refusal.denial(judged.url()), pending));
+            return Err(refuse(refusal.denial(judged.url()), pending_record));
         }
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|error| ToolError::internal(error.to_string()))?;
-        // The judged form of the address, since the argument's text may be another spelling.
+        // The judged form of the URL, because the argument's text may be another spelling.
         let request = Request {
             method,
             headers: headers(self.form.accept, text(BODY)),
@@ -55,40 +55,44 @@ impl Backend for RequestStep {
             ..Request::get(judged.url().clone())
         };
         let cancel: CancellationToken = caller.cancel.child_token();
+        // Mark the labels before the request is sent, so that they precede the response.
         labels.mark_web_read();
         labels.mark_secrets_sent(&web::secrets_for(grant, judged.url().as_str()));
-        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
-        let made = web::request(&self.http_client, &judge, request, cancel, &mut pending.call).await;
-        // A redirect may have sent further secrets.
-        labels.mark_secrets_sent(&pending.call.secrets);
-        let leave = |hop: Result<Hop, RedirectRefused>| {
-            if let Some(place) = caller.operation_step.as_ref().and_then(|step| step.response.as_ref()) {
-                // A step makes one request, so that the place is empty.
-                let _ = place.set(hop);
+        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
+        let response =
+            web::request(&self.http_client, &judge, request, cancel, &mut pending_record.call).await;
+        // A redirect can have sent more secrets.
+        labels.mark_secrets_sent(&pending_record.call.secrets);
+        let leave_hop = |hop: Result<Hop, RedirectRefused>| {
+            if let Some(response_slot) =
+                caller.operation_step.as_ref().and_then(|step| step.response.as_ref())
+            {
+                // A step makes one request, so the cell is still empty.
+                let _ = response_slot.set(hop);
             }
         };
-        let result = match (made, judge.take_redirect()) {
+        let result = match (response, judge.take_redirect()) {
             (Ok(response), _) => {
                 let output = summary(&response);
-                leave(Ok(Hop::Answer(response)));
+                leave_hop(Ok(Hop::Answer(response)));
                 Ok(output)
             }
-            (Err(_), Some(Redirect::Allowed(to))) => {
-                let output = ToolOutput::text("redirected").with_details(json!({ "url": to.as_str() }));
-                leave(Ok(Hop::LeadsTo(to)));
+            (Err(_), Some(Redirect::Allowed(target))) => {
+                let output = ToolOutput::text("redirected").with_details(json!({ "url": target.as_str() }));
+                leave_hop(Ok(Hop::Redirect(target)));
                 Ok(output)
             }
             (Err(failure), refused) => {
                 if refused.is_some() {
-                    leave(Err(RedirectRefused));
+                    leave_hop(Err(RedirectRefused));
                 }
                 Err(match failure {
-                    RequestFailure::Denied(denial) => refuse(denial, pending),
+                    RequestFailure::Denied(denial) => refuse(denial, pending_record),
                     RequestFailure::Failed(error) => error,
                 })
             }
         };
-        Ok(AttemptOutcome::once(result))
+        Ok(AttemptOutcome::without_retry(result))
     }
 }
 
@@ -102,7 +106,7 @@ fn headers(accept: &'static str, body: Option<&str>) -> HeaderMap {
     headers
 }
 
-/// The row and the operation do not need the body, which goes to the guest.
+/// The result for the row and the operation, without the body. The body goes to the guest.
 fn summary(response: &Response) -> ToolOutput {
     let (status, bytes) = (response.status.as_u16(), response.body.len());
     let mut details = json!({

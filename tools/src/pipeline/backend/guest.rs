@@ -1,5 +1,4 @@
-//! Backend of module tools. Each call runs in a fresh store, on a thread that is confined to the call's
-//! mounts.
+//! Backend of module tools. Each call runs in a fresh store, on a thread that is confined to the call's mounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +9,17 @@ use serde_json::value::RawValue;
 use super::{
     AttemptOutcome, Backend, CallAttempt, ResourceUsage,
     guest_requests::GuestRequests,
-    overdue,
-    reports::{bounded, pass_on},
+    kept_changes::KeptChanges,
+    reports::{bound_frame, forward_frame},
+    time_limit_error,
 };
 use crate::{
     approval::StepGrant,
     audit::Confinement,
-    call::Caller,
+    call::{Caller, cancelled_error},
     modules::DeclarationFacts,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
-    sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, Violation, WasmError},
+    sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, ModuleDigest, Violation, WasmError},
     web::DeclaredHosts,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
-    /// The file of the module, or the embedding program's name for it.
+    /// The module's file, or the embedding program's name for the module.
     pub(crate) module_name: String,
     pub(crate) declared: DeclarationFacts,
     /// The hosts that the tool declares, if it declares any.
@@ -44,9 +44,20 @@ impl Backend for GuestTool {
         host.unavailable_guests_reason()
     }
 
-    /// A guest may read a file and write it back. For a step, the operation already holds the mounts.
+    /// A guest may read a file and write it back, so it must write its mounts alone. For a step, the operation already
+    /// holds the mounts.
     fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         if caller.operation_step.is_none() { vec![own] } else { Vec::new() }
+    }
+
+    /// A guest may read from a server and write back what it changed, so it must make such requests alone. A tool that
+    /// declares no host makes none.
+    fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
+        let may_change = own
+            .network
+            .as_ref()
+            .is_some_and(|network| network.methods.iter().any(|method| !method.is_safe()));
+        (may_change && self.hosts.is_some()).then(|| self.module.digest())
     }
 
     fn guest(&self) -> Option<&GuestTool> {
@@ -56,20 +67,22 @@ impl Backend for GuestTool {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt {
             checked, grant, slot, time_limit, deadline, labels, withheld, caller, host, ..
         } = attempt;
         let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
-        let (port, mut asks) = requests.map(|_| HttpPort::open()).unzip();
+        let (port, mut http_asks) = requests.map(|_| HttpPort::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
+        let (keeper, mut kept_changes) = KeptChanges::start(attempt).unzip();
         let job = GuestJob {
             module: Arc::clone(&self.module),
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
             used: labels.used().clone(),
+            keeper,
             withheld: withheld.cloned(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
@@ -82,51 +95,79 @@ impl Backend for GuestTool {
         };
         let call_id = &checked.call.id;
         let limit = grant.limits.max_output;
-        let running = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller));
+        let guest_run = runner.run(job, |frame| forward_frame(bound_frame(frame, limit), call_id, caller));
+        let mut requests = requests.map(|(declared_hosts, http_client)| {
+            GuestRequests::new(attempt, http_client, declared_hosts.clone())
+        });
+        let serve_requests = async {
+            match (&mut requests, &mut http_asks) {
+                (Some(requests), Some(http_asks)) => requests.serve(http_asks).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let keep_changes = async {
+            match &mut kept_changes {
+                Some(kept_changes) => kept_changes.serve().await,
+                None => std::future::pending().await,
+            }
+        };
+        // The other two futures never end: the guest's end drops them.
+        let run_result = tokio::select! {
+            result = guest_run => result,
+            never = serve_requests => match never {},
+            never = keep_changes => match never {},
+        };
         // Each request has its own row. The call's row names the secrets of all.
-        let mut secrets = Vec::new();
-        let ran = match (requests, &mut asks) {
-            (Some((declared, http_client)), Some(asks)) => {
-                let mut requests = GuestRequests::new(attempt, http_client, declared.clone());
-                let ran = tokio::select! {
-                    ran = running => ran,
-                    never = requests.serve(asks) => match never {},
-                };
-                secrets = requests.secrets();
-                ran
-            }
-            _ => running.await,
-        };
-        pending.call.secrets = secrets;
-        let report = match ran {
-            Ok(report) => report,
-            Err(error) => {
-                pending.call.posture = Some("unproven".into());
-                let may_retry = may_retry(&error, caller);
-                return Ok(AttemptOutcome {
-                    may_retry,
-                    ..AttemptOutcome::once(Err(runner_error(&error, time_limit, caller)))
-                });
-            }
-        };
-        pending.call.posture = Some(report.posture.summary().into());
-        if !report.stderr.is_empty() {
-            tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
-            if let Some(listener) = &caller.on_stderr {
-                listener(&report.stderr);
+        pending_record.call.secrets = requests.as_ref().map(GuestRequests::secrets).unwrap_or_default();
+        let is_ended_by_host = !matches!(&run_result, Ok(report) if report.result.is_ok());
+        let mut outcome = outcome_of(run_result, attempt, pending_record);
+        if let Some(requests) = requests {
+            let failure = outcome.result.as_ref().err().filter(|_| is_ended_by_host);
+            if let Err(unrecorded) = requests.finish(failure) {
+                outcome.result = Err(unrecorded);
             }
         }
-        let usage = ResourceUsage {
-            connections: Vec::new(),
-            connections_omitted: 0,
-            cpu: report.cpu,
-            peak_memory_bytes: report.peak_memory_bytes as u64,
-            mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
-        };
-        Ok(AttemptOutcome { usage: Some(usage), ..AttemptOutcome::once(guest_result(report, pending)) })
+        Ok(outcome)
     }
 }
 
+/// The outcome of a guest that has run, or could not.
+fn outcome_of(
+    run_result: Result<GuestReport, WasmError>,
+    CallAttempt { checked, time_limit, caller, .. }: CallAttempt<'_>,
+    pending_record: &mut PendingRecord,
+) -> AttemptOutcome {
+    let report = match run_result {
+        Ok(report) => report,
+        Err(error) => {
+            pending_record.call.posture = Some("unproven".into());
+            let may_retry = may_retry(&error, caller);
+            return AttemptOutcome {
+                may_retry,
+                ..AttemptOutcome::without_retry(Err(runner_error(&error, time_limit, caller)))
+            };
+        }
+    };
+    pending_record.call.posture = Some(report.posture.summary().into());
+    if !report.stderr.is_empty() {
+        let call_id = &checked.call.id;
+        tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
+        if let Some(listener) = &caller.on_stderr {
+            listener(&report.stderr);
+        }
+    }
+    let usage = ResourceUsage {
+        connections: Vec::new(),
+        connections_omitted: 0,
+        cpu: report.cpu,
+        peak_memory_bytes: report.peak_memory_bytes as u64,
+        mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+    };
+    AttemptOutcome {
+        usage: Some(usage),
+        ..AttemptOutcome::without_retry(guest_result(report, pending_record))
+    }
+}
 /// The frame on the guest's standard input.
 fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
     let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
@@ -143,8 +184,8 @@ fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolEr
     Ok(line)
 }
 
-/// The result of a guest's report. A violation is a denial, whatever the guest reports.
-fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
+/// The result of a guest's report. A violation is a denial, even if the guest reports success.
+fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
     if let Some(violation) = report.violation {
         let mut denial = match violation {
             Violation::Escape { path } => Denial {
@@ -158,6 +199,12 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 rule: format!("protect.paths[\"{pattern}\"]"),
                 subject: path,
                 hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+            Violation::Hidden { path, pattern } => Denial {
+                code: DenialCode::HiddenPath,
+                rule: format!("hide.paths[\"{pattern}\"]"),
+                subject: path,
+                hint: format!("the operator hides `{pattern}` at any depth; choose another name"),
             },
             Violation::WithheldKind { path, pattern } => Denial {
                 code: DenialCode::KindWithheld,
@@ -173,15 +220,21 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
                 subject: path,
                 hint: sandbox::links::REPLACE.to_owned(),
             },
+            Violation::NotKept { path } => {
+                return Err(ToolError::unavailable(format!(
+                    "the state of `{path}` could not be kept for `undo`, so it was not changed"
+                ))
+                .with_code("undo_unavailable"));
+            }
             Violation::Withheld { path, refusal } => {
                 Denial { code: DenialCode::FlowDenied, rule: refusal.rule, subject: path, hint: refusal.hint }
             }
         };
-        // Effects before the violation remain, so the tool's message is passed on.
+        // Effects before the violation remain, so the tool's own message is added.
         if let Ok(FinalFrame::Error(error)) = report.result {
             denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
         }
-        return Err(refuse(denial, pending));
+        return Err(refuse(denial, pending_record));
     }
     match report.result {
         Ok(FinalFrame::Ok(output)) => Ok(output),
@@ -190,19 +243,19 @@ fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<Tool
     }
 }
 
-/// Whether a guest that could not start may be attempted again: nothing of it has run, and a thread may be
-/// free soon. A step of an operation is not repeated, since the other end of the transfer has begun.
+/// Whether the call of a guest that could not start may be attempted again: no code of the guest has run, and a thread
+/// may soon be free. A step of an operation is not repeated, because the other end of the transfer has already started.
 fn may_retry(error: &WasmError, caller: &Caller) -> bool {
     matches!(error, WasmError::Exhausted { .. }) && caller.operation_step.is_none()
 }
 
-/// The caller's error when the runner could not run the guest.
+/// The error for the caller when the runner could not run the guest.
 fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
     let detail = error.to_string();
     match error {
-        WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
-        WasmError::Stuck => overdue(time_limit),
+        WasmError::Stuck if caller.cancel.is_cancelled() => cancelled_error(),
+        WasmError::Stuck => time_limit_error(time_limit),
         WasmError::Exhausted { .. } => {
             ToolError::unavailable("no thread is free to run the tool").with_code("workers_exhausted")
         }

@@ -1,5 +1,13 @@
-//! Serves the requests of one guest. Each is judged by the call's grant and the tool's declaration, made on a
-//! confined thread of the host's HTTP client, and recorded in its own rows.
+//! Serves the requests of one guest. The call's grant and the tool's declaration judge each request. A confined thread
+//! of the host's HTTP client sends the request, and the audit log has separate rows for it.
+//!
+//! The guest gets the head of a response as soon as the head has come, and the body as the server sends it. Each body
+//! has at most `max_response` bytes. The host holds a few pieces of 64 KiB of each open response, however long its body
+//! is. The number of open responses therefore bounds the memory of a call.
+//!
+//! The `begin` row of a request is written before the guest gets anything of the response. If the request may have
+//! effects, the row is written before the request is sent. The `end` row is written before the guest learns that the
+//! body has ended, or when the response is closed.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,26 +16,30 @@ use std::{
     time::Instant,
 };
 
-use portcullis_egress::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use portcullis_egress::{
+    ContentCoding, HeaderMap, HeaderName, HeaderValue, Method, Request, StreamedResponse,
+};
 use portcullis_policy::{Grant, JudgedRequest};
 use portcullis_types::{HttpFault, HttpRequestHead, HttpResponseHead, ToolError};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, CallRecord, Confinement, Outcome, Subject, SubjectKind, Text, Verdict},
+    audit::{CallEnding, CallRecord, Confinement, Outcome, SharedText, Subject, SubjectKind, Verdict},
     call::random_id,
     pipeline::{
-        PendingRecord, admit::refuse, authorize::refuse_flow, call_log::unrecorded, flow::judge_flow_again,
+        PendingRecord, admit::refuse, authorize::refuse_flow, flow::judge_flow_again,
+        pending_record::unrecorded,
     },
-    sandbox::HttpAsk,
+    sandbox::HttpOperation,
     web::{self, DeclaredHosts, GrantJudge, HttpClientHandle, RequestFailure},
 };
 
-/// The most requests of one call. Each leaves rows in the audit log.
+/// The most requests of one call: 256. Each request leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The most responses that a call reads side by side. Together they hold as much memory as the largest response may.
+/// The most responses that are open at a time in one call: 8. Each takes a connection and less than 1 MiB for its body.
+/// One of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's end of a call's requests.
@@ -35,160 +47,168 @@ pub(super) struct GuestRequests<'a> {
     attempt: CallAttempt<'a>,
     http_client: &'a HttpClientHandle,
     declared: DeclaredHosts,
-    made: usize,
+    requests_made: usize,
     next: u32,
-    /// The responses that are not read to their end.
+    /// The open responses by number: those that the guest has neither read to their end nor closed.
     open: HashMap<u32, OpenResponse>,
     /// The secrets that the requests have carried.
-    secrets: BTreeSet<Text>,
+    secrets: BTreeSet<SharedText>,
+    /// The first error of the audit log, which fails the call.
+    unrecorded: Option<ToolError>,
 }
 
-/// A response that is not read to its end.
+/// A response that the guest has neither read to its end nor closed.
 struct OpenResponse {
+    response: StreamedResponse,
+    /// The part of the last piece that the guest has not read yet.
     rest: bytes::Bytes,
-    /// The memory that it holds until then, in bytes: the read part is freed with the rest.
-    held: usize,
+    judge: Arc<GrantJudge>,
+    /// The request's row. If the response is dropped with the call, the row's end is still written.
+    pending: PendingRecord,
 }
 
 impl<'a> GuestRequests<'a> {
     pub(super) fn new(
         attempt: CallAttempt<'a>,
         http_client: &'a HttpClientHandle,
-        declared: DeclaredHosts,
+        declared_hosts: DeclaredHosts,
     ) -> Self {
         Self {
             attempt,
             http_client,
-            declared,
-            made: 0,
+            declared: declared_hosts,
+            requests_made: 0,
             next: 0,
             open: HashMap::new(),
             secrets: BTreeSet::new(),
+            unrecorded: None,
         }
     }
 
-    /// The names of the secrets that the requests have sent.
-    pub(super) fn secrets(&self) -> Vec<Text> {
+    /// The names of the secrets that the requests have carried.
+    pub(super) fn secrets(&self) -> Vec<SharedText> {
         self.secrets.iter().cloned().collect()
     }
 
-    /// Serves until the call ends, which drops the future.
+    /// Serves requests until the call ends. The end of the call drops the future.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection. The row of a request under way says `cancelled`.
-    pub(super) async fn serve(&mut self, asks: &mut mpsc::Receiver<HttpAsk>) -> Infallible {
+    /// Dropping the future closes the connection of the running request, and the row of this request ends with
+    /// `cancelled`. Open responses stay open until [`Self::finish`].
+    pub(super) async fn serve(&mut self, asks: &mut mpsc::Receiver<HttpOperation>) -> Infallible {
         loop {
             match asks.recv().await {
-                Some(HttpAsk::Send { head, body, reply }) => {
+                Some(HttpOperation::Send { head, body, reply }) => {
                     let answer = self.send(head, body).await;
-                    reply.give(answer.map_err(|error| fault(&error)));
+                    self.wait_if_cancelled().await;
+                    reply.send(answer.map_err(|error| fault(&error)));
                 }
-                Some(HttpAsk::Read { body, max, reply }) => reply.give(self.read(body, max)),
-                Some(HttpAsk::Close { body, reply }) => {
-                    self.open.remove(&body);
-                    reply.give(());
+                Some(HttpOperation::Read { body, max, reply }) => {
+                    let read_result = self.read(body, max).await;
+                    self.wait_if_cancelled().await;
+                    if let (Ok(bytes), Some(response)) = (&read_result, self.open.get_mut(&body)) {
+                        response.count(bytes.len());
+                    }
+                    reply.send(read_result.map_err(|error| fault(&error)));
                 }
-                // The guest has ended, and its report is on its way.
+                Some(HttpOperation::Close { body, reply }) => {
+                    if let Some(response) = self.open.remove(&body) {
+                        // The reply to a close cannot carry an error. `record` keeps the error, which fails the call
+                        // at its end.
+                        let _kept =
+                            self.record(response.pending, RequestEnd::Closed(response.response.has_ended()));
+                    }
+                    reply.send(());
+                }
+                // The guest has ended, and its report follows.
                 None => std::future::pending().await,
             }
         }
     }
 
+    /// Waits forever if the call is cancelled. The guest of a cancelled call gets no further answer, so that it cannot
+    /// report success.
+    async fn wait_if_cancelled(&self) {
+        if self.attempt.caller.cancel.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     async fn send(&mut self, head: HttpRequestHead, body: Vec<u8>) -> Result<HttpResponseHead, ToolError> {
-        if self.made >= MAX_REQUESTS {
+        if self.requests_made >= MAX_REQUESTS {
             let message = format!("more than {MAX_REQUESTS} requests of one call");
             return Err(ToolError::failed(message).with_code("too_many_requests"));
         }
-        if u32::try_from(self.open.len()).is_ok_and(|open| open >= MAX_OPEN_RESPONSES) {
+        if u32::try_from(self.open.len()).is_ok_and(|open_count| open_count >= MAX_OPEN_RESPONSES) {
             let message =
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
             return Err(ToolError::failed(message).with_code("too_many_responses"));
         }
-        if !self.open.is_empty() && self.room() == 0 {
-            return Err(self.no_room());
+        // Count refused requests too, because each of them leaves a row.
+        self.requests_made += 1;
+        let mut pending_record = self.pending(&head);
+        let result = self.perform(&head, body, &mut pending_record).await;
+        self.secrets.extend(pending_record.call.secrets.iter().cloned());
+        match result {
+            Ok((response, judge)) => {
+                let rest = bytes::Bytes::new();
+                pending_record.passed_bytes = Some(0);
+                Ok(self.open(OpenResponse { response, rest, judge, pending: pending_record }))
+            }
+            Err(error) => {
+                self.record(pending_record, RequestEnd::Failed(&error))?;
+                Err(error)
+            }
         }
-        // Also a request that is refused: each leaves a row.
-        self.made += 1;
-        let mut pending = self.pending(&head);
-        let result = self.make(&head, body, &mut pending).await;
-        self.secrets.extend(pending.call.secrets.iter().cloned());
-        let ending = CallEnding {
-            code: result.as_ref().err().map(|error| Arc::from(error.code())),
-            duration: Some(pending.elapsed()),
-            output_bytes: result.as_ref().ok().map(|response| response.body.len() as u64),
-            ..CallEnding::new(match &result {
-                Ok(_) => Outcome::Ok,
-                Err(error) => Outcome::Error(error.kind()),
-            })
-        };
-        // The row is written before the guest gets the response, as for every result.
-        pending.end(ending).map_err(|error| unrecorded(&error))?;
-        result.map(|response| self.keep(response))
     }
 
-    /// Judges the request, writes its `begin` row if it may have effects, and sends it.
-    async fn make(
+    /// Judges the request, sends it, and writes its `begin` row. The row comes before the sending if the request may
+    /// have effects, otherwise before the response is passed on.
+    async fn perform(
         &mut self,
         head: &HttpRequestHead,
         body: Vec<u8>,
-        pending: &mut PendingRecord,
-    ) -> Result<Response, ToolError> {
+        pending_record: &mut PendingRecord,
+    ) -> Result<(StreamedResponse, Arc<GrantJudge>), ToolError> {
         let CallAttempt { checked, grant, deadline, labels, caller, host, .. } = self.attempt;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), left);
-        let judge = judge.with_response_bytes(self.room());
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let mut judge = GrantJudge::new(grant.clone(), Some(self.declared.clone()), time_left);
+        if self.open.values().any(|open| open.response.coding == ContentCoding::Brotli) {
+            judge = judge.with_small_decoders();
+        }
         let tool = checked.tool.facts().name.as_str();
-        let judge = Arc::new(judge.keeping_connections(host.policy.digest().as_str(), tool, caller));
-        let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending))?;
-        // Other calls of the run continue meanwhile, and the guest may have read its mounts before it sends.
+        let judge = Arc::new(judge.with_pooled_connections(host.policy.digest().as_str(), tool, caller));
+        let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending_record))?;
+        // Judge the flow again: other calls of the run and this guest may have read more since the call was authorized.
         judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
-            .map_err(|denial| refuse_flow(denial, pending))?;
+            .map_err(|denial| refuse_flow(denial, pending_record))?;
         let request = request(&judged, head, body)?;
-        pending.call.secrets = web::secrets_for(grant, judged.url().as_str());
-        pending.call.decision = Some(Verdict::Allow);
-        pending.call.rule = Some(rule_of(grant).into());
-        if !matches!(request.method, Method::GET | Method::HEAD) {
-            pending.begin().map_err(|error| unrecorded(&error))?;
+        pending_record.call.secrets = web::secrets_for(grant, judged.url().as_str());
+        pending_record.call.decision = Some(Verdict::Allow);
+        pending_record.call.rule = Some(rule_of(grant).into());
+        let may_have_effects = !matches!(request.method, Method::GET | Method::HEAD);
+        if may_have_effects {
+            self.begin(pending_record)?;
         }
         labels.mark_web_read();
-        labels.mark_secrets_sent(&pending.call.secrets);
-        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending))?;
+        labels.mark_secrets_sent(&pending_record.call.secrets);
+        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
         let cancel = caller.cancel.child_token();
-        let made = web::request(self.http_client, &judge, request, cancel, &mut pending.call).await;
-        // A redirect may have sent further secrets.
-        labels.mark_secrets_sent(&pending.call.secrets);
-        made.map_err(|failure| match failure {
-            RequestFailure::Denied(denial) => refuse(denial, pending),
-            RequestFailure::Failed(error)
-                if !self.open.is_empty()
-                    && ["response_too_large", "decoded_too_large"].contains(&error.code()) =>
-            {
-                self.no_room()
-            }
+        let result = web::stream(self.http_client, &judge, request, cancel, &mut pending_record.call).await;
+        // A redirect may have carried further secrets.
+        labels.mark_secrets_sent(&pending_record.call.secrets);
+        let response = result.map_err(|failure| match failure {
+            RequestFailure::Denied(denial) => refuse(denial, pending_record),
             RequestFailure::Failed(error) => error,
-        })
+        })?;
+        if !may_have_effects {
+            self.begin(pending_record)?;
+        }
+        Ok((response, judge))
     }
 
-    /// What the next response may have, in bytes: the open ones of a call share the limit of one.
-    fn room(&self) -> usize {
-        let held: usize = self.open.values().map(|open| open.held).sum();
-        self.max_response().saturating_sub(held)
-    }
-
-    fn max_response(&self) -> usize {
-        let limit = self.attempt.grant.network.as_ref().map_or(0, |network| network.max_response.0);
-        usize::try_from(limit).unwrap_or(usize::MAX)
-    }
-
-    fn no_room(&self) -> ToolError {
-        let limit = self.max_response();
-        let message = format!(
-            "the open responses of this call would have more than {limit} bytes together; read one to its end or drop it first"
-        );
-        ToolError::resource_limit(message).with_code("responses_too_large")
-    }
-
-    /// A row of its own, which the id of the call, or of its operation, joins with the call's.
+    /// The pending record of a request. Its operation id is the id of the call, or of the call's operation, and joins
+    /// the rows.
     fn pending(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
@@ -212,9 +232,10 @@ impl<'a> GuestRequests<'a> {
         PendingRecord::new(Arc::clone(&host.audit), row)
     }
 
-    fn keep(&mut self, response: Response) -> HttpResponseHead {
+    fn open(&mut self, open_response: OpenResponse) -> HttpResponseHead {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
+        let response = &open_response.response;
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
         let headers = response.headers.iter();
         let headers = headers.filter_map(|(name, value)| Some((name.as_str().to_owned(), text(value)?)));
@@ -224,18 +245,101 @@ impl<'a> GuestRequests<'a> {
             url: response.url.to_string(),
             headers: headers.collect(),
         };
-        let held = response.body.len();
-        self.open.insert(number, OpenResponse { rest: response.body, held });
+        self.open.insert(number, open_response);
         head
     }
 
-    fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, HttpFault> {
-        let Some(OpenResponse { rest, .. }) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
-        let piece = rest.split_to(max.min(rest.len()));
-        if rest.is_empty() {
-            self.open.remove(&number);
+    /// Returns the next bytes of a body. Returns no bytes at its end, and for a response that is not open.
+    async fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, ToolError> {
+        let Some(open_response) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
+        let read_result = open_response.read(max).await;
+        if read_result.as_ref().is_ok_and(|bytes| !bytes.is_empty()) {
+            return read_result;
         }
-        Ok(piece.into())
+        // Write the row before the guest learns of the end.
+        if let Some(OpenResponse { pending, .. }) = self.open.remove(&number) {
+            self.record(
+                pending,
+                read_result.as_ref().map_or_else(RequestEnd::Failed, |_end| RequestEnd::Closed(true)),
+            )?;
+        }
+        read_result
+    }
+
+    /// Closes the responses that are still open when the guest has ended. `failure` is the reason if the host ended the
+    /// guest.
+    ///
+    /// # Errors
+    /// `unavailable` with the code `audit_unwritable` if a row of a request could not be written.
+    pub(super) fn finish(mut self, failure: Option<&ToolError>) -> Result<(), ToolError> {
+        let mut open_responses: Vec<_> = self.open.drain().collect();
+        open_responses.sort_unstable_by_key(|(number, _)| *number);
+        for (_, OpenResponse { response, pending, .. }) in open_responses {
+            let ended = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
+            // `record` keeps the first error. The other rows are still written.
+            let _kept = self.record(pending, ended);
+        }
+        self.unrecorded.map_or(Ok(()), Err)
+    }
+
+    fn begin(&mut self, pending_record: &PendingRecord) -> Result<(), ToolError> {
+        let begin_result = pending_record.begin();
+        begin_result.map_err(|error| self.remember(unrecorded(&error)))
+    }
+
+    /// Writes the `end` row of a request, with the number of bytes that the guest got.
+    fn record(&mut self, mut pending_record: PendingRecord, ended: RequestEnd<'_>) -> Result<(), ToolError> {
+        let outcome = match ended {
+            RequestEnd::Closed(_) => Outcome::Ok,
+            RequestEnd::Failed(error) => Outcome::Error(error.kind()),
+        };
+        let ending = CallEnding {
+            duration: Some(pending_record.elapsed()),
+            output_bytes: pending_record.passed_bytes,
+            ..match ended {
+                RequestEnd::Closed(is_whole) => {
+                    CallEnding { truncated: Some(!is_whole), ..CallEnding::new(outcome) }
+                }
+                RequestEnd::Failed(error) => {
+                    CallEnding { code: Some(error.code().into()), ..CallEnding::new(outcome) }
+                }
+            }
+        };
+        pending_record.end(ending).map_err(|error| self.remember(unrecorded(&error)))
+    }
+
+    /// Keeps the first error of the audit log, which fails the call.
+    fn remember(&mut self, error: ToolError) -> ToolError {
+        self.unrecorded.get_or_insert(error).clone()
+    }
+}
+
+/// The end of a request.
+#[derive(Clone, Copy)]
+enum RequestEnd<'e> {
+    /// The guest has read the response to its end (`true`), or has given up the rest (`false`), which is no error.
+    Closed(bool),
+    /// There is no response, or its body broke off.
+    Failed(&'e ToolError),
+}
+
+impl OpenResponse {
+    /// Returns up to `max` bytes of the body. No bytes mean its end.
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no byte.
+    async fn read(&mut self, max: usize) -> Result<Vec<u8>, ToolError> {
+        if self.rest.is_empty() {
+            let chunk = self.response.next().await;
+            self.rest = chunk.map_err(|error| web::request_error(error, &self.judge))?.unwrap_or_default();
+        }
+        Ok(self.rest.split_to(max.min(self.rest.len())).into())
+    }
+
+    /// Counts bytes that the guest gets, for the `end` row.
+    fn count(&mut self, bytes: usize) {
+        let passed = self.pending.passed_bytes.unwrap_or_default();
+        self.pending.passed_bytes = Some(passed.saturating_add(bytes as u64));
     }
 }
 
@@ -244,29 +348,29 @@ fn rule_of(grant: &Grant) -> String {
     format!("profiles.{}.hosts", grant.profile)
 }
 
-/// The request with the judged form of its address, since the guest's text may be another spelling.
+/// The request to send. Its URL is the judged form, because the guest's text may be another spelling.
 fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Result<Request, ToolError> {
-    let invalid = |what: String| ToolError::invalid_arguments(what).with_code("request_invalid");
+    let invalid = |problem: String| ToolError::invalid_arguments(problem).with_code("request_invalid");
     let method = Method::from_bytes(head.method.as_bytes())
         .map_err(|_invalid| invalid(format!("`{}` is no method", head.method.escape_debug())))?;
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
-    // The first value of a name replaces the default; further values are added.
-    let mut own = HeaderMap::new();
+    // The first value of a name replaces the default, and further values are added.
+    let mut guest_headers = HeaderMap::new();
     for (name, value) in &head.headers {
-        let shown = name.escape_debug();
+        let escaped_name = name.escape_debug();
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| invalid(format!("`{shown}` is no name of a header")))?;
+            .map_err(|_invalid| invalid(format!("`{escaped_name}` is no name of a header")))?;
         let value = HeaderValue::from_str(value).map_err(|_invalid| {
             invalid(format!("the value of the header `{name}` has control characters"))
         })?;
-        own.append(name, value);
+        guest_headers.append(name, value);
     }
-    headers.extend(own);
+    headers.extend(guest_headers);
     Ok(Request { method, url: judged.url().clone(), headers, body: body.into() })
 }
 
-/// The failure as the guest gets it, without details for the operator.
+/// The error in the form for the guest, without the operator's detail.
 fn fault(error: &ToolError) -> HttpFault {
     HttpFault { kind: error.kind().into(), code: error.code().to_owned(), message: error.to_string() }
 }

@@ -1,5 +1,4 @@
-//! Backend of native tools. They run in this process, outside the sandbox, each call on a thread that it may
-//! block.
+//! Backend of native tools. They run in this process, outside the sandbox. Each call has a thread that it may block.
 
 use std::{
     fmt,
@@ -17,12 +16,13 @@ use portcullis_types::{
 };
 
 use super::{
-    AttemptOutcome, Backend, CallAttempt, overdue,
-    reports::{on_progress, on_update},
+    AttemptOutcome, Backend, CallAttempt,
+    reports::{progress_forwarder, update_forwarder},
+    time_limit_error,
 };
 use crate::{
     audit::Confinement,
-    call::{Caller, NestingContext},
+    call::{Caller, NestingContext, cancelled_error},
     digest,
     pipeline::PendingRecord,
 };
@@ -54,35 +54,37 @@ impl Backend for NativeTool {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let checked = attempt.checked;
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
-        let harmless = pending.call.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
-        // A tool that made calls itself is not attempted again, since that would repeat their effects.
+        let harmless =
+            pending_record.call.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
+        // A tool that made nested calls is not attempted again, because a second attempt would repeat their effects.
         let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
-        Ok(AttemptOutcome { may_retry, ..AttemptOutcome::once(result) })
+        Ok(AttemptOutcome { may_retry, ..AttemptOutcome::without_retry(result) })
     }
 }
 
-/// The tool's context of the call.
+/// The tool's context for the call.
 fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
-    let CallAttempt { checked, caller, deadline, slot, grant, .. } = attempt;
+    let CallAttempt { checked, caller, deadline, slot, grant, host, .. } = attempt;
     let call = &checked.call;
     let mut ctx = ToolContext::detached(&call.tool);
     ctx.call_id.clone_from(&call.id);
     ctx.run_id.clone_from(&caller.run_id);
     ctx.agent_id.clone_from(&caller.agent_id);
     ctx.space_id.clone_from(&caller.space_id);
-    ctx.idempotency_key = digest::of_parts([&caller.agent_id, &caller.run_id, &call.id]);
+    ctx.idempotency_key = digest::hash_parts([&caller.agent_id, &caller.run_id, &call.id]);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    // A native tool's reports are passed on like a guest's frames.
-    ctx.on_update = on_update(&call.id, caller, Some(grant.limits.max_output));
-    ctx.on_progress = on_progress(&call.id, caller);
+    // The reports of a native tool are passed on like the frames of a guest.
+    ctx.on_update = update_forwarder(&call.id, caller, Some(grant.limits.max_output));
+    ctx.on_progress = progress_forwarder(&call.id, caller);
     let caller = Caller { slot: Some(slot.clone()), ..caller.clone() };
+    ctx.extensions = host.states.clone();
     ctx.extensions.insert(NestingContext { caller, has_called });
     ctx
 }
@@ -91,8 +93,8 @@ fn is_unavailable(result: &Result<ToolOutput, ToolError>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == ToolErrorKind::Unavailable)
 }
 
-/// Runs a native tool without delaying other calls: a panic is contained, and a tool that blocks its thread
-/// is abandoned at the deadline.
+/// Runs a native tool so that it cannot delay other calls. A panic of the tool is contained. A tool that blocks its
+/// thread is abandoned at the deadline.
 async fn run(
     tool: Arc<dyn Tool>,
     ctx: ToolContext,
@@ -101,23 +103,24 @@ async fn run(
 ) -> Result<ToolOutput, ToolError> {
     let cancel = ctx.cancel.clone();
     let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
-    let stopped = cancel.clone();
-    // Every end of the wait cancels the tool, also a caller that drops this future.
+    let cancel_token = cancel.clone();
+    // Every end of the wait cancels the tool, even if the caller drops this future.
     let _stop = cancel.clone().drop_guard();
     let call = async move {
-        let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
-        // `biased`: cancellation and deadline win, so a tool is not polled after its time.
+        let tool_call = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
+        // `biased`: cancellation and deadline come first, so a tool is not polled after its time.
         tokio::select! {
             biased;
-            () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
-            () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
-            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
+            () = cancel_token.cancelled() => Err(cancelled_error()),
+            () = tokio::time::sleep_until(deadline.into()) => Err(time_limit_error(time_limit)),
+            result = tool_call => result.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
         }
     };
-    let running = crate::spawn::blocking(call);
+    let thread = crate::spawn::spawn_blocking(call);
+    // Repeat the limits outside the thread, for a tool that blocks it.
     tokio::select! {
-        result = running => result?,
-        () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
-        () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+        result = thread => result?,
+        () = cancel.cancelled() => Err(cancelled_error()),
+        () = tokio::time::sleep_until(deadline.into()) => Err(time_limit_error(time_limit)),
     }
 }

@@ -1,11 +1,11 @@
-//! Backend of operations. An operation is a call that calls its steps; each has its own audit row.
+//! Backend of operations. An operation is a call that calls its steps. Each step has its own audit row.
 
 use std::sync::Arc;
 
 use portcullis_policy::Grant;
 use portcullis_types::{ToolArgs, ToolError, async_trait};
 
-use super::{AttemptOutcome, Backend, CallAttempt, reports::on_progress};
+use super::{AttemptOutcome, Backend, CallAttempt, reports::progress_forwarder};
 use crate::{
     approval::StepGrant,
     audit::Confinement,
@@ -18,7 +18,7 @@ use crate::{
 
 #[async_trait]
 impl Backend for VaultCopy {
-    /// An operation touches files only through its steps, which are guests.
+    /// The operation touches files only through its steps, which are guests.
     fn confinement(&self) -> Confinement {
         Confinement::Wasm
     }
@@ -39,20 +39,20 @@ impl Backend for VaultCopy {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, caller, host, .. } = attempt;
-        let context = context(attempt, pending);
-        let ran = self
+        let context = context(attempt, pending_record);
+        let result = self
             .run(host.operation_steps.as_ref(), &checked.call.id, checked.args.value(), context, caller)
             .await;
-        Ok(AttemptOutcome::once(ran))
+        Ok(AttemptOutcome::without_retry(result))
     }
 }
 
 #[async_trait]
 impl Backend for WebFetch {
-    /// An operation reaches the network only through its request step.
+    /// The operation reaches the network only through its request step.
     fn confinement(&self) -> Confinement {
         Confinement::Egress
     }
@@ -68,19 +68,19 @@ impl Backend for WebFetch {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, caller, host, .. } = attempt;
-        let context = context(attempt, pending);
+        let context = context(attempt, pending_record);
         let (steps, robots) = (host.operation_steps.as_ref(), host.policy.egress().robots);
-        let ran = self.run(steps, checked.args.value(), robots, context, caller).await;
-        Ok(AttemptOutcome::once(ran))
+        let result = self.run(steps, checked.args.value(), robots, context, caller).await;
+        Ok(AttemptOutcome::without_retry(result))
     }
 }
 
 #[async_trait]
 impl Backend for WebSearch {
-    /// Like [`WebFetch`].
+    /// The operation reaches the network only through its request step.
     fn confinement(&self) -> Confinement {
         Confinement::Egress
     }
@@ -93,7 +93,7 @@ impl Backend for WebSearch {
         self.steps()
     }
 
-    /// The address follows from the query and the policy.
+    /// The steps are judged by the URL that the query and the policy give.
     fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
         self.request_arguments(args.value()).map(Some)
     }
@@ -101,24 +101,24 @@ impl Backend for WebSearch {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, caller, host, .. } = attempt;
-        let context = context(attempt, pending);
-        let ran = self.run(host.operation_steps.as_ref(), checked.args.value(), context, caller).await;
-        Ok(AttemptOutcome::once(ran))
+        let context = context(attempt, pending_record);
+        let result = self.run(host.operation_steps.as_ref(), checked.args.value(), context, caller).await;
+        Ok(AttemptOutcome::without_retry(result))
     }
 }
 
-fn context(attempt: CallAttempt<'_>, pending: &PendingRecord) -> OperationContext {
+fn context(attempt: CallAttempt<'_>, pending_record: &PendingRecord) -> OperationContext {
     let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, .. } = attempt;
     OperationContext {
-        operation_id: pending.call.operation_id.clone(),
+        operation_id: pending_record.call.operation_id.clone(),
         call_id: checked.call.id.clone(),
         is_approved,
         time_limit,
         deadline,
         slot: slot.clone(),
-        on_progress: on_progress(&checked.call.id, caller),
+        on_progress: progress_forwarder(&checked.call.id, caller),
     }
 }

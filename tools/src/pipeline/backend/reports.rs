@@ -1,4 +1,4 @@
-//! Progress and partial results of a running call, on their way to the caller.
+//! Passes progress and partial results of a running call to the caller.
 
 use std::sync::Arc;
 
@@ -7,42 +7,46 @@ use portcullis_types::{ProgressFn, ToolEvent, ToolUpdateFn};
 
 use crate::{
     call::Caller,
-    pipeline::{bound::cut_partial, shape::shortened},
+    pipeline::{bound::cut_partial, shape::shorten},
     sandbox::StreamFrame,
 };
 
-/// The listener for partial results, each bounded like the result. `None` if the caller has no listener.
-pub(super) fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputBytes>) -> Option<ToolUpdateFn> {
+/// The listener for partial results, each bounded like a result. `None` if the caller has no listener.
+pub(super) fn update_forwarder(
+    call_id: &str,
+    caller: &Caller,
+    limit: Option<OutputBytes>,
+) -> Option<ToolUpdateFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ToolUpdateFn = Arc::new(move |partial| {
+        let forward: ToolUpdateFn = Arc::new(move |partial| {
             let frame = StreamFrame::Update(partial);
             let frame = match limit {
-                Some(limit) => bounded(frame, limit),
+                Some(limit) => bound_frame(frame, limit),
                 None => frame,
             };
-            pass_on(frame, &id, &watcher);
+            forward_frame(frame, &id, &watcher);
         });
-        pass
+        forward
     })
 }
 
 /// The listener for progress. `None` if the caller has no listener.
-pub(super) fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
+pub(super) fn progress_forwarder(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ProgressFn = Arc::new(move |text: String| {
-            let text = shortened(&text, MAX_PROGRESS_BYTES);
-            pass_on(StreamFrame::Progress(text), &id, &watcher);
+        let forward: ProgressFn = Arc::new(move |text: String| {
+            let text = shorten(&text, MAX_PROGRESS_BYTES);
+            forward_frame(StreamFrame::Progress(text), &id, &watcher);
         });
-        pass
+        forward
     })
 }
 
-/// Cuts a report to a length that is fit to show.
-pub(super) fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
+/// Cuts a report to a length that can be shown.
+pub(super) fn bound_frame(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     match frame {
-        StreamFrame::Progress(text) => StreamFrame::Progress(shortened(&text, MAX_PROGRESS_BYTES)),
+        StreamFrame::Progress(text) => StreamFrame::Progress(shorten(&text, MAX_PROGRESS_BYTES)),
         StreamFrame::Update(mut partial) => {
             cut_partial(&mut partial, usize::try_from(limit.0).unwrap_or(usize::MAX));
             StreamFrame::Update(partial)
@@ -50,11 +54,11 @@ pub(super) fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     }
 }
 
-/// The longest progress text that is passed on: 4 KiB, as for errors. Progress is one line for a watcher.
+/// The longest progress text that is passed on: 4 KiB, the limit of errors as well. Progress is one line for a watcher.
 const MAX_PROGRESS_BYTES: usize = 4096;
 
 /// Passes a progress or update frame to the caller's listeners.
-pub(super) fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
+pub(super) fn forward_frame(frame: StreamFrame, call_id: &str, caller: &Caller) {
     let call_id = call_id.to_owned();
     match frame {
         StreamFrame::Progress(text) => {

@@ -3,7 +3,10 @@
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 
-use super::{AttemptOutcome, Backend, CallAttempt, ResourceUsage, reports::on_update};
+use super::{
+    AttemptOutcome, Backend, CallAttempt, ResourceUsage, kept_changes::written_with_undo,
+    reports::update_forwarder,
+};
 use crate::{
     audit::{Confinement, Subject, SubjectKind},
     pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
@@ -27,7 +30,7 @@ impl Backend for BashTool {
         }
     }
 
-    /// The policy's `shell.output` limits a command's output.
+    /// The policy's `shell.output` limits the output of a command.
     fn bounds_results(&self) -> bool {
         true
     }
@@ -39,65 +42,66 @@ impl Backend for BashTool {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        pending: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, deadline, labels, caller, host, .. } = attempt;
         let call = ShellCallContext {
+            call_id: &checked.call.id,
+            has_undo: written_with_undo(grant, host).next().is_some(),
             args: checked.args.value(),
             grant,
             time_limit,
             deadline,
             caller,
-            // There is no limit here: partial results are pieces of the output, which the sidecar's message
-            // size bounds.
-            on_update: on_update(&checked.call.id, caller, None),
+            // No limit for partial results: they are pieces of the output, and the sidecar's message size bounds them.
+            on_update: update_forwarder(&checked.call.id, caller, None),
             labels: &host.labels,
-            judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_of_others(caller)),
+            judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_without_call(caller)),
         };
-        let mut ran = self.run(call).await;
-        if let Some(denial) = ran.denial.take() {
-            return Err(refuse_flow(denial, pending));
+        let mut shell_run = self.run(call).await;
+        if let Some(denial) = shell_run.denial.take() {
+            return Err(refuse_flow(denial, pending_record));
         }
-        let (trailer, may_retry) = (ran.trailer.clone(), ran.found_no_session);
-        let (result, usage) = shell_result(ran, grant, pending);
+        let (trailer, may_retry) = (shell_run.trailer.clone(), shell_run.found_no_session);
+        let (result, usage) = shell_result(shell_run, grant, pending_record);
         Ok(AttemptOutcome { result, trailer, usage, may_retry })
     }
 }
 
-/// Adds the posture, the usage and the protected paths of a command to the row.
+/// Adds the posture and the protected paths of a command to the row, and returns its usage.
 fn shell_result(
-    ran: ShellRun,
+    shell_run: ShellRun,
     grant: &Grant,
-    pending: &mut PendingRecord,
+    pending_record: &mut PendingRecord,
 ) -> (Result<ToolOutput, ToolError>, Option<ResourceUsage>) {
-    let Some(posture) = ran.posture else {
-        pending.call.posture = Some("unproven".into());
-        return (ran.result, None);
+    let Some(posture) = shell_run.posture else {
+        pending_record.call.posture = Some("unproven".into());
+        return (shell_run.result, None);
     };
-    pending.call.posture = Some(posture.into());
-    if !ran.protected_complete {
-        tracing::warn!(call_id = %pending.call.call_id, "the scan for protected paths after a command was incomplete");
-        pending.call.subjects.push(Subject {
+    pending_record.call.posture = Some(posture.into());
+    if !shell_run.protected_complete {
+        tracing::warn!(call_id = %pending_record.call.call_id, "the scan for protected paths after a command was incomplete");
+        pending_record.call.subjects.push(Subject {
             argument: "protected_paths_unseen".into(),
             kind: SubjectKind::Path,
             value: "/".into(),
         });
     }
-    for path in ran.protected_paths {
-        tracing::warn!(%path, call_id = %pending.call.call_id, "a command made a protected path");
-        pending.call.subjects.push(Subject {
+    for path in shell_run.protected_paths {
+        tracing::warn!(%path, call_id = %pending_record.call.call_id, "a command made a protected path");
+        pending_record.call.subjects.push(Subject {
             argument: "protected_path_made".into(),
             kind: SubjectKind::Path,
             value: path.into(),
         });
     }
     let usage = ResourceUsage {
-        cpu: ran.cpu,
-        peak_memory_bytes: ran.peak_memory_bytes,
-        // The kernel does not tell which mounts a program touched, so all are listed.
+        cpu: shell_run.cpu,
+        peak_memory_bytes: shell_run.peak_memory_bytes,
+        // The kernel does not report which mounts a program touched, so all are listed.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
-        connections: ran.connections,
-        connections_omitted: ran.connections_omitted,
+        connections: shell_run.connections,
+        connections_omitted: shell_run.connections_omitted,
     };
-    (ran.result, Some(usage))
+    (shell_run.result, Some(usage))
 }

@@ -1,10 +1,11 @@
-//! The names in a new crate, derived from the tool's name.
+//! Derives the names in a new crate from the tool's name.
 
+use crate::client_config::toml_string;
 use portcullis_types::ToolName;
 
-/// Names that the template's function must not have: keywords, `main`, which `export_tools!` generates, and
-/// names whose generated type would shadow one that the template uses.
-const TAKEN: &[&str] = &[
+/// Names that the template's function must not have: keywords, `main`, which `export_tools!` generates, and names
+/// from which the macro would make a type that the template already uses.
+const RESERVED_NAMES: &[&str] = &[
     "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do",
     "dyn", "else", "enum", "err", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
     "loop", "macro", "main", "match", "mod", "move", "mut", "none", "ok", "override", "priv", "pub", "ref",
@@ -22,12 +23,12 @@ pub(crate) struct TemplateNames {
 }
 
 impl TemplateNames {
-    /// The names for a tool. Function and crate get the tool's name if it is valid for them.
-    pub(crate) fn of(tool: &ToolName, sdk: &str) -> Self {
+    /// The names for a tool. The function gets the tool's name, with a prefix if it would not be valid.
+    pub(crate) fn new(tool: &ToolName, sdk: &str) -> Self {
         let tool = tool.as_str();
         let mut function = tool.replace('-', "_");
         let is_name = function.starts_with(|first: char| first.is_ascii_lowercase());
-        if !is_name || TAKEN.contains(&function.as_str()) {
+        if !is_name || RESERVED_NAMES.contains(&function.as_str()) {
             function = format!("tool_{function}");
         }
         let package = format!("tool-{}", tool.replace('_', "-"));
@@ -39,8 +40,7 @@ impl TemplateNames {
         text.replace("TEMPLATE_FUNCTION", &self.function)
             .replace("TEMPLATE_PACKAGE", &self.package)
             .replace("TEMPLATE_TOOL", &self.tool)
-            // A TOML basic string. JSON's escapes are a subset of TOML's.
-            .replace("\"TEMPLATE_SDK\"", &serde_json::Value::from(self.sdk.as_str()).to_string())
+            .replace("\"TEMPLATE_SDK\"", &toml_string(&self.sdk))
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[track_caller]
     fn check(tool: &str, function: &str, package: &str) {
-        let names = TemplateNames::of(&ToolName::parse(tool).expect("a name"), "/sdk");
+        let names = TemplateNames::new(&ToolName::parse(tool).expect("a name"), "/sdk");
         assert_eq!((names.function.as_str(), names.package.as_str()), (function, package));
     }
 

@@ -8,28 +8,28 @@ use std::{
 use crate::error::AuthorError;
 use crate::setup;
 
-/// The SDK's folder name, and the line that its manifest must have.
+/// The SDK's folder name, and below it the line that the SDK's manifest must have.
 const FOLDER: &str = "sdk";
 const NAME: &str = "name = \"portcullis-sdk\"";
 
-/// The named SDK, else the nearest above the new crate, else the nearest above this program.
-pub(crate) fn find(named: Option<&Path>, folder: &Path) -> Result<PathBuf, AuthorError> {
-    let real = |path: &Path| {
+/// Finds the SDK: the named one, else the nearest above the new crate, else the nearest above this program.
+pub(crate) fn find(requested: Option<&Path>, folder: &Path) -> Result<PathBuf, AuthorError> {
+    let resolve = |path: &Path| {
         setup::real_path(path).map_err(|source| AuthorError::Make { path: path.to_owned(), source })
     };
-    if let Some(named) = named {
-        if !is_sdk(named) {
-            return Err(AuthorError::NotTheSdk { path: named.to_owned() });
+    if let Some(requested) = requested {
+        if !is_sdk(requested) {
+            return Err(AuthorError::NotTheSdk { path: requested.to_owned() });
         }
-        return real(named);
+        return resolve(requested);
     }
     let program = env::current_exe().ok();
-    let nearest = above(folder).or_else(|| above(program.as_deref()?));
-    real(&nearest.ok_or_else(|| AuthorError::NoSdk { from: folder.to_owned() })?)
+    let nearest = find_above(folder).or_else(|| find_above(program.as_deref()?));
+    resolve(&nearest.ok_or_else(|| AuthorError::NoSdk { from: folder.to_owned() })?)
 }
 
-fn above(place: &Path) -> Option<PathBuf> {
-    place.ancestors().skip(1).map(|folder| folder.join(FOLDER)).find(|sdk| is_sdk(sdk))
+fn find_above(start: &Path) -> Option<PathBuf> {
+    start.ancestors().skip(1).map(|folder| folder.join(FOLDER)).find(|sdk| is_sdk(sdk))
 }
 
 fn is_sdk(folder: &Path) -> bool {
@@ -37,12 +37,12 @@ fn is_sdk(folder: &Path) -> bool {
     manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == NAME))
 }
 
-/// The SDK's path in a crate's manifest: relative within the SDK's own checkout, which is moved as a whole,
-/// else absolute.
-pub(crate) fn seen_from(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
-    let within = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());
-    let path = match within {
-        Some(below) => below.components().map(|_| "..").collect::<PathBuf>().join(FOLDER),
+/// The SDK's path in a crate's manifest. The path is relative if the crate lies in the SDK's own checkout, because a
+/// checkout is moved as a whole. Otherwise it is absolute.
+pub(crate) fn dependency_path(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
+    let path_in_checkout = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());
+    let path = match path_in_checkout {
+        Some(path_below) => path_below.components().map(|_| "..").collect::<PathBuf>().join(FOLDER),
         None => sdk.to_owned(),
     };
     path.to_str().map(str::to_owned).ok_or(AuthorError::PathText { path })
@@ -64,20 +64,20 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let root = setup::real_path(root.path()).expect("there");
         let sdk = sdk_in(&root);
-        let other = root.join("a/sdk");
-        fs::create_dir_all(&other).expect("made");
-        fs::write(other.join("Cargo.toml"), "[package]\nname = \"sdk\"\n").expect("written");
+        let wrong_crate = root.join("a/sdk");
+        fs::create_dir_all(&wrong_crate).expect("made");
+        fs::write(wrong_crate.join("Cargo.toml"), "[package]\nname = \"sdk\"\n").expect("written");
         assert_eq!(find(None, &root.join("a/b/c")).expect("found"), sdk);
-        assert!(matches!(find(Some(&other), &root.join("a/b")), Err(AuthorError::NotTheSdk { .. })));
-        assert_eq!(above(Path::new("/a/b")), None);
+        assert!(matches!(find(Some(&wrong_crate), &root.join("a/b")), Err(AuthorError::NotTheSdk { .. })));
+        assert_eq!(find_above(Path::new("/a/b")), None);
     }
 
     #[test]
     fn a_crate_of_the_checkout_names_the_sdk_relative_to_itself() {
         let sdk = Path::new("/checkout/sdk");
-        let seen = |folder: &str| seen_from(Path::new(folder), sdk).expect("text");
-        assert_eq!(seen("/checkout/words"), "../sdk");
-        assert_eq!(seen("/checkout/tools/of/mine/words"), "../../../../sdk");
-        assert_eq!(seen("/elsewhere/words"), "/checkout/sdk");
+        let path_in_manifest = |folder: &str| dependency_path(Path::new(folder), sdk).expect("text");
+        assert_eq!(path_in_manifest("/checkout/words"), "../sdk");
+        assert_eq!(path_in_manifest("/checkout/tools/of/mine/words"), "../../../../sdk");
+        assert_eq!(path_in_manifest("/elsewhere/words"), "/checkout/sdk");
     }
 }

@@ -1,5 +1,5 @@
-//! Lines of a policy that would allow a refused call. They are shown only after the policy was evaluated with
-//! them, by the same evaluator that decides on calls.
+//! Finds lines of a policy that would allow a refused call. The lines are shown only if the policy's own evaluator
+//! allows the call under a policy with them.
 
 use portcullis_tools::{
     PolicyFiles,
@@ -12,42 +12,40 @@ use portcullis_types::{Access, SandboxTier};
 
 use super::entry::{self, EntryKey};
 
-/// The most profiles that are tried. A policy with more is generated.
+/// Limit of the profiles that are tried. Only a generated policy has more.
 const MAX_PROFILES: usize = 64;
 
 /// Policy lines that would allow a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AllowLines {
-    /// The header of the section that they belong to.
+    /// The header of the section that the lines belong to.
     pub(super) section: String,
-    /// Whether the policy has the section. Only the lines must be added then.
-    pub(super) is_there: bool,
-    /// The lines.
+    /// Whether the policy already has the section. Then only the lines must be added.
+    pub(super) section_exists: bool,
     pub(super) lines: Vec<String>,
     /// The whole section, for a policy without it.
     pub(super) text: String,
 }
 
-/// A refused call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RefusedCall<'a> {
     pub(super) tool: &'a ToolFacts,
     pub(super) subjects: &'a [RequestedSubject],
 }
 
-/// The smallest entry that would allow the call without a question; none if no entry would.
+/// The smallest entry that would allow the call without a question. `None` if no entry would.
 pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall<'_>) -> Option<AllowLines> {
     let policy = files.load(tier).ok()?;
     candidates(&policy).into_iter().find_map(|keys| {
-        let edited = entry::put(files.operator_text(), &refused.tool.name, &keys);
+        let edited = entry::set_keys(files.operator_text(), &refused.tool.name, &keys);
         let policy = files.clone().with_operator_text(edited.text).load(tier).ok()?;
         allows(&policy, refused)
-            .then(|| AllowLines::of(("tools", refused.tool.name.as_str()), edited.is_there, &keys))
+            .then(|| AllowLines::new(("tools", refused.tool.name.as_str()), edited.section_exists, &keys))
     })
 }
 
-/// The lines that would let the call's requests reach its addresses: the host in the tool's profile where that may have
-/// hosts, else in a profile of the tool's own. None if no such lines would.
+/// The lines that would let the call's requests reach their hosts. They add the hosts to the tool's profile if that
+/// helps, else to a new profile for this tool alone. `None` if neither helps.
 pub(super) fn host_lines(
     files: &PolicyFiles,
     tier: SandboxTier,
@@ -55,32 +53,32 @@ pub(super) fn host_lines(
 ) -> Option<Vec<AllowLines>> {
     let policy = files.load(tier).ok()?;
     let tool = refused.tool.name.as_str();
-    let own = policy.describe(refused.tool).profile;
+    let own_profile = policy.describe(refused.tool).profile;
     let hosts = |profile: &ProfileName| {
         let granted = policy.network_of(profile).into_iter().flat_map(|network| &network.hosts);
         let mut hosts: Vec<String> = granted.map(HostRule::to_string).collect();
         hosts.extend(refused.subjects.iter().filter_map(host_of).map(|rule| rule.to_string()));
-        let hosts: Vec<String> = hosts.iter().map(|host| entry::quoted(host)).collect();
+        let hosts: Vec<String> = hosts.iter().map(|host| entry::toml_string(host)).collect();
         vec![("hosts", format!("[{}]", hosts.join(", ")))]
     };
-    let in_its_profile = vec![(("profiles", own.as_str()), hosts(&own))];
-    let in_one_of_its_own = vec![
+    let tables_in_own_profile = vec![(("profiles", own_profile.as_str()), hosts(&own_profile))];
+    let tables_in_new_profile = vec![
         (("profiles", tool), hosts(&ProfileName::nothing())),
-        (("tools", tool), vec![("profile", entry::quoted(tool))]),
+        (("tools", tool), vec![("profile", entry::toml_string(tool))]),
     ];
-    [in_its_profile, in_one_of_its_own].into_iter().find_map(|tables| {
+    [tables_in_own_profile, tables_in_new_profile].into_iter().find_map(|tables| {
         let mut text = files.operator_text().to_owned();
         let mut lines = Vec::new();
         for (table, keys) in &tables {
-            let edited = entry::put_into(&text, *table, keys);
-            lines.push(AllowLines::of(*table, edited.is_there, keys));
+            let edited = entry::set_table_keys(&text, *table, keys);
+            lines.push(AllowLines::new(*table, edited.section_exists, keys));
             text = edited.text;
         }
         let policy = files.clone().with_operator_text(text).load(tier).ok()?;
         let request =
             CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
-        // Whether the call is asked about is another matter, and so is an address that is not public: it was refused for
-        // its host.
+        // Only the host matters here. Count an approval that is still needed, and an address that is not public, as
+        // allowed.
         let is_granted = match policy.authorize(&request) {
             Ok(_) => true,
             Err(denial) => denial.code == DenialCode::AddressNotPublic,
@@ -98,10 +96,10 @@ fn host_of(subject: &RequestedSubject) -> Option<HostRule> {
 }
 
 impl AllowLines {
-    fn of((table, name): (&str, &str), is_there: bool, keys: &[EntryKey]) -> Self {
+    fn new((table, name): (&str, &str), section_exists: bool, keys: &[EntryKey]) -> Self {
         Self {
             section: format!("[{table}.{name}]"),
-            is_there,
+            section_exists,
             lines: keys.iter().map(|(name, value)| format!("{name} = {value}")).collect(),
             text: entry::section((table, name), keys),
         }
@@ -113,8 +111,8 @@ fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 
-/// Candidate entries, the least first: few keys before many, and profiles that grant less before those that
-/// grant more.
+/// Candidate entries, smallest first: few keys come before many, and profiles that grant less come before profiles
+/// that grant more.
 fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<EntryKey>> {
     let mut profiles: Vec<(&ProfileName, &[GrantedMount])> = policy.profiles().collect();
     profiles.sort_by_key(|(name, mounts)| {
@@ -122,8 +120,8 @@ fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<EntryKey>> {
         (writes, mounts.len(), name.as_str())
     });
     profiles.truncate(MAX_PROFILES);
-    let profile = |name: &ProfileName| ("profile", entry::quoted(name.as_str()));
-    let approval = || ("approval", entry::quoted(Approval::Allow.as_str()));
+    let profile = |name: &ProfileName| ("profile", entry::toml_string(name.as_str()));
+    let approval = || ("approval", entry::toml_string(Approval::Allow.as_str()));
     let enabled = || ("enabled", "true".to_owned());
     let mut candidates = vec![vec![approval()], vec![enabled()]];
     candidates.extend(profiles.iter().map(|(name, _)| vec![profile(name)]));

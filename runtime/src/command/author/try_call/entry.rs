@@ -1,6 +1,6 @@
 //! Edits a tool's entry in the text of a policy.
 //!
-//! The text is edited by lines, and the policy's own loader reads the result. A wrong edit gives a text that
+//! The text is edited line by line, and the policy's own loader reads the result. A wrong edit gives a text that
 //! does not load, never a policy with another meaning.
 
 use portcullis_tools::PolicyFiles;
@@ -11,51 +11,51 @@ use crate::error::AuthorError;
 /// A key of an entry, and its value as TOML.
 pub(super) type EntryKey = (&'static str, String);
 
-/// An edited policy text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EditedPolicy {
     pub(super) text: String,
     /// Whether the text had the entry before.
-    pub(super) is_there: bool,
+    pub(super) section_exists: bool,
 }
 
 /// The policy with an entry that gives a profile to a tool.
-pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<PolicyFiles, AuthorError> {
+pub(super) fn with_grant(files: PolicyFiles, tool: &str, profile: &str) -> Result<PolicyFiles, AuthorError> {
     let tool = ToolName::parse(tool)?;
-    let edited = put(files.operator_text(), &tool, &[("profile", quoted(profile))]);
+    let edited = set_keys(files.operator_text(), &tool, &[("profile", toml_string(profile))]);
     Ok(files.with_operator_text(edited.text))
 }
 
-/// Sets keys in a tool's entry, replacing existing ones, or appends an entry.
-pub(super) fn put(text: &str, tool: &ToolName, keys: &[EntryKey]) -> EditedPolicy {
-    put_into(text, ("tools", tool.as_str()), keys)
+/// Sets keys in a tool's entry and replaces existing ones. If there is no entry, it is appended.
+pub(super) fn set_keys(text: &str, tool: &ToolName, keys: &[EntryKey]) -> EditedPolicy {
+    set_table_keys(text, ("tools", tool.as_str()), keys)
 }
 
-/// Sets keys in the table of this name below this one, replacing existing ones, or appends the table.
-pub(super) fn put_into(text: &str, (table, name): (&str, &str), keys: &[EntryKey]) -> EditedPolicy {
+/// Sets keys in the table `[table.name]` and replaces existing ones. If there is no such table, it is appended.
+pub(super) fn set_table_keys(text: &str, (table, name): (&str, &str), keys: &[EntryKey]) -> EditedPolicy {
     let headers = [format!("[{table}.{name}]"), format!("[{table}.\"{name}\"]")];
-    let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
+    let is_header = |line: &str| headers.iter().any(|header| without_comment(line) == *header);
     let lines: Vec<&str> = text.lines().collect();
     let Some(start) = lines.iter().position(|line| is_header(line)) else {
         return EditedPolicy {
             text: format!("{}\n\n{}", text.trim_end(), section((table, name), keys)),
-            is_there: false,
+            section_exists: false,
         };
     };
-    let own = lines[start + 1..].iter().take_while(|line| !line.trim_start().starts_with('[')).count();
+    // The table's own lines end before the next header.
+    let own_count = lines[start + 1..].iter().take_while(|line| !line.trim_start().starts_with('[')).count();
     let (head, rest) = lines.split_at(start + 1);
-    let (own, tail) = rest.split_at(own);
+    let (own_lines, following_lines) = rest.split_at(own_count);
     let is_replaced = |line: &&&str| {
         let key = line.split('=').next().unwrap_or_default().trim();
         line.contains('=') && keys.iter().any(|(name, _)| *name == key)
     };
-    let kept = own.iter().filter(|line| !is_replaced(line)).map(|line| (*line).to_owned());
-    let mut all: Vec<String> = head.iter().map(|line| (*line).to_owned()).collect();
-    all.extend(keys.iter().map(|(name, value)| format!("{name} = {value}")));
-    all.extend(kept);
-    all.extend(tail.iter().map(|line| (*line).to_owned()));
-    all.push(String::new());
-    EditedPolicy { text: all.join("\n"), is_there: true }
+    let kept_lines = own_lines.iter().filter(|line| !is_replaced(line)).map(|line| (*line).to_owned());
+    let mut edited_lines: Vec<String> = head.iter().map(|line| (*line).to_owned()).collect();
+    edited_lines.extend(keys.iter().map(|(name, value)| format!("{name} = {value}")));
+    edited_lines.extend(kept_lines);
+    edited_lines.extend(following_lines.iter().map(|line| (*line).to_owned()));
+    edited_lines.push(String::new());
+    EditedPolicy { text: edited_lines.join("\n"), section_exists: true }
 }
 
 /// A new table with these keys.
@@ -67,13 +67,12 @@ pub(super) fn section((table, name): (&str, &str), keys: &[EntryKey]) -> String 
     section
 }
 
-/// A text as a TOML string. JSON's escapes are a subset of TOML's.
-pub(super) fn quoted(text: &str) -> String {
+/// A text as a TOML string, in JSON's notation: JSON's escapes are a subset of TOML's.
+pub(super) fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A line without its comment.
-fn bare(line: &str) -> &str {
+fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
 }
 
@@ -86,9 +85,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str, expected: &str, is_there: bool) {
-        let edited = put(text, &name(), &[("profile", quoted("P"))]);
-        assert_eq!((edited.text.as_str(), edited.is_there), (expected, is_there));
+    fn check(text: &str, expected: &str, section_exists: bool) {
+        let edited = set_keys(text, &name(), &[("profile", toml_string("P"))]);
+        assert_eq!((edited.text.as_str(), edited.section_exists), (expected, section_exists));
     }
 
     #[test]
@@ -105,6 +104,6 @@ mod tests {
 
     #[test]
     fn quoted_text_cannot_leave_its_quotes() {
-        assert_eq!(quoted("a\"\n[x]"), r#""a\"\n[x]""#);
+        assert_eq!(toml_string("a\"\n[x]"), r#""a\"\n[x]""#);
     }
 }

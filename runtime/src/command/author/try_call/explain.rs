@@ -1,39 +1,37 @@
-//! The reason of a refused call, for the tool's author: the decision, and a remedy.
+//! Explains a refused call to the tool's author: the decision, and a remedy.
 
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
-    audit::{self, Confinement, Event, Row, SubjectKind},
+    audit::{self, Confinement, Row, RowKind, SubjectKind},
     policy::{CallRequest, DenialCode, RequestedSubject, RunFacts},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
 use super::allow::{self, AllowLines, RefusedCall};
 
-/// A refusal with its details.
 #[derive(Debug)]
 pub(super) struct RefusalDetails {
     /// The stable code.
     pub(super) code: String,
-    /// The rule that refuses; none if the tool refused by itself.
+    /// The rule that refuses. `None` if the tool itself refused.
     pub(super) rule: Option<String>,
     /// The refused subject.
     pub(super) subject: Option<String>,
-    /// The remedy.
     pub(super) remedy: Remedy,
 }
 
 /// A change that would allow the call.
 #[derive(Debug)]
 pub(super) enum Remedy {
-    /// Lines of the policy, section by section, and the place of the policy.
+    /// Lines to add, section by section, and the policy that they belong to.
     Lines { lines: Vec<AllowLines>, policy: String, is_file: bool },
-    /// No lines would help; this is why.
+    /// No lines would help, for this reason.
     Advice(String),
 }
 
 impl RefusalDetails {
-    /// The refusal of a denied call; none for any other outcome.
-    pub(super) fn of(
+    /// The refusal of a denied call. `None` for any other outcome.
+    pub(super) fn from_outcome(
         registry: &ToolRegistry,
         files: &PolicyFiles,
         tier: SandboxTier,
@@ -41,62 +39,67 @@ impl RefusalDetails {
         result: &ToolResult,
     ) -> Option<Self> {
         let error = result.outcome.as_ref().err().filter(|error| error.kind() == ToolErrorKind::Denied)?;
-        let row = row_of(registry, |row| *row.call_id == *result.call_id)?;
+        let row = last_end_row(registry, |row| *row.call_id == *result.call_id)?;
         let Some(code) = DenialCode::ALL.iter().find(|code| code.as_str() == error.code()) else {
-            let of_request = Self::of_request(registry, files, tier, tool, &result.call_id);
-            return Some(of_request.unwrap_or_else(|| Self::by_the_tool(error)));
+            let request_refusal = Self::from_refused_request(registry, files, tier, tool, &result.call_id);
+            return Some(request_refusal.unwrap_or_else(|| Self::from_tool_error(error)));
         };
         let subjects = subjects(tool, &row);
         let request = CallRequest { tool: tool.facts(), subjects: &subjects, run: &RunFacts::default() };
         let (rule, subject) = match registry.policy().authorize(&request) {
             Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
-            // Refused in a later step: by a path's real target, or for want of an approval.
+            // A later step refused the call, for a path's real target or for lack of an approval.
             _ => {
                 let rule = registry
                     .assignment(tool)
                     .ok()
-                    .map(|it| registry.policy().approval_rule(tool.facts(), &it));
-                let named = row.subjects.iter().map(|subject| subject.value.as_ref());
+                    .map(|assignment| registry.policy().approval_rule(tool.facts(), &assignment));
+                let subject_values = row.subjects.iter().map(|subject| subject.value.as_ref());
                 match concerns_approval(*code) {
                     true => (rule, Some(tool.decl().name.clone())),
-                    false => (row.rule.as_deref().map(str::to_owned), named.map(str::to_owned).next()),
+                    false => {
+                        (row.rule.as_deref().map(str::to_owned), subject_values.map(str::to_owned).next())
+                    }
                 }
             }
         };
         let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
-        let remedy = Remedy::of(files, tier, *code, tool, refused);
+        let remedy = Remedy::find(files, tier, *code, tool, refused);
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
     }
 
-    /// The refusal of the tool's last request, which has a row of its own: the tool reports it as its own error.
-    fn of_request(
+    /// The refusal of the tool's last request. It has its own audit row, because the tool reports the refusal as its
+    /// own error.
+    fn from_refused_request(
         registry: &ToolRegistry,
         files: &PolicyFiles,
         tier: SandboxTier,
         tool: &RegisteredTool,
         call_id: &str,
     ) -> Option<Self> {
-        let row = row_of(registry, |row| {
+        let row = last_end_row(registry, |row| {
             row.operation_id.as_deref() == Some(call_id) && row.confinement == Some(Confinement::Egress)
         })?;
         let code = DenialCode::ALL.into_iter().find(|code| Some(code.as_str()) == row.code.as_deref())?;
         let subjects: Vec<RequestedSubject> = row
             .subjects
             .iter()
-            .map(|it| RequestedSubject::Url { argument: it.argument.to_string(), url: it.value.to_string() })
+            .map(|audited| RequestedSubject::Url {
+                argument: audited.argument.to_string(),
+                url: audited.value.to_string(),
+            })
             .collect();
         let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
         Some(Self {
             code: code.as_str().to_owned(),
             rule: row.rule.as_deref().map(str::to_owned),
             subject: row.subjects.first().map(|subject| subject.value.to_string()),
-            remedy: Remedy::of(files, tier, code, tool, refused),
+            remedy: Remedy::find(files, tier, code, tool, refused),
         })
     }
 
-    /// The refusal by the tool itself: its own error `denied`, or a path without a role that the sandbox
-    /// refused.
-    fn by_the_tool(error: &ToolError) -> Self {
+    /// The refusal behind an error `denied` of the tool: the tool's own, or the sandbox's for a path without a role.
+    fn from_tool_error(error: &ToolError) -> Self {
         Self {
             code: error.code().to_owned(),
             rule: None,
@@ -109,8 +112,8 @@ impl RefusalDetails {
 }
 
 impl Remedy {
-    /// The lines that would allow the call, else why none would.
-    fn of(
+    /// The lines that would allow the call, or the reason why none would.
+    fn find(
         files: &PolicyFiles,
         tier: SandboxTier,
         code: DenialCode,
@@ -135,24 +138,26 @@ impl Remedy {
     }
 }
 
-/// The last final row of these; the row of a call is recorded before its result is returned.
-fn row_of(registry: &ToolRegistry, is_it: impl Fn(&Row) -> bool) -> Option<Row> {
+/// The last final row that `predicate` accepts. A call's row is recorded before the call's result is returned.
+fn last_end_row(registry: &ToolRegistry, predicate: impl Fn(&Row) -> bool) -> Option<Row> {
     let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
-    rows.filter(|row| row.event == Event::End && is_it(row)).last()
+    rows.filter(|row| row.event == RowKind::End && predicate(row)).last()
 }
 
-/// The call's subjects, from its row.
+/// The call's subjects, from the call's row.
 fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
-    let subject = |it: &audit::Subject| {
-        let argument = it.argument.to_string();
-        Some(match it.kind {
+    let subject = |audited: &audit::Subject| {
+        let argument = audited.argument.to_string();
+        Some(match audited.kind {
             SubjectKind::Path => {
                 let role = tool.facts().roles.iter().find(|role| role.argument == argument)?.role;
                 let access = role.path_access()?;
-                RequestedSubject::Path { argument, path: GuestPath::parse(&it.value).ok()?, access }
+                RequestedSubject::Path { argument, path: GuestPath::parse(&audited.value).ok()?, access }
             }
-            SubjectKind::Url => RequestedSubject::Url { argument, url: it.value.to_string() },
-            SubjectKind::Command => RequestedSubject::Command { argument, command: it.value.to_string() },
+            SubjectKind::Url => RequestedSubject::Url { argument, url: audited.value.to_string() },
+            SubjectKind::Command => {
+                RequestedSubject::Command { argument, command: audited.value.to_string() }
+            }
         })
     };
     row.subjects.iter().filter_map(subject).collect()
@@ -193,6 +198,9 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
         }
         DenialCode::ProtectedPath => {
             "no entry of a tool allows it: no tool writes to what `[protect] paths` names".to_owned()
+        }
+        DenialCode::HiddenPath => {
+            "no entry of a tool allows it: no tool sees what `[hide] paths` names".to_owned()
         }
         DenialCode::ModuleChanged => format!("approve it as it is now: portcullis tool approve {name}"),
         DenialCode::FlowDenied => {

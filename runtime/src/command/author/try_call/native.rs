@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tools::{PolicyFiles, ToolResult, new_call};
+use portcullis_tools::{ToolResult, new_call};
 use portcullis_types::{
     CallFrame, DEFAULT_TIMEOUT, Declarations, FRAME_VERSION, GuestFrame, MAX_FINAL_FRAME_BYTES,
     RunnerBootstrapEnvelope, ToolError, ToolOutput,
@@ -26,8 +26,8 @@ use crate::{
     setup, workspace,
 };
 
-/// How much of a program's standard output is read (progress frames and the final frame), in bytes. The limit
-/// is a guest's, but frames are not counted.
+/// How much of a program's standard output is read, in bytes: progress frames and the final frame. The limits on
+/// the size and number of a guest's frames do not apply here.
 const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
 
 /// How much of a malformed line is quoted, in characters.
@@ -58,8 +58,8 @@ pub(super) fn run(
             };
             let frame = serde_json::to_vec(&frame).map_err(|source| CliError::Json { source })?;
             let root = root.to_string_lossy();
-            match answer(&program, &["call", "--root", &root], frame, timeout) {
-                Ok(lines) => outcome(&lines),
+            match run_program(&program, &["call", "--root", &root], frame, timeout) {
+                Ok(lines) => parse_outcome(&lines),
                 Err(NoAnswer::TooLate) => {
                     Err(ToolError::timeout(format!("the tool did not finish within {timeout:?}")))
                 }
@@ -85,10 +85,10 @@ pub(super) fn run(
     report::show(&TriedCall { result, grant: None, refusal: None, stderr: None }, "", options.json)
 }
 
-/// The folder that tools see as `/`: the workspace, if its mounts have the same names as in the sandbox.
+/// The folder that tools see as `/`: the workspace. The folders of its mounts must have the mounts' names.
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
-    let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
+    let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
     if let Some(mount) = policy.mounts().iter().find(|mount| mount.folder != mount.name.as_str()) {
         let (mount, folder) = (mount.name.to_string(), mount.folder.clone());
         return Err(AuthorError::NativeMount { mount, folder }.into());
@@ -97,25 +97,25 @@ fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
         .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })
 }
 
-/// The program that has the tool, and the timeout that the tool declares.
+/// The program that contains the tool, and the timeout that the tool declares.
 fn find(programs: &[PathBuf], tool: &str) -> Result<(PathBuf, Duration), AuthorError> {
-    let mut has = Vec::new();
+    let mut tool_names = Vec::new();
     for program in programs {
         for declared in describe(program)?.tools {
             if declared.name == tool {
                 let timeout = declared.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
                 return Ok((program.clone(), timeout));
             }
-            has.push(declared.name);
+            tool_names.push(declared.name);
         }
     }
-    Err(AuthorError::NoTool { name: tool.to_owned(), has: has.join(", ") })
+    Err(AuthorError::NoTool { name: tool.to_owned(), has: tool_names.join(", ") })
 }
 
 fn describe(program: &Path) -> Result<Declarations, AuthorError> {
     let failed = |reason: String| AuthorError::Describe { reason };
     let answer =
-        answer(program, &["describe"], Vec::new(), DEFAULT_TIMEOUT).map_err(|ended| match ended {
+        run_program(program, &["describe"], Vec::new(), DEFAULT_TIMEOUT).map_err(|ended| match ended {
             NoAnswer::TooLate => failed("it does not end".to_owned()),
             NoAnswer::Failed(code) => failed(format!("it ended with {code}")),
             NoAnswer::Io(error) => failed(error.to_string()),
@@ -131,46 +131,52 @@ enum NoAnswer {
     Io(io::Error),
 }
 
-/// Runs a program on some input and returns its output; its standard error goes to ours.
-fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NoAnswer> {
+/// Runs a program on some input and returns its output. Its standard error goes to this process's standard error.
+fn run_program(
+    path: &Path,
+    arguments: &[&str],
+    input: Vec<u8>,
+    timeout: Duration,
+) -> Result<Vec<u8>, NoAnswer> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut command = program(path, folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(NoAnswer::Io)?;
-    let spoke = talk(&mut child, input, timeout);
-    if spoke.is_err() {
-        // Ignore the error: the program may have ended by itself.
+    let exchange_result = exchange(&mut child, input, timeout);
+    if exchange_result.is_err() {
+        // Ignore the error: the program may have ended already.
         let _ = child.kill();
     }
     let status = child.wait().map_err(NoAnswer::Io)?;
-    let output = spoke?;
+    let output = exchange_result?;
     if status.success() { Ok(output) } else { Err(NoAnswer::Failed(status.to_string())) }
 }
 
-fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NoAnswer> {
+fn exchange(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, NoAnswer> {
     let pipes = child.stdin.take().zip(child.stdout.take());
     let Some((mut stdin, stdout)) = pipes else { return Err(NoAnswer::Io(io::Error::other("no pipes"))) };
-    let (sender, answer) = mpsc::channel();
+    let (sender, output_receiver) = mpsc::channel();
     thread::Builder::new()
         .name("portcullis-native".to_owned())
         .spawn(move || {
             // Ignore the error: a program that does not read its call is judged by its answer.
             let _ = stdin.write_all(&input);
+            // The program sees the end of its input.
             drop(stdin);
             let mut output = Vec::new();
             let read = stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output);
-            // Ignore the error: after a time-out no receiver is left.
+            // Ignore the error: after a timeout no receiver is left.
             let _ = sender.send(read.map(|_| output));
         })
         .map_err(NoAnswer::Io)?;
-    match answer.recv_timeout(timeout) {
+    match output_receiver.recv_timeout(timeout) {
         Ok(read) => read.map_err(NoAnswer::Io),
         Err(_late) => Err(NoAnswer::TooLate),
     }
 }
 
 /// The outcome of a program's frames. Progress is printed only after the program has ended.
-fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
+fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
     let mut last = None;
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         if last.is_some() {
@@ -204,6 +210,7 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
             }
         }
     }
-    let none = || Err(ToolError::failed("the tool ended without a result").with_code("no_final_frame"));
-    last.unwrap_or_else(none)
+    let no_final_frame =
+        || Err(ToolError::failed("the tool ended without a result").with_code("no_final_frame"));
+    last.unwrap_or_else(no_final_frame)
 }

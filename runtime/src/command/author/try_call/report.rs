@@ -1,5 +1,5 @@
-//! The report on a tried call for its author: the answer as `call` shows it, and around it the grant, the
-//! outcome, and the refusal.
+//! The report on a tried call for the tool's author: the answer as `call` shows it, and around it the grant, the
+//! outcome and the refusal.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -22,14 +22,13 @@ use crate::{
     },
 };
 
-/// A tried call.
 #[derive(Debug)]
 pub(super) struct TriedCall {
     pub(super) result: ToolResult,
-    /// The policy's grant; none natively, where nothing is withheld.
+    /// The policy's grant. `None` for a native call, which nothing confines.
     pub(super) grant: Option<GrantReport>,
     pub(super) refusal: Option<RefusalDetails>,
-    /// The tool's standard error; natively it goes to ours directly.
+    /// The tool's standard error. `None` for a native call, whose standard error is shown directly.
     pub(super) stderr: Option<String>,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct GrantReport {
 }
 
 impl GrantReport {
-    pub(super) fn of(registry: &ToolRegistry, tool: &RegisteredTool) -> Self {
+    pub(super) fn new(registry: &ToolRegistry, tool: &RegisteredTool) -> Self {
         let assigned = registry.policy().describe(tool.facts());
         Self {
             profile: assigned.profile.to_string(),
@@ -58,7 +57,7 @@ impl GrantReport {
     }
 }
 
-/// The answer for programs: that of `call --json`, with grant and refusal.
+/// The answer for programs: the answer of `call --json`, with grant and refusal.
 #[derive(Serialize)]
 struct JsonAnswer<'a> {
     #[serde(flatten)]
@@ -74,7 +73,7 @@ struct JsonRefusal<'a> {
     rule: Option<&'a str>,
     subject: Option<&'a str>,
     allow: Option<JsonLines<'a>>,
-    /// The sections beside the first, where lines of several are needed.
+    /// The further sections, if lines in several sections are needed.
     allow_also: Vec<JsonLines<'a>>,
     advice: Option<&'a str>,
 }
@@ -95,7 +94,7 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
         None => Confinement::Native,
     };
     if as_json {
-        json::answer(&JsonAnswer {
+        json::write_answer(&JsonAnswer {
             call: CallAnswer::new(result).with_stderr(attempt.stderr.as_deref()),
             confinement: confinement.as_str(),
             grant: attempt.grant.as_ref(),
@@ -105,7 +104,7 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
     }
     stream::write_stderr(&before(attempt, confinement));
     call::show(&result.outcome)?;
-    stream::write_stderr(&after(attempt));
+    stream::write_stderr(&result_lines(attempt));
     if let Some(id) = result.details["output_id"].as_str() {
         stream::write_stderr(&call::rest_of(id, run, result.original_bytes));
     }
@@ -116,7 +115,7 @@ fn json_refusal<'a>(refusal: &'a RefusalDetails) -> JsonRefusal<'a> {
     let (mut allow, advice): (Vec<_>, _) = match &refusal.remedy {
         Remedy::Lines { lines, policy, .. } => {
             let json = |lines: &'a AllowLines| {
-                let (section, section_exists) = (lines.section.as_str(), lines.is_there);
+                let (section, section_exists) = (lines.section.as_str(), lines.section_exists);
                 JsonLines { policy, section, section_exists, lines: &lines.lines }
             };
             (lines.iter().map(json).collect(), None)
@@ -165,7 +164,7 @@ fn before(attempt: &TriedCall, confinement: Confinement) -> String {
 }
 
 /// The lines after the answer.
-fn after(attempt: &TriedCall) -> String {
+fn result_lines(attempt: &TriedCall) -> String {
     let result = &attempt.result;
     let mut out = String::new();
     let outcome = match &result.outcome {
@@ -187,21 +186,21 @@ fn after(attempt: &TriedCall) -> String {
         && error.kind() != ToolErrorKind::Denied
     {
         line(&mut out, "code", error.code());
-        // The author is the operator here.
+        // The author is the operator here, and may read the operator's detail.
         if let Some(detail) = error.operator_detail() {
             line(&mut out, "cause", detail);
         }
     }
     if let Some(stderr) = &attempt.stderr {
-        out.push_str(&diagnostics::shown(stderr));
+        out.push_str(&diagnostics::format_stderr(stderr));
     }
     if let Some(refusal) = &attempt.refusal {
-        refused(&mut out, refusal);
+        push_refusal(&mut out, refusal);
     }
     out
 }
 
-fn refused(out: &mut String, refusal: &RefusalDetails) {
+fn push_refusal(out: &mut String, refusal: &RefusalDetails) {
     line(out, "code", &refusal.code);
     if let Some(rule) = &refusal.rule {
         line(out, "rule", rule);
@@ -212,7 +211,7 @@ fn refused(out: &mut String, refusal: &RefusalDetails) {
     match &refusal.remedy {
         Remedy::Advice(advice) => line(out, "advice", advice),
         Remedy::Lines { lines, policy, is_file } => {
-            let place = if *is_file {
+            let policy_name = if *is_file {
                 format!("`{}`", text::inline(policy))
             } else {
                 "a policy file (start from `portcullis policy default`, name yours with --policy FILE)"
@@ -220,15 +219,15 @@ fn refused(out: &mut String, refusal: &RefusalDetails) {
             };
             for lines in lines {
                 // Writing to a string cannot fail.
-                let _ = if lines.is_there {
+                let _ = if lines.section_exists {
                     writeln!(
                         out,
-                        "allow    write into the section {} of {place}:\n\n{}",
+                        "allow    write into the section {} of {policy_name}:\n\n{}",
                         lines.section,
                         lines.lines.join("\n")
                     )
                 } else {
-                    writeln!(out, "allow    add to {place}:\n\n{}", lines.text.trim_end())
+                    writeln!(out, "allow    add to {policy_name}:\n\n{}", lines.text.trim_end())
                 };
             }
         }

@@ -1,4 +1,4 @@
-//! `#[arg]` without keys, in every spelling, and a `#[ctx]` that has some.
+//! `#[arg]` without keys, in every spelling, and `#[ctx]` with keys.
 
 use portcullis_sdk::{ToolContext as Call, tool};
 

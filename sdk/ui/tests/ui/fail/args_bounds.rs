@@ -1,4 +1,4 @@
-//! Bounds that the decoder would not check, and what `#[arg]` of a field is not for.
+//! Bounds that the decoder cannot check, and keys that `#[arg]` does not have on a field.
 
 use portcullis_sdk::args;
 

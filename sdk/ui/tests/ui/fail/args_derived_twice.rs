@@ -1,4 +1,4 @@
-//! A derive that `#[args]` brings.
+//! A derive that `#[args]` already adds.
 
 use portcullis_sdk::{args, serde::Deserialize, tool};
 

@@ -1,4 +1,4 @@
-//! Fields whose type lacks `#[args]`: one error each, and none where the outer type is used.
+//! Fields whose type lacks `#[args]`: one error for each field, and none where the outer type is used.
 
 use portcullis_sdk::{args, tool};
 

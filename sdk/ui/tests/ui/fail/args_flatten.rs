@@ -1,4 +1,4 @@
-//! Fields from elsewhere, and an attribute in another spelling.
+//! A flattened field, and a misspelt attribute of serde.
 
 use portcullis_sdk::args;
 

@@ -1,4 +1,4 @@
-//! A path within an argument, where no policy sees it.
+//! A path inside an argument, where the policy does not see it.
 
 #[portcullis_sdk::args]
 struct Copy {

@@ -1,4 +1,4 @@
-//! A name that the schema does not show.
+//! An alias, which the schema cannot show.
 
 use portcullis_sdk::args;
 

@@ -1,4 +1,4 @@
-//! serde's attributes by which schema and decoder would differ, and other crates' checks.
+//! Attributes of serde that would make schema and decoder differ, and attributes of other crates.
 
 use portcullis_sdk::args;
 

@@ -1,4 +1,4 @@
-//! Types that no value fits, or whose attributes are for another kind of type.
+//! A type without values, and attributes for other kinds of types.
 
 use portcullis_sdk::args;
 

@@ -1,4 +1,4 @@
-//! A tag that stands for all, where nothing else may stand.
+//! A variant that consists only of its tag, in a type that refuses unknown fields.
 
 #[portcullis_sdk::args(deny_unknown)]
 #[serde(tag = "kind")]

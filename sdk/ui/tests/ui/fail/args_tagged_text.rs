@@ -1,4 +1,4 @@
-//! A text cannot hold a tag.
+//! A tagged variant whose content is a string, which cannot hold the tag.
 
 #[portcullis_sdk::args]
 #[serde(tag = "kind")]

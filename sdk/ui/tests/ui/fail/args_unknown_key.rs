@@ -1,4 +1,4 @@
-//! A key in another spelling.
+//! A misspelt key of `#[args]`.
 
 #[portcullis_sdk::args(deny_unknown_fields)]
 struct Filter {

@@ -1,4 +1,4 @@
-//! Fields without names.
+//! A structure and a variant with several unnamed fields.
 
 use portcullis_sdk::{args, tool};
 

@@ -1,4 +1,4 @@
-//! A variant that only its fields would tell.
+//! An untagged variant that only its fields distinguish.
 
 #[portcullis_sdk::args]
 #[serde(untagged)]

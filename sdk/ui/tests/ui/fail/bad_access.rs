@@ -1,4 +1,4 @@
-//! An access that there is not.
+//! An unknown access.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Aliases that cannot be.
+//! Invalid aliases.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! An approval that there is not.
+//! An unknown approval.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A path of the facade that is none.
+//! An invalid path of the facade.
 
 use portcullis_sdk::tool;
 

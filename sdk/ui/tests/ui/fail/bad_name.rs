@@ -1,4 +1,4 @@
-//! A name with other characters.
+//! A name with invalid characters.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A size in a unit that is none of ours.
+//! A size with an unknown unit.
 
 use portcullis_sdk::tool;
 

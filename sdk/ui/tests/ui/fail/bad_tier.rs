@@ -1,4 +1,4 @@
-//! A tier in another spelling.
+//! A tier in the wrong spelling.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A parameter that is there only sometimes.
+//! A parameter under `#[cfg]`.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A marked context that is not lent.
+//! A marked context that is taken by value.
 
 use portcullis_sdk::{ToolContext as Call, tool};
 

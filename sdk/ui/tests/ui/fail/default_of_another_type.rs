@@ -1,4 +1,4 @@
-//! A default that is not of the parameter's type.
+//! A string as the default of a list.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A default of another type.
+//! A string as the default of a number.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Defaults and bounds of a kind, or with a suffix, that is not the parameter's.
+//! Defaults and bounds whose kind or suffix does not fit the parameter.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A key twice.
+//! A duplicate key.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Bounds that leave nothing.
+//! Bounds that allow no value.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! An error that is no `ToolError`.
+//! An error that does not convert to a `ToolError`.
 
 use portcullis_sdk::tool;
 

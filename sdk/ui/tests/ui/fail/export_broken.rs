@@ -1,4 +1,4 @@
-//! A tool with a mistake is reported once, not again where it is exported.
+//! A mistake in a tool is reported once, and not again where the tool is exported.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A tool that is exported with generics.
+//! A path with generic arguments in `export_tools!`.
 
 use portcullis_sdk::tool;
 

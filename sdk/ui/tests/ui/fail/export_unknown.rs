@@ -1,4 +1,4 @@
-//! A function that is no tool.
+//! An exported function that is not a tool.
 
 async fn plain() {}
 

@@ -1,4 +1,4 @@
-//! Another calling convention.
+//! A function with another calling convention.
 
 use portcullis_sdk::tool;
 

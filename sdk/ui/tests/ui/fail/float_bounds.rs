@@ -1,4 +1,4 @@
-//! Bounds of numbers with a point that are none.
+//! Invalid bounds of floating-point numbers.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A host is neither a URL with a path nor one of another scheme.
+//! Hosts with a path, another scheme, or a user name, and an empty host.
 
 use portcullis_sdk::tool;
 

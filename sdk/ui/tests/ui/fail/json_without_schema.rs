@@ -1,4 +1,4 @@
-//! A result that declares a schema which it does not have.
+//! `Json` of a type without a schema.
 
 use portcullis_sdk::{Json, serde, tool};
 

@@ -1,4 +1,4 @@
-//! Values that are none of their keys'.
+//! Values of the wrong kind for their keys.
 
 use portcullis_sdk::tool;
 

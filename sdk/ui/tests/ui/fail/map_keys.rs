@@ -1,4 +1,4 @@
-//! Keys that are no texts.
+//! Maps whose keys are not strings.
 
 use std::collections::HashMap;
 

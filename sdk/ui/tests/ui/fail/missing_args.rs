@@ -1,4 +1,4 @@
-//! A type of the author's without `#[args]`.
+//! An author's type without `#[args]`.
 
 use portcullis_sdk::tool;
 

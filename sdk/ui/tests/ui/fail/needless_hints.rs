@@ -1,4 +1,4 @@
-//! What a tier says already.
+//! A hint that the tier already implies.
 
 use portcullis_sdk::tool;
 

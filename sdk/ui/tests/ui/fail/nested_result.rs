@@ -1,4 +1,4 @@
-//! A `Result` in a `Result`: its `Err` would pass for data.
+//! A `Result` in a `Result`, whose inner error would count as data.
 
 use portcullis_sdk::{ToolError, tool};
 

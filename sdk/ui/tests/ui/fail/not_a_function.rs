@@ -1,4 +1,4 @@
-//! `#[tool]` on something else.
+//! `#[tool]` on an item that is not a function.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A result that is none, in a `Result`.
+//! A `Result` of a type that a tool cannot return.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A result that is none.
+//! A type that a tool cannot return.
 
 use portcullis_sdk::tool;
 

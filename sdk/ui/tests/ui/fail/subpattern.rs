@@ -1,4 +1,4 @@
-//! A name that is given to a part of a pattern.
+//! A parameter with a subpattern.
 
 use portcullis_sdk::tool;
 

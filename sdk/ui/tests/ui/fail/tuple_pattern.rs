@@ -1,4 +1,4 @@
-//! A parameter that is taken apart.
+//! A destructured parameter.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! An argument of two roles.
+//! An argument with two roles.
 
 use portcullis_sdk::tool;
 

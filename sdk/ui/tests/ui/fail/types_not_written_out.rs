@@ -1,4 +1,4 @@
-//! Types that say too little for a schema.
+//! Incomplete types, which have no schema.
 
 use portcullis_sdk::tool;
 

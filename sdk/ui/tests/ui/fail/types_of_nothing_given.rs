@@ -1,4 +1,4 @@
-//! Types of what no caller can give.
+//! Types that no caller can provide.
 
 use portcullis_sdk::{ToolContext, ToolError, tool};
 

@@ -1,4 +1,4 @@
-//! A tool without documentation is a warning, at its name, beside whatever else is wrong.
+//! A tool without documentation gives a warning at its name, in addition to other mistakes.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Where warnings are errors, so is a tool without documentation: one each.
+//! If warnings are errors, each tool without documentation is one error.
 #![deny(warnings)]
 
 use portcullis_sdk::{export_tools, tool};

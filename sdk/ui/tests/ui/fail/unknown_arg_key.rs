@@ -1,4 +1,4 @@
-//! A key of `#[arg]` that there is not.
+//! A misspelt key of `#[arg]`.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A key that is almost right.
+//! A misspelt key of `#[tool]`.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A type that no JSON stands for.
+//! A type without a JSON form.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! An open list of parameters.
+//! A variadic parameter.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! No time at all.
+//! A timeout of zero.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Bounds of fields: in the schema, and in the decoder.
+//! Bounds of fields appear in the schema, and the decoder checks them.
 #![deny(warnings)]
 
 use portcullis_sdk::{DeclaredTool, args, testing, tool};
@@ -38,13 +38,13 @@ fn main() {
         r#"{"number":{"description":"Which one.","minimum":1,"type":"integer"},"ratio":{"default":0.5,"maximum":0.1,"type":"number"},"size":{"maximum":100,"minimum":0,"type":"integer"}}"#
     );
     // A default is the author's, whatever the bounds; what is written as 0.1 is 0.1.
-    for (page, shown) in [
+    for (page, expected) in [
         (r#"{"number":1}"#, "1 None 0.5"),
         (r#"{"number":2.0,"size":100,"ratio":0.1}"#, "2 Some(100) 0.1"),
         (r#"{"number":3,"size":null,"ratio":null}"#, "3 None 0.5"),
     ] {
         let output = testing::call(&show_tool(), &format!(r#"{{"pages":[{page}]}}"#)).unwrap();
-        assert_eq!(output.joined_text(), shown);
+        assert_eq!(output.joined_text(), expected);
     }
     refused(r#"{"number":0}"#, "number': 0 is less than the minimum of 1");
     refused(r#"{"number":1,"size":101}"#, "size': 101 is greater than the maximum of 100");

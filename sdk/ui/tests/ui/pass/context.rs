@@ -1,4 +1,4 @@
-//! The context, at any place, under any name and path.
+//! The context, in any position, under any name and path.
 
 use portcullis_sdk::{testing::call, tool, ToolContext};
 

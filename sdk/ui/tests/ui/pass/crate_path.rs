@@ -1,4 +1,4 @@
-//! The facade, re-exported by another crate; and a context under another name.
+//! The facade re-exported by another crate, and a context under another name.
 
 mod reexport {
     pub mod tools {

@@ -1,4 +1,4 @@
-//! Data as a result, and errors of every kind.
+//! Results with data, and errors of every kind.
 
 use portcullis_sdk::{Json, ToolErrorKind, args, serde, serde_json::json, testing::call, tool};
 

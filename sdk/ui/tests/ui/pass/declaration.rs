@@ -1,4 +1,4 @@
-//! Every key.
+//! Every key of `#[tool]`.
 
 use portcullis_sdk::{tool, Tool};
 

@@ -1,4 +1,4 @@
-//! Enumerations: of names, with data, told by a tag.
+//! Enumerations: of names, with data, and with a tag.
 
 use portcullis_sdk::{args, serde_json::json, testing::call, tool};
 

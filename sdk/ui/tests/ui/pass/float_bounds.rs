@@ -1,4 +1,4 @@
-//! Bounds of numbers with a point.
+//! Bounds of floating-point numbers.
 
 use portcullis_sdk::{serde_json::json, testing::call, tool};
 
@@ -12,15 +12,15 @@ async fn mix(
 }
 
 fn main() {
-    let said = |arguments: &str| match call(&mix_tool(), arguments) {
+    let answer_text = |arguments: &str| match call(&mix_tool(), arguments) {
         Ok(output) => output.joined_text(),
         Err(error) => error.message().to_owned(),
     };
-    assert_eq!(said(r#"{"share":0}"#), "0 0.5");
-    assert_eq!(said(r#"{"share":1.0,"tilt":0.7}"#), "1 0.7");
-    assert!(said(r#"{"share":-0.1}"#).contains("field 'share': -0.1 is less than the minimum of 0.0"));
-    assert!(said(r#"{"share":1e3}"#).contains("field 'share': 1e3 is greater than the maximum of 1.0"));
-    assert!(said(r#"{"share":0,"tilt":0.71}"#).contains("greater than the maximum of 0.7"));
+    assert_eq!(answer_text(r#"{"share":0}"#), "0 0.5");
+    assert_eq!(answer_text(r#"{"share":1.0,"tilt":0.7}"#), "1 0.7");
+    assert!(answer_text(r#"{"share":-0.1}"#).contains("field 'share': -0.1 is less than the minimum of 0.0"));
+    assert!(answer_text(r#"{"share":1e3}"#).contains("field 'share': 1e3 is greater than the maximum of 1.0"));
+    assert!(answer_text(r#"{"share":0,"tilt":0.71}"#).contains("greater than the maximum of 0.7"));
     assert_eq!(
         __tool_function_decl_mix().parameters.as_value(),
         &json!({

@@ -1,4 +1,4 @@
-//! Structures within structures, one that contains itself, and types of the author's under other names.
+//! Nested and recursive structures, and an author's types under other names.
 
 use portcullis_sdk::{args, serde_json::json, testing::call, tool};
 

@@ -1,4 +1,4 @@
-//! Every primitive, and the specification's exact shape.
+//! Every primitive type.
 
 use portcullis_sdk::{tool, serde_json};
 

@@ -1,4 +1,4 @@
-//! Raw identifiers, as function and as parameter.
+//! Raw identifiers of a function and of parameters.
 
 use portcullis_sdk::{testing::call, tool};
 

@@ -1,4 +1,4 @@
-//! Every result, and every error that converts.
+//! Every type of result, and every error that converts.
 
 use portcullis_sdk::{Json, ToolError, ToolErrorKind, ToolOutput, serde_json, testing::call, tool};
 

@@ -1,4 +1,4 @@
-//! An author whose own names are those of the prelude.
+//! An author's names that shadow those of the prelude.
 
 #![allow(dead_code, non_camel_case_types)]
 

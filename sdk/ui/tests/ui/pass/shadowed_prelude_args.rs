@@ -1,5 +1,5 @@
-//! An author of types whose own names are those of the prelude, but for `Some`, which schemars' derive
-//! takes from there.
+//! An author's names that shadow those of the prelude, beside types with `#[args]`. `Some` is not among them, because
+//! schemars' derive takes it from the prelude.
 
 #![allow(dead_code, non_camel_case_types)]
 

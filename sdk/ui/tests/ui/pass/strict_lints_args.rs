@@ -1,4 +1,4 @@
-//! The strictest author of types.
+//! An `#[args]` type in a crate with the strictest lints.
 
 #![deny(missing_docs, missing_debug_implementations)]
 #![deny(unreachable_pub, unnameable_types, unused, warnings, nonstandard_style, future_incompatible)]

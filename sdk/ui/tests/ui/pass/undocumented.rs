@@ -1,4 +1,4 @@
-//! A tool without documentation is a warning, unless that is meant: by lint level, as with any warning.
+//! Lint levels silence the warning about a tool without documentation.
 #![deny(warnings)]
 
 use portcullis_sdk::tool;

@@ -1,13 +1,12 @@
-//! Hostile commands: everything but TLS to a granted host is refused, and nothing reaches the network past the
-//! forwarder.
+//! Hostile commands. Only TLS to a granted host is let through, and no command reaches the network past the forwarder.
 
 use serde_json::json;
 
-use super::{Server, Shell, ask, connections, shell, world};
+use super::{Server, Shell, connections, fixture, programs::has_program, shell, tunnel_command};
 
-/// Runs a command that asks the forwarder for something, and returns the first line of the answer.
+/// Runs a command that sends this request to the forwarder, and returns the first line of the answer.
 async fn answer(shell: &Shell, target: &str) -> String {
-    let text = shell.text(&ask(target)).await;
+    let text = shell.text(&tunnel_command(target)).await;
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
@@ -46,7 +45,7 @@ async fn other_hosts_ports_and_addresses_are_refused() {
 async fn a_refusal_stands_in_the_result_and_the_row() {
     let server = Server::start();
     let shell = shell(&server).await;
-    let text = shell.text(&ask("evil.test:443")).await;
+    let text = shell.text(&tunnel_command("evil.test:443")).await;
     let line = "`hosts = [\"https://evil.test\"]` under `[shell]` in the policy";
     let note =
         format!("[no connection to evil.test:443 (host_not_granted); an operator allows it with {line}]");
@@ -54,24 +53,24 @@ async fn a_refusal_stands_in_the_result_and_the_row() {
     let refused = connections(&shell, "host_not_granted");
     assert_eq!((refused[0].host.as_deref(), refused[0].port), (Some("evil.test"), Some(443)));
     assert_eq!((refused[0].address.as_deref(), refused[0].sent, refused[0].received), (None, 0, 0));
-    // Each connection stands in one row.
+    // A connection that has ended is in one row only.
     shell.text("true").await;
     assert!(shell.last_row().connections.is_empty());
-    // The program has the line too, as the body of the answer to its request.
-    let body = shell.text(&ask("evil.test:443").replace("exec 3>&-", "cat <&3; exec 3>&-")).await;
+    // The body of the answer also gives the line to the program.
+    let body = shell.text(&tunnel_command("evil.test:443").replace("exec 3>&-", "cat <&3; exec 3>&-")).await;
     assert!(
         body.contains("host_not_granted") && body.contains(&format!("an operator allows it with {line})")),
         "{body}"
     );
-    let wild = shell.text(&ask("*:443")).await;
+    let wild = shell.text(&tunnel_command("*:443")).await;
     assert!(!wild.contains("https://*"), "a program proposes no wildcard: {wild}");
 }
 
 #[tokio::test]
 async fn private_addresses_of_granted_names_are_refused() {
     let server = Server::start();
-    let world = world(&server).with_policy_edit(&format!("\"127.0.0.1:{}\", ", server.port()), "");
-    let shell = Shell::of(world).await;
+    let fixture = fixture(&server).with_policy_edit(&format!("\"127.0.0.1:{}\", ", server.port()), "");
+    let shell = Shell::with_fixture(fixture).await;
     let line = answer(&shell, &format!("localhost:{}", server.port())).await;
     assert!(line.starts_with("HTTP/1.1 403 "), "{line}");
     assert_eq!(connections(&shell, "address_not_public").len(), 1);
@@ -95,7 +94,7 @@ async fn only_tls_with_the_name_of_the_host_passes() {
         "printf 'SSH-2.0-x\\r\\n'",
     ] {
         let text = shell.text(&tunnel(bytes)).await;
-        // The answer, and then an alert of TLS.
+        // The forwarder answers the request, and later sends a TLS alert.
         assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
         assert_eq!(
             connections(&shell, "tunnel_not_tls").len(),
@@ -107,7 +106,7 @@ async fn only_tls_with_the_name_of_the_host_passes() {
     let plain = shell.text("curl --silent --show-error http://localhost/").await;
     assert!(plain.contains("only TLS passes"), "{plain}");
     assert_eq!(connections(&shell, "tunnel_not_connect").len(), 1);
-    // A tunnel to the granted host, and a first message for another.
+    // A tunnel to the granted host whose first TLS message names another host.
     let other = format!(
         "curl --silent --show-error --connect-to other.test:443:localhost:{port} https://other.test/ 2>&1"
     );
@@ -124,7 +123,7 @@ async fn nothing_but_the_forwarder_has_a_route() {
     let server = Server::start();
     let shell = shell(&server).await;
     let port = server.port();
-    for (what, command) in [
+    for (description, command) in [
         ("the server itself", format!("exec 3<>/dev/tcp/127.0.0.1/{port}")),
         ("another port inside", "exec 3<>/dev/tcp/127.0.0.1/22".to_owned()),
         ("another loopback address", "exec 3<>/dev/tcp/127.0.0.2/80".to_owned()),
@@ -142,9 +141,9 @@ async fn nothing_but_the_forwarder_has_a_route() {
         ("a raw socket", "ping -c 1 -W 1 127.0.0.1".to_owned()),
     ] {
         let text = shell.text(&format!("({command}) 2>/dev/null")).await;
-        assert!(text.contains("[exit code: "), "{what}: {text}");
+        assert!(text.contains("[exit code: "), "{description}: {text}");
     }
-    // The one device, which the session cannot change.
+    // The loopback device is the only one, and the session cannot change it.
     let devices =
         shell.text("grep -c : /proc/self/net/dev; grep -o '^ *[a-z0-9]*:' /proc/self/net/dev").await;
     assert!(devices.starts_with("1\n") && devices.contains("lo:"), "{devices}");
@@ -179,9 +178,8 @@ refused('listen', lambda: S.socket().listen())
 refused('tls of the kernel', lambda: S.socket().setsockopt(S.IPPROTO_TCP, 31, b'tls'))
 print('done')
 ";
-    shell.world.put("sockets.py", script);
-    if shell.text("command -v python3").await.is_empty() {
-        println!("skipped: sessions have no python3");
+    shell.fixture.put("sockets.py", script);
+    if !has_program(&shell, "python3").await {
         return;
     }
     assert_eq!(shell.text("python3 /shared/sockets.py").await, "done\n");
@@ -200,7 +198,7 @@ async fn ten_thousand_connections_take_no_one_elses_place() {
     assert!(row.connections.len() <= 32, "{}", row.connections.len());
     let counted: u64 = row.connections.iter().map(|connection| connection.count).sum();
     assert_eq!(counted + row.omitted, 10_000);
-    // And more at a time than are accepted, by a job that stays.
+    // A job also opens more connections than the forwarder accepts at a time, and keeps them.
     let held = "(for i in {1..100}; do exec {held}<>/dev/tcp/127.0.0.1/3128; done; touch /shared/ready; exec sleep 1000) & \
                 until [[ -e /shared/ready ]]; do :; done; echo held";
     assert!(shell.text(held).await.starts_with("held\n"));
@@ -228,7 +226,7 @@ async fn a_job_keeps_its_connection_and_each_row_shows_it() {
     let open = connections(&shell, "open");
     assert_eq!(open.first().and_then(|open| open.host.as_deref()), Some("localhost"));
     shell.text("kill %1 2>/dev/null; pkill curl; true").await;
-    // The end of a connection is noticed a moment after that of its process.
+    // The forwarder notices the end of a connection shortly after the end of its process.
     while !connections(&shell, "open").is_empty() {
         shell.text("true").await;
     }
@@ -240,8 +238,8 @@ async fn each_session_has_a_listener_of_its_own() {
     server.put("page", b"hello");
     let shell = shell(&server).await;
     shell.text("true").await;
-    // The variables of one session mean another listener in another.
-    let other = json!({"command": ask("evil.test:443"), "session": "other"});
+    // The same address leads to another listener in another session.
+    let other = json!({"command": tunnel_command("evil.test:443"), "session": "other"});
     let line = shell.call(other).await.text();
     assert!(line.starts_with("HTTP/1.1 403 "), "{line}");
     shell.text("true").await;

@@ -1,7 +1,7 @@
-//! git, cargo, pip and npm as they are, through the forwarder, with an authority of one's own.
+//! git, cargo, pip and npm without settings, through the forwarder, with the test's own certificate authority.
 //!
-//! A program that sessions do not have is left out with a word. With `PORTCULLIS_REQUIRE_LANGUAGES` set, it is a
-//! failure.
+//! If sessions do not have a program, its test is skipped with a message. With `PORTCULLIS_REQUIRE_LANGUAGES` set, the
+//! test fails instead.
 
 use std::{env, fs, io::Write as _, path::Path, process::Command};
 
@@ -10,24 +10,23 @@ use serde_json::json;
 
 use super::{Server, Shell, connections, shell};
 
-/// Whether sessions have a program.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
-async fn has(shell: &Shell, program: &str) -> bool {
-    let found = !shell.text(&format!("command -v {program}")).await.contains("[exit code");
-    if !found {
+pub(super) async fn has_program(shell: &Shell, program: &str) -> bool {
+    let is_found = !shell.text(&format!("command -v {program}")).await.contains("[exit code");
+    if !is_found {
         assert!(env::var_os("PORTCULLIS_REQUIRE_LANGUAGES").is_none(), "sessions have no {program}");
         println!("skipped: sessions have no {program}");
     }
-    found
+    is_found
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test makes a repository with the real git")]
 fn git(folder: &Path, arguments: &[&str]) {
     let identity =
         ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "init.defaultBranch=main"];
-    let run =
+    let output =
         Command::new("git").args(identity).args(arguments).current_dir(folder).output().expect("git runs");
-    assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// An archive with these files, compressed with gzip.
@@ -35,7 +34,8 @@ fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {
         let mut header = [0_u8; 512];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        let mut put =
+            |offset: usize, text: &str| header[offset..offset + text.len()].copy_from_slice(text.as_bytes());
         put(0, name);
         put(100, "0000644\0");
         put(108, "0000000\0");
@@ -58,9 +58,9 @@ fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
     encoder.finish().expect("in memory")
 }
 
-/// The SHA-256 of a file of the server, as the shell's own program has it.
+/// The SHA-256 of a file of the server, computed by the shell's `sha256sum`.
 async fn sha256(shell: &Shell, bytes: &[u8]) -> String {
-    shell.world.put("sum", bytes);
+    shell.fixture.put("sum", bytes);
     let text = shell.text("sha256sum /shared/sum").await;
     text.split(' ').next().expect("a sum").to_owned()
 }
@@ -69,7 +69,7 @@ async fn sha256(shell: &Shell, bytes: &[u8]) -> String {
 async fn git_clones_over_https() {
     let server = Server::start();
     let shell = shell(&server).await;
-    if !has(&shell, "git").await {
+    if !has_program(&shell, "git").await {
         return;
     }
     let work = tempfile::tempdir().expect("a folder");
@@ -85,8 +85,8 @@ async fn git_clones_over_https() {
     let text =
         shell.text(&format!("git clone --quiet {} copy && cat copy/file", server.url("repo.git"))).await;
     assert!(text.starts_with("cloned content\n"), "{text}");
-    let made: u64 = shell.last_row().connections.iter().map(|connection| connection.count).sum();
-    assert!(made >= 1);
+    let connection_count: u64 = shell.last_row().connections.iter().map(|connection| connection.count).sum();
+    assert!(connection_count >= 1);
     let refused = shell.text("git ls-remote https://evil.test/repo.git 2>&1").await;
     assert!(refused.contains("403") && refused.contains("exit code"), "{refused}");
     assert_eq!(connections(&shell, "host_not_granted").len(), 1);
@@ -107,7 +107,7 @@ fn copy(from: &Path, to: &Path) {
 async fn npm_installs_a_package() {
     let server = Server::start();
     let shell = shell(&server).await;
-    if !has(&shell, "npm").await {
+    if !has_program(&shell, "npm").await {
         return;
     }
     let package = r#"{"name": "gate", "version": "1.0.0", "main": "index.js"}"#;
@@ -132,7 +132,7 @@ async fn npm_installs_a_package() {
 async fn pip_installs_a_package() {
     let server = Server::start();
     let shell = shell(&server).await;
-    if !has(&shell, "pip3").await {
+    if !has_program(&shell, "pip3").await {
         return;
     }
     let wheel = wheel();
@@ -148,7 +148,7 @@ async fn pip_installs_a_package() {
     assert!(text.contains("lifted\n"), "{text}");
 }
 
-/// A wheel, which is a zip file: its files are stored without compression.
+/// A wheel, which is a zip file. Its files are stored without compression.
 fn wheel() -> Vec<u8> {
     let files = [
         ("gate.py", "state = 'lifted'\n"),
@@ -176,7 +176,7 @@ fn wheel() -> Vec<u8> {
         }
         common.extend_from_slice(&u16::try_from(name.len()).expect("short").to_le_bytes());
         common.extend_from_slice(&[0, 0]);
-        let at = u32::try_from(zip.len()).expect("small");
+        let offset = u32::try_from(zip.len()).expect("small");
         zip.extend_from_slice(b"PK\x03\x04");
         zip.extend_from_slice(&common);
         zip.extend_from_slice(name.as_bytes());
@@ -184,7 +184,7 @@ fn wheel() -> Vec<u8> {
         directory.extend_from_slice(b"PK\x01\x02\x14\0");
         directory.extend_from_slice(&common);
         directory.extend_from_slice(&[0; 10]);
-        directory.extend_from_slice(&at.to_le_bytes());
+        directory.extend_from_slice(&offset.to_le_bytes());
         directory.extend_from_slice(name.as_bytes());
     }
     let (start, size) =
@@ -202,12 +202,12 @@ fn wheel() -> Vec<u8> {
 async fn cargo_fetches_a_crate() {
     let server = Server::start();
     let shell = shell(&server).await;
-    // Sessions have the system's folders alone, and cargo is often below a home folder.
+    // Sessions see only the system's folders, but cargo is often in a home folder.
     let Some(cargo) = env::var_os("CARGO") else {
         println!("skipped: the test does not run under cargo");
         return;
     };
-    fs::copy(cargo, shell.world.shared("cargo")).expect("copied");
+    fs::copy(cargo, shell.fixture.shared("cargo")).expect("copied");
     let manifest = "[package]\nname = \"gate\"\nversion = \"1.0.0\"\nedition = \"2021\"\n";
     let archive = tar_gz(&[("gate-1.0.0/Cargo.toml", manifest), ("gate-1.0.0/src/lib.rs", "// lifted\n")]);
     server.put("crates/gate", &archive);
@@ -217,16 +217,16 @@ async fn cargo_fetches_a_crate() {
     let entry =
         json!({"name": "gate", "vers": "1.0.0", "deps": [], "cksum": sum, "features": {}, "yanked": false});
     server.put("index/ga/te/gate", format!("{entry}\n").as_bytes());
-    shell.world.put(
+    shell.fixture.put(
         "app/Cargo.toml",
         "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\ngate = \"1\"\n",
     );
-    shell.world.put("app/src/lib.rs", "");
+    shell.fixture.put("app/src/lib.rs", "");
     let source = format!(
         "[source.crates-io]\nreplace-with = \"test\"\n[source.test]\nregistry = \"sparse+{}\"\n",
         server.url("index/")
     );
-    shell.world.put("app/.cargo/config.toml", source);
+    shell.fixture.put("app/.cargo/config.toml", source);
     let text = shell
         .text("cd app && CARGO_HOME=/tmp/cargo /shared/cargo vendor --quiet --respect-source-config /tmp/vendor >/dev/null 2>/tmp/said; cat /tmp/vendor/gate/src/lib.rs || cat /tmp/said")
         .await;

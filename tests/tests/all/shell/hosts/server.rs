@@ -1,4 +1,4 @@
-//! A TLS server named `localhost`, with an authority of its own, which serves the files of a folder.
+//! A TLS server named `localhost`, with its own certificate authority, which serves the files of a folder.
 
 use std::{
     fs,
@@ -32,13 +32,14 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (opened, asked, root) =
+        let (opened, request_count, root) =
             (Arc::clone(&connections), Arc::clone(&requests), folder.path().to_owned());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 opened.fetch_add(1, Ordering::SeqCst);
-                let (config, asked, root) = (Arc::clone(&config), Arc::clone(&asked), root.clone());
-                thread::spawn(move || serve(config, stream, &root, &asked));
+                let (config, request_count, root) =
+                    (Arc::clone(&config), Arc::clone(&request_count), root.clone());
+                thread::spawn(move || serve(config, stream, &root, &request_count));
             }
         });
         Self { port, folder, authority, connections, requests }
@@ -57,12 +58,12 @@ impl Server {
         &self.authority
     }
 
-    /// Connections so far, with TLS or without.
+    /// The number of connections so far, with or without TLS.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
@@ -82,7 +83,7 @@ impl Server {
 fn tls() -> (Arc<ServerConfig>, String) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::<String>::new()).expect("valid");
-    // OpenSSL takes a certificate whose issuer has the same name for one that is signed by itself.
+    // OpenSSL treats a certificate whose issuer has the certificate's own name as self-signed.
     params.distinguished_name.push(DnType::CommonName, "an authority of a test");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = params.self_signed(&key).expect("signed").pem();
@@ -100,8 +101,8 @@ fn tls() -> (Arc<ServerConfig>, String) {
     (Arc::new(config), authority)
 }
 
-/// Answers requests with files, until the client has no more.
-fn serve(config: Arc<ServerConfig>, stream: TcpStream, root: &Path, asked: &AtomicUsize) {
+/// Answers requests with files, until the client has sent all its requests.
+fn serve(config: Arc<ServerConfig>, stream: TcpStream, root: &Path, request_count: &AtomicUsize) {
     let connection = ServerConnection::new(config).expect("a connection");
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     loop {
@@ -112,7 +113,7 @@ fn serve(config: Arc<ServerConfig>, stream: TcpStream, root: &Path, asked: &Atom
                 _ => return,
             }
         }
-        asked.fetch_add(1, Ordering::SeqCst);
+        request_count.fetch_add(1, Ordering::SeqCst);
         let path = head.split(' ').nth(1).unwrap_or("/").split('?').next().unwrap_or_default();
         let path = path.trim_start_matches('/').replace("%2f", "/");
         let mut file = root.join(&path);

@@ -1,7 +1,7 @@
-//! Encrypted files, in base64: one page with the words `Locked gate`. Made by
-//! `qpdf --encrypt USER owner BITS --use-aes=y -- plain.pdf encrypted.pdf`.
+//! Encrypted files, in base64. Each has one page with the words `Locked gate`, and was made by `qpdf --encrypt USER
+//! owner BITS --use-aes=y -- plain.pdf encrypted.pdf`.
 
-/// AES with 128 bits and an empty password of the user.
+/// AES with 128 bits and an empty user password.
 pub(super) const OPEN_128: &str = "\
     JVBERi0xLjYKJb/3ov4KMSAwIG9iago8PCAvUGFnZXMgMyAwIFIgL1R5cGUgL0NhdGFsb2cgPj4KZW5kb2JqCjIgMCBvYmoKPDwgL1RpdGxlIDxh\
     MGNiODg1NGE2MDFhNTA5NzFkNjNhYzg3ZTdmZDA2OWM5NmIxMDM5MjhlMjk1NTdmMGVmMDBjNDE1MTYxOGM3PiA+PgplbmRvYmoKMyAwIG9iago8\
@@ -18,7 +18,7 @@ pub(super) const OPEN_128: &str = "\
     MDAgbiAKdHJhaWxlciA8PCAvSW5mbyAyIDAgUiAvUm9vdCAxIDAgUiAvSUQgWzwzMTQxNTkyNjUzNTg5NzkzMjM4NDYyNjQzMzgzMjc5NT48MzE0\
     MTU5MjY1MzU4OTc5MzIzODQ2MjY0MzM4MzI3OTU+XSAvRW5jcnlwdCA3IDAgUiA+PgpzdGFydHhyZWYKODQ1CiUlRU9GCg==";
 
-/// AES with 256 bits and an empty password of the user.
+/// AES with 256 bits and an empty user password.
 pub(super) const OPEN_256: &str = "\
     JVBERi0xLjcKJb/3ov4KMSAwIG9iago8PCAvRXh0ZW5zaW9ucyA8PCAvQURCRSA8PCAvQmFzZVZlcnNpb24gLzEuNyAvRXh0ZW5zaW9uTGV2ZWwg\
     OCA+PiA+PiAvUGFnZXMgMyAwIFIgL1R5cGUgL0NhdGFsb2cgPj4KZW5kb2JqCjIgMCBvYmoKPDwgL1RpdGxlIDw3ZWI2YWYxMDVkNzc3Njk4NGNj\
@@ -39,7 +39,7 @@ pub(super) const OPEN_256: &str = "\
     IDAgUiAvSUQgWzwzMTQxNTkyNjUzNTg5NzkzMjM4NDYyNjQzMzgzMjc5NT48MzE0MTU5MjY1MzU4OTc5MzIzODQ2MjY0MzM4MzI3OTU+XSAvRW5j\
     cnlwdCA3IDAgUiA+PgpzdGFydHhyZWYKMTE0NQolJUVPRgo=";
 
-/// AES with 128 bits and the password `secret`.
+/// AES with 128 bits and the user password `secret`.
 pub(super) const LOCKED: &str = "\
     JVBERi0xLjYKJb/3ov4KMSAwIG9iago8PCAvUGFnZXMgMyAwIFIgL1R5cGUgL0NhdGFsb2cgPj4KZW5kb2JqCjIgMCBvYmoKPDwgL1RpdGxlIDxi\
     OGE5MjQ2ZjUyNTYyMTZmMmY1ZTFhOGY4OTBiNmM5YjBhZmMwNWM4MzQzMmE0YjU5ZWZjYjQyYTZmMmY1Y2ZkPiA+PgplbmRvYmoKMyAwIG9iago8\

@@ -1,5 +1,5 @@
-//! PDF files that ask for more than they are worth. Each call ends with a text or a typed error, and the next one is
-//! served as ever.
+//! PDF files that need far more work than their size suggests. Each call ends with a text or a typed error, and the
+//! next call is served as usual.
 
 use portcullis_testing::pdf_file::{HELVETICA, PdfFile};
 use portcullis_types::ToolErrorKind;
@@ -8,13 +8,13 @@ use super::{Files, deflate, show};
 
 const MIB: usize = 1 << 20;
 
-/// A page with a text, and then this content.
-fn after_text(rest: &[u8]) -> Vec<u8> {
-    PdfFile::of_pages(HELVETICA, [[show(50, 700, "kept").as_bytes(), rest].concat()]).finish()
+/// A page with a text, followed by this content.
+fn page_with_text_before(rest: &[u8]) -> Vec<u8> {
+    PdfFile::with_pages(HELVETICA, [[show(50, 700, "kept").as_bytes(), rest].concat()]).finish()
 }
 
-/// A page whose content runs forms; the forms are added by `add`, which returns the first one's number.
-fn with_forms(content: &str, add: impl FnOnce(&mut PdfFile) -> usize) -> Vec<u8> {
+/// A page whose content uses forms. `add` adds the forms, and returns the number of the first one.
+fn file_with_forms(content: &str, add: impl FnOnce(&mut PdfFile) -> usize) -> Vec<u8> {
     let mut file = PdfFile::new();
     let font = file.object(HELVETICA);
     let form = add(&mut file);
@@ -38,11 +38,11 @@ async fn work_beyond_the_budget_keeps_the_text_before_it() {
     nested.page(&format!("/Font << /F {font} 0 R >>"), content);
     let files = [
         ("inflated_twice", nested.finish()),
-        ("form_of_itself", with_forms("/X Do", |file| form(file, file.next(), "/X Do /X Do"))),
+        ("form_of_itself", file_with_forms("/X Do", |file| form(file, file.next_number(), "/X Do /X Do"))),
         (
             "forms_of_forms",
-            with_forms("/X Do", |file| {
-                let first = file.next();
+            file_with_forms("/X Do", |file| {
+                let first = file.next_number();
                 for number in first..first + 20 {
                     form(file, number + 1, &"/X Do ".repeat(20));
                 }
@@ -51,17 +51,17 @@ async fn work_beyond_the_budget_keeps_the_text_before_it() {
         ),
         (
             "inflated_form",
-            with_forms(&"/X Do ".repeat(10_000), |file| {
+            file_with_forms(&"/X Do ".repeat(10_000), |file| {
                 file.stream("/Subtype /Form /Filter /FlateDecode", &zeros)
             }),
         ),
-        ("states", after_text("q ".repeat(2 * MIB).as_bytes())),
-        ("arrays", after_text("[".repeat(4 * MIB).as_bytes())),
-        ("dictionaries", after_text("<<".repeat(2 * MIB).as_bytes())),
-        ("strings", after_text("(".repeat(4 * MIB).as_bytes())),
-        ("operands", after_text("1 ".repeat(2 * MIB).as_bytes())),
-        ("images", after_text(format!("BI ID x{}", " EI q".repeat(MIB / 2)).as_bytes())),
-        ("steps", after_text(format!("BT {}ET", "900 0 Td () Tj ".repeat(MIB / 2)).as_bytes())),
+        ("states", page_with_text_before("q ".repeat(2 * MIB).as_bytes())),
+        ("arrays", page_with_text_before("[".repeat(4 * MIB).as_bytes())),
+        ("dictionaries", page_with_text_before("<<".repeat(2 * MIB).as_bytes())),
+        ("strings", page_with_text_before("(".repeat(4 * MIB).as_bytes())),
+        ("operands", page_with_text_before("1 ".repeat(2 * MIB).as_bytes())),
+        ("images", page_with_text_before(format!("BI ID x{}", " EI q".repeat(MIB / 2)).as_bytes())),
+        ("steps", page_with_text_before(format!("BT {}ET", "900 0 Td () Tj ".repeat(MIB / 2)).as_bytes())),
     ];
     let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
     let files = Files::serve(files).await;
@@ -82,14 +82,14 @@ async fn fonts_of_endless_tables_are_read_as_far_as_needed() {
     let mut ranges = PdfFile::new();
     let table = "1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange ".repeat(10_000);
     let table = ranges.stream("/Filter /FlateDecode", &deflate(table.as_bytes()));
-    let itself = ranges.next();
+    let itself = ranges.next_number();
     let font =
         ranges.object(composite(&format!("/ToUnicode {table} 0 R /FontDescriptor {itself} 0 R"), "1 2 3"));
     let content = ranges.stream("", show.as_bytes());
     ranges.page(&format!("/Font << /F {font} 0 R >>"), content);
     let files = Files::serve([
         ("ranges", ranges.finish()),
-        ("widths", PdfFile::of_pages(&composite("", &"0 4294967295 500 ".repeat(1000)), [show]).finish()),
+        ("widths", PdfFile::with_pages(&composite("", &"0 4294967295 500 ".repeat(1000)), [show]).finish()),
     ])
     .await;
     assert_eq!(files.fetch("ranges").await.text(), "AB");
@@ -99,7 +99,7 @@ async fn fonts_of_endless_tables_are_read_as_far_as_needed() {
 #[tokio::test]
 async fn only_the_first_pages_of_a_long_file_are_read() {
     let pages: Vec<String> = (1..=600).map(|page| show(50, 700, &format!("number {page}"))).collect();
-    let files = Files::serve([("long", PdfFile::of_pages(HELVETICA, pages).finish())]).await;
+    let files = Files::serve([("long", PdfFile::with_pages(HELVETICA, pages).finish())]).await;
     let answer = files.fetch("long").await;
     let text = answer.text();
     assert!(text.starts_with("number 1\n\n--- page 2 ---\n\nnumber 2\n"), "{text}");
@@ -135,7 +135,8 @@ async fn trees_and_tables_that_lead_back_do_not_go_on() {
 
 #[tokio::test]
 async fn exhausted_memory_ends_the_call_alone() {
-    // The library inflates streams of objects without a bound, and keeps all pages of a file.
+    // Only the guest's memory bounds these: the library inflates streams of objects without a bound, and keeps all
+    // pages of a file in memory.
     let bomb = deflate(&vec![b' '; 512 * MIB]);
     let head = format!(
         "%PDF-1.5\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 9 0 obj<</Type/ObjStm/N 9/First 9/Filter/FlateDecode/Length {}>>stream\n",
@@ -146,7 +147,7 @@ async fn exhausted_memory_ends_the_call_alone() {
         "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[{}]>>endobj trailer<</Root 1 0 R>>",
         "<<>>".repeat(2 * MIB)
     );
-    let after = PdfFile::of_pages(HELVETICA, [show(50, 700, "after")]).finish();
+    let after = PdfFile::with_pages(HELVETICA, [show(50, 700, "after")]).finish();
     let files = Files::serve([("objects", bomb), ("kids", kids.into_bytes()), ("after", after)]).await;
     for name in ["objects", "kids"] {
         let answer = files.fetch(name).await;
@@ -157,7 +158,7 @@ async fn exhausted_memory_ends_the_call_alone() {
 
 #[tokio::test]
 async fn scripts_and_embedded_files_are_not_looked_at() {
-    let mut file = PdfFile::of_pages(HELVETICA, [show(50, 700, "seen")]);
+    let mut file = PdfFile::with_pages(HELVETICA, [show(50, 700, "seen")]);
     file.object("<< /S /JavaScript /JS (app.alert\\(1\\)) >>");
     file.stream("/Type /EmbeddedFile", b"hidden payload");
     let files = Files::serve([("script", file.finish())]).await;

@@ -1,0 +1,36 @@
+//! The providers: models behind HTTP, and a script for tests and the demonstration.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `settings.rs` | model, address, and limits of an answer |
+//! | `key.rs` | a key that is never printed |
+//! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the answer as it arrives |
+//! | `connection.rs` | the HTTP client: trusted certificates, no redirects, proxies |
+//! | `connector.rs` | opens a connection: directly, or through a proxy |
+//! | `refusal.rs` | turns failures and error statuses into errors |
+//! | `retry.rs` | when a request is sent again |
+//! | `answer.rs` | turns a response into the pieces of an answer |
+//! | `decoder.rs` | decodes bytes into the pieces of an answer, within limits |
+//! | `frames.rs` | splits bytes into events: server-sent events, or JSON lines |
+//! | `wire/` | the protocol of each provider |
+//! | `scripted.rs` | [`ScriptedProvider`]: a model that follows a script |
+
+mod answer;
+mod connection;
+mod connector;
+mod decoder;
+mod frames;
+mod key;
+mod refusal;
+mod remote;
+mod retry;
+mod scripted;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use key::ApiKey;
+pub use remote::RemoteProvider;
+pub use scripted::{ScriptError, ScriptedProvider};
+pub use settings::{ProviderKind, ProviderLimits, ProviderSettings, StrictTools};

@@ -1,0 +1,96 @@
+//! [`ChangeListener`]: the host's end of the changes that a process is about to make.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+mod operations;
+
+use crate::sys;
+
+pub use operations::{ChangeOperation, PathArgument};
+
+/// Receives each change of a file that the processes of a filter are about to make. Made by
+/// [`crate::confine_current_process`], and passed to the process that watches. Without a watching process the calls fail
+/// with `ENOSYS`.
+#[derive(Debug)]
+pub struct ChangeListener(OwnedFd);
+
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct PendingChange {
+    id: u64,
+    /// The number of the calling thread, in the watching process's namespace of process numbers.
+    pub thread: u32,
+    call: i64,
+    arguments: [u64; 6],
+}
+
+impl PendingChange {
+    /// The paths that the call changes. Empty for a call that changes none.
+    #[must_use]
+    pub fn operations(&self) -> Vec<ChangeOperation> {
+        operations::of_call(self).unwrap_or_default()
+    }
+}
+
+impl ChangeListener {
+    /// Makes the way from a call to its answer and back shorter, where one thread receives the calls and answers them.
+    /// Without the kernel's support (before 6.6) nothing changes.
+    pub fn expect_answers_in_turn(&self) {
+        let _ = sys::wake_notified_in_turn(self.0.as_fd());
+    }
+
+    /// Waits for the next call. `None` if the caller is gone again.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn receive(&self) -> io::Result<Option<PendingChange>> {
+        match sys::receive_notification(self.0.as_fd()) {
+            Ok(notification) => Ok(Some(PendingChange {
+                id: notification.id,
+                thread: notification.pid,
+                call: notification.data.nr.into(),
+                arguments: notification.data.args,
+            })),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the call still waits. If it does, its thread's number has not been reused, so data that was read from
+    /// `/proc` belongs to that thread.
+    #[must_use]
+    pub fn is_pending(&self, change: &PendingChange) -> bool {
+        sys::is_notification_pending(self.0.as_fd(), change.id)
+    }
+
+    /// Lets the kernel make the call. An error is ignored: the caller is then gone.
+    pub fn let_go_on(&self, change: &PendingChange) {
+        let _ = sys::answer_notification(self.0.as_fd(), change.id, None);
+    }
+
+    /// Fails the call with `EIO`. An error is ignored: the caller is then gone.
+    pub fn fail(&self, change: &PendingChange) {
+        let _ = sys::answer_notification(self.0.as_fd(), change.id, Some(libc::EIO));
+    }
+}
+
+impl From<OwnedFd> for ChangeListener {
+    fn from(listener: OwnedFd) -> Self {
+        Self(listener)
+    }
+}
+
+impl From<ChangeListener> for OwnedFd {
+    fn from(listener: ChangeListener) -> Self {
+        listener.0
+    }
+}
+
+impl AsFd for ChangeListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

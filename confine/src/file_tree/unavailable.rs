@@ -1,0 +1,39 @@
+//! [`TreeUnavailable`]: why no tree was made, and the step that failed, in words for an operator.
+
+use std::{fmt, io};
+
+/// The reason why no tree was made. Nothing has changed, so the process may go on in its old tree.
+#[derive(Debug)]
+pub(crate) struct TreeUnavailable {
+    pub(crate) step: TreeStep,
+    pub(crate) source: io::Error,
+}
+
+/// A step of making a tree's parts, which may fail because of the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TreeStep {
+    PartMounts,
+    MountProc,
+    MountRoot,
+    MountSharedMemory,
+    MountTmp,
+    CopyMount,
+    NameSystemFolder,
+    CopySystemFolder,
+}
+
+/// Worded to follow "to" in a message.
+impl fmt::Display for TreeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PartMounts => "part the mounts from those outside",
+            Self::MountProc => "mount a /proc of its own",
+            Self::MountRoot => "mount a root folder of its own",
+            Self::MountSharedMemory => "mount a /dev/shm of its own",
+            Self::MountTmp => "mount a /tmp of its own",
+            Self::CopyMount => "copy a mount",
+            Self::NameSystemFolder => "name a system folder",
+            Self::CopySystemFolder => "copy a system folder",
+        })
+    }
+}

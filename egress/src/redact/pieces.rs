@@ -1,0 +1,102 @@
+//! Redaction of a body that comes in pieces. A secret may begin in one piece and end in another.
+//!
+//! The redactor holds back the end of the received text while it may be the beginning of a secret, in any of its forms.
+//! It passes on all other bytes as soon as it has searched them. The pieces together equal the redaction of the whole
+//! body.
+
+use zeroize::Zeroize as _;
+
+use super::{REDACTED, SecretMatches, find_secrets, is_base64, merge_overlapping};
+use crate::Credential;
+
+/// A redactor of one body.
+pub(crate) struct Redactor {
+    /// The text that is held back. After a search it is not longer than the longest form of a secret: 8 KiB of
+    /// hexadecimal digits, each of which may be written in 13 bytes.
+    held: Vec<u8>,
+    /// The length of the start of `held` that belongs to a match whose replacement was passed on. `None` if the last
+    /// byte that was passed on belongs to no replacement.
+    replaced: Option<usize>,
+    /// The number of bytes that may still be searched.
+    credit: usize,
+}
+
+impl Redactor {
+    pub(crate) fn new() -> Self {
+        Self { held: Vec::new(), replaced: None, credit: FIRST_CREDIT_BYTES }
+    }
+
+    /// Takes the next piece, and returns the text that no later piece can make a part of a secret. `credentials` are
+    /// the secrets known now. A new one is found in the held text and in later pieces.
+    pub(crate) fn push(&mut self, piece: &[u8], credentials: &[Credential]) -> Vec<u8> {
+        self.held.extend_from_slice(piece);
+        // The credit bounds the work: after a long beginning of a secret, each single byte would start a search of all
+        // held text.
+        self.credit = self.credit.saturating_add(piece.len().saturating_mul(CREDIT_OF_A_BYTE));
+        match self.credit.checked_sub(self.held.len()) {
+            Some(credit) => self.credit = credit,
+            None => return Vec::new(),
+        }
+        let SecretMatches { matches, mut undecided_from } = find_secrets(&self.held, credentials);
+        let ends_with_digit = self.held.last().is_some_and(|last| is_base64(*last));
+        if undecided_from == self.held.len() && ends_with_digit && !credentials.is_empty() {
+            // The base64 digit may hold bits of a secret that begins with the next piece.
+            undecided_from -= 1;
+        }
+        self.release(undecided_from, matches)
+    }
+
+    /// Returns the text that is held back, redacted, once the body has ended.
+    pub(crate) fn finish(mut self, credentials: &[Credential]) -> Vec<u8> {
+        let SecretMatches { matches, .. } = find_secrets(&self.held, credentials);
+        self.release(self.held.len(), matches)
+    }
+
+    /// Returns the length of the text that is held back, in bytes.
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Returns the text before `undecided_from`. A match that begins there is replaced as a whole, and `replaced` keeps
+    /// how far it reaches into the rest.
+    fn release(&mut self, undecided_from: usize, mut matches: Vec<std::ops::Range<usize>>) -> Vec<u8> {
+        let mut is_begun = self.replaced.is_some();
+        if let Some(end) = self.replaced.take() {
+            matches.insert(0, 0..end);
+            matches = merge_overlapping(matches);
+        }
+        let (mut clean, mut copied) = (Vec::with_capacity(undecided_from + REDACTED.len()), 0);
+        for range in matches {
+            if range.start >= undecided_from && !is_begun {
+                break;
+            }
+            clean.extend_from_slice(&self.held[copied..range.start]);
+            if !is_begun {
+                clean.extend_from_slice(REDACTED);
+            }
+            is_begun = false;
+            copied = range.end;
+            self.replaced = copied.checked_sub(undecided_from);
+        }
+        if copied < undecided_from {
+            clean.extend_from_slice(&self.held[copied..undecided_from]);
+        }
+        let rest = self.held.split_off(undecided_from);
+        std::mem::replace(&mut self.held, rest).zeroize();
+        clean
+    }
+}
+
+/// Overwrites the text that is held back, which may be a part of a secret.
+impl Drop for Redactor {
+    fn drop(&mut self) {
+        self.held.zeroize();
+    }
+}
+
+/// The first credit, in bytes. It lets the lines of a feed pass at once, however short the pieces are.
+const FIRST_CREDIT_BYTES: usize = 64 << 10;
+
+/// The credit that each received byte adds, in bytes. It keeps the work proportional to the body's length.
+const CREDIT_OF_A_BYTE: usize = 8;

@@ -1,0 +1,31 @@
+//! Rules about shell commands: which programs may run, and which operators may join them.
+//!
+//! The rules guide a model and are not a security boundary: the sandbox is what confines a running program.
+//!
+//! The grammar of bash parses a command ([`read`](mod@read)), and the rules judge every program in it: behind pipes, in
+//! substitutions and functions (`walk`), and behind programs that run another (`env`, `xargs`, `sh -c`, …; `runs` and
+//! `wrappers`).
+//!
+//! With any rule, a command is refused whose text does not show what it runs. Examples are a program whose name is in a
+//! variable, and a text that bash runs later (`builtins`). A command that would take the parser too long (`nesting`) is
+//! refused too.
+
+mod builtins;
+mod nesting;
+mod operator;
+mod pattern;
+mod read;
+mod rules;
+mod runs;
+mod text;
+mod walk;
+mod words;
+mod wrappers;
+
+#[cfg(test)]
+mod tests;
+
+pub use operator::Operator;
+pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule};
+
+pub(crate) use pattern::CommandPattern;

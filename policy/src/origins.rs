@@ -1,0 +1,250 @@
+//! [`PolicyOrigins`]: the text and the line that each value of a policy comes from.
+//!
+//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. The values of each
+//! stage are those of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
+//! origin of a value is the last stage that changed it; the origin of an element of a list is the first stage that has
+//! it.
+
+mod index;
+mod values;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    LoadOptions,
+    effective::{EffectivePolicy, resolve},
+    file::{Faults, read_overlay, read_policy},
+    overlay::reduce,
+    render::toml_of,
+};
+
+use index::TextIndex;
+use values::{StageValues, ValueRow};
+
+/// A place in a policy text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// The name under which the text was loaded, usually the file's path.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+impl Place {
+    /// The start of a text.
+    #[must_use]
+    pub fn start_of(file: &str) -> Self {
+        Self { file: file.to_owned(), line: 1, column: 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Where a value comes from. In JSON a place, or the word `default`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// No text sets the value.
+    Default,
+    /// This place of a text sets it.
+    Place(Place),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Place(place) => write!(f, "{place}"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Default => serializer.serialize_str("default"),
+            Self::Place(place) => place.serialize(serializer),
+        }
+    }
+}
+
+/// One value of the effective policy, or one element of a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PolicyValue {
+    /// The key's path in a policy file, such as `limits.concurrency`.
+    pub key: String,
+    /// The value, or the element; `None` if the key has none.
+    pub value: Option<toml::Value>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// The origins of all values of a policy.
+#[derive(Debug, Clone)]
+pub struct PolicyOrigins {
+    /// In the order in which the stages are applied; the operator's text is the first.
+    stages: Vec<Stage>,
+    /// The start of the operator's text.
+    operator: Place,
+}
+
+/// The policy after one more text was applied.
+#[derive(Debug, Clone)]
+struct Stage {
+    values: StageValues,
+    text: TextIndex,
+    /// The path in front of this stage's keys in its text: `sandbox.TIER.` or nothing.
+    prefix: String,
+}
+
+impl Stage {
+    fn new(effective: &EffectivePolicy, options: &LoadOptions<'_>, text: TextIndex, prefix: String) -> Self {
+        Self { values: StageValues::read(&toml_of(effective), options.sandbox_tier), text, prefix }
+    }
+
+    fn place(&self, key: &str) -> Option<Place> {
+        self.text.place(&format!("{}{key}", self.prefix))
+    }
+
+    fn element_place(&self, key: &str, element: &toml::Value) -> Option<Place> {
+        let key = format!("{}{key}", self.prefix);
+        self.text.element_place(&key, element).or_else(|| self.text.place(&key))
+    }
+}
+
+impl PolicyOrigins {
+    /// Reads the texts of a policy once more, stage by stage. The texts must be those of a policy that
+    /// [`WorkspaceSecurityPolicy::load`] has accepted; of other texts, the origins mean nothing.
+    #[must_use]
+    pub fn read(options: &LoadOptions<'_>) -> Self {
+        // The load has found no faults, so the collectors below stay unread.
+        let mut faults = Faults::new(options.operator);
+        let file = read_policy(&mut faults);
+        let mut effective = resolve(&file, &mut faults);
+        let operator_text = TextIndex::read(options.operator);
+        let mut stages = vec![Stage::new(&effective, options, operator_text.clone(), String::new())];
+        for (tier, reduction) in &file.sandbox {
+            if *tier == options.sandbox_tier {
+                reduce(&mut effective, reduction, &mut faults);
+                let prefix = format!("sandbox.{tier}.");
+                stages.push(Stage::new(&effective, options, operator_text.clone(), prefix));
+            }
+        }
+        if let Some(overlay) = options.overlay {
+            let mut faults = Faults::new(overlay);
+            let reduction = read_overlay(&mut faults);
+            reduce(&mut effective, &reduction, &mut faults);
+            stages.push(Stage::new(&effective, options, TextIndex::read(overlay), String::new()));
+        }
+        Self { stages, operator: operator_text.start() }
+    }
+
+    /// Like [`Self::place_of`]; the place of `version`, which every policy has, for a rule that is in no section of a text.
+    #[must_use]
+    pub fn place_or_start(&self, rule: &str) -> Place {
+        self.place_of(rule).or_else(|| self.place_of("version")).unwrap_or_else(|| self.operator.clone())
+    }
+
+    /// The place of a rule that a decision names, such as `profiles.R.mounts.shared`, `hide.paths["*.pem"]` or
+    /// `flow[vault -> shell]`. For a rule that no text has, the place of the nearest section around it.
+    #[must_use]
+    pub fn place_of(&self, rule: &str) -> Option<Place> {
+        if let Some((after, then)) = rule.strip_prefix("flow[").and_then(|rest| rest.split_once(" -> ")) {
+            let then = then.strip_suffix(']').unwrap_or(then);
+            return self.stages.iter().find_map(|stage| stage.text.flow_place(&stage.prefix, after, then));
+        }
+        let (key, element) = match rule.split_once("[\"") {
+            Some((key, rest)) => (key, rest.strip_suffix("\"]")),
+            None => (rule, None),
+        };
+        if let Some(element) = element {
+            let element = toml::Value::String(element.to_owned());
+            if let Origin::Place(place) = self.element_origin(key, &element) {
+                return Some(place);
+            }
+        }
+        match self.origin(key) {
+            Origin::Place(place) => Some(place),
+            Origin::Default => self.place_around(key),
+        }
+    }
+
+    /// Every value in force, sorted by key, lists element by element, and every key without a value.
+    #[must_use]
+    pub fn values(&self) -> Vec<PolicyValue> {
+        let Some(last) = self.stages.last() else { return Vec::new() };
+        let mut values: Vec<PolicyValue> = last
+            .values
+            .rows()
+            .map(|ValueRow { key, value, is_element }| PolicyValue {
+                key: key.clone(),
+                value: Some(value.clone()),
+                origin: if *is_element { self.element_origin(key, value) } else { self.origin(key) },
+            })
+            .collect();
+        let unset = values::unset_keys(&values);
+        values.extend(unset.into_iter().map(|key| PolicyValue { key, value: None, origin: Origin::Default }));
+        values
+    }
+
+    /// The origin of a key's whole value: the last stage that changed it.
+    fn origin(&self, key: &str) -> Origin {
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            let is_changed = match index.checked_sub(1).and_then(|before| self.stages.get(before)) {
+                Some(before) => before.values.of(key) != stage.values.of(key),
+                None => true,
+            };
+            if !is_changed {
+                continue;
+            }
+            let inherited = values::limit_behind(key).and_then(|limit| stage.place(limit));
+            return match stage.place(key).or(inherited) {
+                Some(place) => Origin::Place(place),
+                None if index == 0 => Origin::Default,
+                // An entry that only a reduction has brings its defaults along.
+                None if self.stages[index - 1].values.of(key).is_empty() => Origin::Default,
+                // Another line of the stage has changed the value.
+                None => Origin::Place(stage.text.start()),
+            };
+        }
+        Origin::Default
+    }
+
+    /// The origin of an element: the first stage that has it.
+    fn element_origin(&self, key: &str, element: &toml::Value) -> Origin {
+        let first = self.stages.iter().enumerate().find(|(_, stage)| stage.values.has_element(key, element));
+        let Some((index, stage)) = first else { return Origin::Default };
+        // A list of the operator adds to the shipped one, so an element that is not in the text is a default.
+        let place = match index {
+            0 => stage.text.element_place(key, element),
+            _ => stage.element_place(key, element),
+        };
+        match place {
+            Some(place) => Origin::Place(place),
+            None if values::adds_to_shipped(key) => Origin::Default,
+            None => self.origin(key),
+        }
+    }
+
+    /// The place of the nearest section around a key, in the operator's text.
+    fn place_around(&self, key: &str) -> Option<Place> {
+        let operator = self.stages.first()?;
+        let mut around = key;
+        loop {
+            around = around.rsplit_once('.')?.0;
+            if let Some(place) = operator.place(around) {
+                return Some(place);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

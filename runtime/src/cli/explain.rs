@@ -1,0 +1,97 @@
+//! The options of `portcullis explain` and `portcullis policy lint`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use portcullis_tools::policy::{FlowLabel, LintLevel};
+use portcullis_types::SandboxTier;
+
+use super::{AGENT_ID, Modules, sandbox_tier};
+
+/// Explain what the policy would do with a call, without making it.
+///
+/// Shows the answer, its code, and the rules that lead to it, each with its file and line. The answer comes from the
+/// function that decides about real calls. Links in existing mounts are followed. Nothing is made, runs or is recorded.
+///
+/// A call that would ask its approver is not denied, so its exit code is 0; the answer says `ASK`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis explain file_read /vault/key
+  portcullis explain file_write notes.md --after web
+  portcullis explain shell_exec 'git push'
+  portcullis explain --all-tools /vault/key
+
+Exit codes:
+  0 the call runs, or asks first    2 wrong usage, or an unusable policy    3 denied; with --all-tools: by every tool")]
+pub(crate) struct ExplainOptions {
+    /// The tool. With `--all-tools` the path or URL stands here.
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+
+    /// The path, URL or command that the call names. Without it, a call is explained whose arguments name nothing.
+    #[arg(value_name = "PATH|URL|COMMAND", conflicts_with = "all_tools")]
+    pub(crate) subject: Option<String>,
+
+    /// The path is written, whatever the tool declares.
+    #[arg(long)]
+    pub(crate) write: bool,
+
+    /// The agent of the call.
+    #[arg(long, value_name = "A", default_value = AGENT_ID)]
+    pub(crate) agent: String,
+
+    /// A label of data that earlier calls of the run have read: `vault`, `web`, `mount:NAME` or `secret:NAME`. May be
+    /// given several times.
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) after: Vec<FlowLabel>,
+
+    /// The isolation of the process, in place of `--sandbox-tier`.
+    #[arg(long, value_name = "TIER", value_parser = sandbox_tier())]
+    pub(crate) sandbox: Option<SandboxTier>,
+
+    /// List every shipped tool that can name the path or URL, with its answer.
+    #[arg(long)]
+    pub(crate) all_tools: bool,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) modules: Modules,
+}
+
+/// Look for mistakes in a policy: faults, and lines that probably do not say what their author meant.
+///
+/// Each finding has a stable code, its file and line, and the line to write instead. Without FILE the policy in force is
+/// looked at, with its overlay, its mounts' folders and the approvals of modules. Nothing is made, and nothing runs.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis policy lint my.toml
+  portcullis policy lint --sarif > policy.sarif
+
+Exit codes:
+  0 nothing as heavy as --fail-on    1 findings    2 the policy cannot be used")]
+pub(crate) struct LintOptions {
+    /// The policy file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Print the findings as SARIF 2.1.0.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) sarif: bool,
+
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The least weight of findings that lead to the exit code 1: `note`, `warning` or `error`.
+    #[arg(long, value_name = "LEVEL", default_value = LintLevel::Warning.as_str())]
+    pub(crate) fail_on: LintLevel,
+
+    /// List the tools that ask, because no approver answers, as in a service whose clients cannot ask.
+    #[arg(long)]
+    pub(crate) no_approver: bool,
+}

@@ -1,0 +1,57 @@
+//! The options of `portcullis changes` and `portcullis undo`.
+
+use clap::{ArgGroup, Args};
+
+/// Show what calls have changed.
+///
+/// Without CALL and `--run`, the calls are listed whose changes are kept, the newest first. With them, the difference is
+/// shown, from before the calls to the present. Changes are kept for mounts with `undo = true`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis changes
+  portcullis changes --run cli
+  portcullis changes call_42
+
+Exit codes:
+  0 shown    1 no kept changes belong to the name    2 wrong usage, or an unusable policy")]
+pub(crate) struct ChangesOptions {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+/// Take changes of calls back.
+///
+/// Without CALL and `--run`, the newest call is taken back whose changes are still in force. Files get their earlier
+/// content, permissions and times; new files and folders are removed. If something cannot be restored, or was changed by
+/// someone else since, nothing is changed at all. An undo is kept like a call, so it can be taken back in turn.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis undo
+  portcullis undo --run cli
+
+Exit codes:
+  0 taken back, or nothing to do    1 not taken back    2 wrong usage, or an unusable policy")]
+pub(crate) struct UndoOptions {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Restore paths too that someone else has changed since, and leave those as they are that cannot be restored. The
+    /// present state of each path is kept.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// The calls whose changes are meant.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("calls"))]
+pub(crate) struct Selection {
+    /// A call, by its id or by the id of its record, as `portcullis changes` lists them.
+    #[arg(value_name = "CALL", group = "calls")]
+    pub(crate) call: Option<String>,
+
+    /// All calls of this run.
+    #[arg(long, value_name = "RUN", group = "calls")]
+    pub(crate) run: Option<String>,
+}

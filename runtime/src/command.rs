@@ -1,0 +1,55 @@
+//! The commands, one per file, and their dispatch.
+
+mod agent;
+mod audit;
+pub(crate) mod author;
+mod call;
+mod completions;
+mod demo;
+mod doctor;
+mod explain;
+mod init;
+mod interrupts;
+mod policy;
+mod progress;
+mod serve;
+mod shell;
+mod tools;
+mod undo;
+
+use std::process::ExitCode;
+
+use crate::{
+    cli::{AuditCommand, Cli, CliCommand, PolicyCommand},
+    error::CliError,
+};
+
+pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
+    let common = &cli.common;
+    match cli.command {
+        CliCommand::Init(options) => init::run(common, &options),
+        CliCommand::Completions(options) => completions::run(&options),
+        CliCommand::Call(options) => call::run(common, options),
+        CliCommand::Tools(options) => tools::run(common, options),
+        CliCommand::Tool(verb) => author::run(common, verb),
+        CliCommand::Policy(PolicyCommand::Default) => policy::default(),
+        CliCommand::Policy(PolicyCommand::Check { file: Some(file), modules }) => {
+            policy::check_file(common, &file, modules)
+        }
+        CliCommand::Policy(PolicyCommand::Check { file: None, modules }) => {
+            policy::check_in_force(common, modules)
+        }
+        CliCommand::Policy(PolicyCommand::Show { json }) => policy::show(common, json),
+        CliCommand::Policy(PolicyCommand::Lint(options)) => policy::lint(common, options),
+        CliCommand::Explain(options) => explain::run(common, options),
+        CliCommand::Audit(AuditCommand::Log { limit, json }) => audit::log(common, limit, json),
+        CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
+        CliCommand::Serve(options) => serve::run(common, options),
+        CliCommand::Shell(options) => shell::run(common, options),
+        CliCommand::Changes(options) => undo::changes(common, &options),
+        CliCommand::Undo(options) => undo::undo(common, &options),
+        CliCommand::Agent(options) => agent::run(common, options),
+        CliCommand::Demo(options) => demo::run(common, &options),
+        CliCommand::Doctor(options) => doctor::run(common, &options),
+    }
+}

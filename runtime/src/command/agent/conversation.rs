@@ -1,0 +1,112 @@
+//! A conversation at a terminal: questions and answers until Ctrl-D.
+
+use std::{path::Path, process::ExitCode, time::Instant};
+
+use portcullis_types::Content;
+use tokio::runtime::Runtime;
+
+use super::{
+    pictures,
+    session::Session,
+    slash::{self, SlashCommand, Typed},
+};
+use crate::{
+    command::{audit, interrupts::INTERRUPTED, policy, progress::Progress, tools, undo},
+    error::CliError,
+    line_editor::{Input, LineEditor},
+    output::{stream, text},
+};
+
+/// The prompt for the next question.
+const PROMPT: &str = "you> ";
+
+/// The name of the history of typed questions.
+const HISTORY: &str = "agent";
+
+/// Reads and answers questions. The terminal is read outside the runtime, whose worker thread serves the connections
+/// meanwhile.
+pub(super) fn run(
+    runtime: &Runtime,
+    session: &Session,
+    state: &Path,
+    progress: &Progress,
+) -> Result<ExitCode, CliError> {
+    let mut editor = LineEditor::open(state, HISTORY)?;
+    stream::write_stderr(&format!(
+        "conversation {} with {}; /help lists the commands, Ctrl-D ends it\n",
+        session.id,
+        text::inline(&session.model)
+    ));
+    if session.kept.was_interrupted() {
+        stream::write_stderr(
+            "its last answer was interrupted; the effects of the calls then are not known\n",
+        );
+    }
+    let mut pictures: Vec<Content> = Vec::new();
+    while progress.begin_next(true) {
+        let line = match editor.read(PROMPT)? {
+            Input::Line(line) => line,
+            Input::Cleared => continue,
+            Input::End => {
+                session.show_how_to_continue();
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let question = match slash::parse(&line) {
+            Typed::Question("") => continue,
+            Typed::Question(typed) => pictures::question(typed, pictures.clone()),
+            Typed::Unknown(word) => {
+                let word = text::inline(word);
+                stream::write_stderr(&format!("there is no command `{word}`; /help lists the commands\n"));
+                continue;
+            }
+            Typed::Command(command, argument) => {
+                if let Err(error) = obey(command, argument, session, &mut pictures) {
+                    stream::write_stderr(&error.report());
+                }
+                continue;
+            }
+        };
+        let question = match question {
+            Ok(question) => question,
+            // The line is in the history, so the person can mend it.
+            Err(error) => {
+                stream::write_stderr(&error.report());
+                continue;
+            }
+        };
+        pictures.clear();
+        let Some(cancel) = progress.begin_work() else { break };
+        let began = Instant::now();
+        let run = runtime.block_on(session.ask(question, &cancel))?;
+        session.show_answer(&run)?;
+        // The conversation goes on: its earlier part is kept, and the person may want the rest of the answers.
+        if let Err(error) = session.end_question(&run, began.elapsed()) {
+            stream::write_stderr(&error.report());
+        }
+    }
+    session.show_how_to_continue();
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// Does what a command asks for.
+fn obey(
+    command: SlashCommand,
+    argument: &str,
+    session: &Session,
+    pictures: &mut Vec<Content>,
+) -> Result<(), CliError> {
+    let registry = &session.registry;
+    let answer = match command {
+        SlashCommand::Help => slash::help(),
+        SlashCommand::Tools => format!("{}{}", tools::listing(registry), tools::refused_modules(registry)),
+        SlashCommand::Policy => policy::summary(&session.files, registry.policy()),
+        SlashCommand::Log => audit::listing_of_run(&session.audit_log, session.id.as_str())?,
+        SlashCommand::Changes => undo::changes_of_run(registry, session.id.as_str())?,
+        SlashCommand::Undo => undo::undo_newest_of_run(registry, session.id.as_str())?,
+        SlashCommand::Image => {
+            return pictures::add(pictures, Path::new(argument));
+        }
+    };
+    stream::write_answer(&answer)
+}

@@ -1,0 +1,171 @@
+//! Which model is asked, at which address, with which key: options come before the environment, and the environment
+//! before the operator's file.
+
+use std::path::PathBuf;
+
+use portcullis_agent::{ApiKey, ProviderKind, ProviderSettings};
+
+use crate::{agent_file::AgentFile, cli::AgentOptions, error::CliError};
+
+/// The settings of the chosen model, with its key.
+///
+/// # Errors
+/// [`CliError::NoModel`] if no model is named, [`CliError::Provider`] if the key cannot be read.
+pub(super) fn settings(options: &AgentOptions, file: &AgentFile) -> Result<ProviderSettings, CliError> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let ChosenModel { kind, model, base_url, key } = choose(options, file, variable)?;
+    let mut settings = ProviderSettings::new(kind, model);
+    settings.base_url = base_url;
+    settings.key = match key {
+        KeySource::File(file) => Some(ApiKey::from_file(&file)?),
+        KeySource::Variable(variable) => Some(ApiKey::from_env(variable)?),
+        KeySource::None => None,
+    };
+    Ok(settings)
+}
+
+/// A model, its address, and the place of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ChosenModel {
+    kind: ProviderKind,
+    model: String,
+    /// None means the provider's own address.
+    base_url: Option<String>,
+    key: KeySource,
+}
+
+/// The place of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum KeySource {
+    File(PathBuf),
+    /// The environment variable of the provider's own programs.
+    Variable(&'static str),
+    None,
+}
+
+/// Chooses the model. A key goes only to an address from the same place. The environment's key goes to the provider
+/// itself and to the environment's address. The file's key goes to the file's address. An address of the command line
+/// needs `--key-file`. No file of a project or workspace is read here, so no repository can name the address that a key
+/// goes to.
+fn choose(
+    options: &AgentOptions,
+    file: &AgentFile,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<ChosenModel, CliError> {
+    let kind = options.provider.or(file.agent.provider).unwrap_or(ProviderKind::OpenAi);
+    // The rest of the file is about the file's provider.
+    let is_kind_of_file = file.agent.provider.unwrap_or(ProviderKind::OpenAi) == kind;
+    let section = is_kind_of_file.then_some(&file.agent);
+    let model = options.model.clone().or_else(|| section?.model.clone());
+    let model = model.ok_or_else(|| CliError::NoModel { file: file_name() })?;
+    let key_option = options.key_file.clone().map(KeySource::File);
+    let key_variable = kind.key_variable().filter(|name| variable(name).is_some());
+    if let Some(base_url) = &options.base_url {
+        let key = key_option.unwrap_or(KeySource::None);
+        return Ok(ChosenModel { kind, model, base_url: Some(base_url.clone()), key });
+    }
+    if let Some(base_url) = kind.base_url_variable().and_then(&variable) {
+        let key = key_option.or(key_variable.map(KeySource::Variable)).unwrap_or(KeySource::None);
+        return Ok(ChosenModel { kind, model, base_url: Some(base_url), key });
+    }
+    let key_in_file = || section.and_then(|section| section.key_file.clone()).map(KeySource::File);
+    if let Some(base_url) = section.and_then(|section| section.base_url.clone()) {
+        let key = key_option.or_else(key_in_file).unwrap_or(KeySource::None);
+        return Ok(ChosenModel { kind, model, base_url: Some(base_url), key });
+    }
+    // Without any key, the variable's name is kept: the error then says what is missing.
+    let key = key_option
+        .or(key_variable.map(KeySource::Variable))
+        .or_else(key_in_file)
+        .or(kind.key_variable().map(KeySource::Variable))
+        .unwrap_or(KeySource::None);
+    Ok(ChosenModel { kind, model, base_url: None, key })
+}
+
+/// The operator's file, for an error.
+fn file_name() -> String {
+    AgentFile::place().map_or_else(
+        || "portcullis/agent.toml in the folder that XDG_CONFIG_HOME names".to_owned(),
+        |file| format!("`{}`", file.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, CliCommand};
+
+    const FILE: &str = "[agent]\nprovider = \"anthropic\"\nmodel = \"claude\"\n";
+    const FILE_WITH_ADDRESS: &str =
+        "[agent]\nmodel = \"local\"\nbase_url = \"http://127.0.0.1:1/v1\"\nkey_file = \"/file-key\"\n";
+
+    fn chosen(
+        words: &str,
+        file: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<(ProviderKind, String, Option<String>, KeySource), CliError> {
+        let words = ["portcullis", "agent"].into_iter().chain(words.split_whitespace());
+        let CliCommand::Agent(options) = Cli::try_parse_from(words).expect("parses").command else {
+            panic!("not an agent")
+        };
+        let file: AgentFile = toml::from_str(file).expect("a file");
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        let ChosenModel { kind, model, base_url, key } = choose(&options, &file, variable)?;
+        Ok((kind, model, base_url, key))
+    }
+
+    #[track_caller]
+    fn check(
+        words: &str,
+        file: &str,
+        variables: &[(&str, &str)],
+        (kind, model, base_url, key): (ProviderKind, &str, Option<&str>, KeySource),
+    ) {
+        let expected = (kind, model.to_owned(), base_url.map(str::to_owned), key);
+        assert_eq!(chosen(words, file, variables).expect("chosen"), expected, "{words}");
+    }
+
+    #[test]
+    fn options_come_first_then_the_environment_then_the_file() {
+        use ProviderKind::{Anthropic, OpenAi};
+        let anthropic_key = KeySource::Variable("ANTHROPIC_API_KEY");
+        check("", FILE, &[], (Anthropic, "claude", None, anthropic_key.clone()));
+        check("--model other", FILE, &[], (Anthropic, "other", None, anthropic_key.clone()));
+        let base = [("ANTHROPIC_BASE_URL", "https://a/v1")];
+        check("", FILE, &base, (Anthropic, "claude", Some("https://a/v1"), KeySource::None));
+        let with_key = [base[0], ("ANTHROPIC_API_KEY", "k")];
+        check("", FILE, &with_key, (Anthropic, "claude", Some("https://a/v1"), anthropic_key));
+        let local = Some("http://127.0.0.1:1/v1");
+        check("", FILE_WITH_ADDRESS, &base, (OpenAi, "local", local, KeySource::File("/file-key".into())));
+        let other = [("OPENAI_BASE_URL", "http://b")];
+        check("", FILE_WITH_ADDRESS, &other, (OpenAi, "local", Some("http://b"), KeySource::None));
+    }
+
+    #[test]
+    fn a_key_goes_only_to_the_address_of_its_own_place() {
+        use ProviderKind::OpenAi;
+        let key = [("OPENAI_API_KEY", "k")];
+        let by_option = (OpenAi, "m", Some("http://c"), KeySource::None);
+        check("--model m --base-url http://c", "", &key, by_option.clone());
+        check("--model m --base-url http://c", FILE_WITH_ADDRESS, &key, by_option);
+        let (_, _, base_url, source) = chosen("", FILE_WITH_ADDRESS, &key).expect("chosen");
+        assert_eq!(source, KeySource::File("/file-key".into()), "{base_url:?}");
+        let file = "[agent]\nmodel = \"m\"\nbase_url = \"https://d\"\n";
+        check("", file, &key, (OpenAi, "m", Some("https://d"), KeySource::None));
+        check("--key-file /k", file, &key, (OpenAi, "m", Some("https://d"), KeySource::File("/k".into())));
+    }
+
+    #[test]
+    fn a_file_about_another_provider_does_not_count() {
+        let error = chosen("--provider openai", FILE, &[]).expect_err("no model");
+        assert!(matches!(error, CliError::NoModel { .. }), "{error}");
+        assert!(error.to_string().contains("--model NAME"), "{error}");
+        let (_, model, base_url, key) =
+            chosen("--provider ollama --model m", FILE_WITH_ADDRESS, &[]).expect("chosen");
+        assert_eq!((model.as_str(), base_url, key), ("m", None, KeySource::None));
+    }
+}

@@ -1,0 +1,151 @@
+//! Pictures of a question: `@PATH` names a file, which goes to the model with the question.
+
+use std::{
+    fs::OpenOptions,
+    io::Read as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use portcullis_types::{Content, Message};
+
+use crate::{error::CliError, output::text};
+
+/// The largest picture: 5 MiB. Providers refuse larger ones.
+pub(crate) const MAX_PICTURE_BYTES: u64 = 5 << 20;
+
+/// The most pictures of one question.
+pub(crate) const MAX_PICTURES: usize = 8;
+
+/// The endings of a path that name a picture.
+const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
+
+/// The question of a typed text. Each word `@PATH` whose path ends as that of a picture adds the picture; the word stays
+/// in the text, so that the model knows the name. Paths are those of the person's machine, relative to the current
+/// folder.
+///
+/// # Errors
+/// [`CliError::Picture`] if a file is no picture, too large or unreadable, or if there are too many.
+pub(super) fn question(typed: &str, mut pictures: Vec<Content>) -> Result<Message, CliError> {
+    for path in paths(typed) {
+        add(&mut pictures, path)?;
+    }
+    let mut message = Message::user(typed);
+    message.content.append(&mut pictures);
+    Ok(message)
+}
+
+/// Adds a picture to those of a question.
+///
+/// # Errors
+/// As for [`question`].
+pub(super) fn add(pictures: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
+    if pictures.len() == MAX_PICTURES {
+        let problem = format!("one question has at most {MAX_PICTURES} pictures");
+        return Err(CliError::Picture { path: path.to_owned(), problem });
+    }
+    pictures.push(read(path)?);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Content, CliError> {
+    let failed = |problem: String| CliError::Picture { path: PathBuf::from(path), problem };
+    let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
+    let file = file.map_err(|error| failed(error.to_string()))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(failed("it is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_PICTURE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_PICTURE_BYTES {
+        return Err(failed(format!("it is larger than {}", text::bytes(MAX_PICTURE_BYTES))));
+    }
+    let Some(mime_type) = mime_type(&bytes) else {
+        return Err(failed("its first bytes are not those of a PNG, JPEG, GIF or WebP file".to_owned()));
+    };
+    Ok(Content::Image { data: STANDARD.encode(&bytes), mime_type: mime_type.to_owned() })
+}
+
+/// The paths of pictures that a text names.
+fn paths(typed: &str) -> impl Iterator<Item = &Path> {
+    let path = |word| str::strip_prefix(word, '@').filter(|path| is_picture(path)).map(Path::new);
+    typed.split_whitespace().filter_map(path)
+}
+
+fn is_picture(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| path.len() > ending.len() && path.ends_with(ending))
+}
+
+/// The type of a picture, by its first bytes.
+fn mime_type(bytes: &[u8]) -> Option<&'static str> {
+    let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+    [
+        (bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "image/png"),
+        (bytes.starts_with(b"\xff\xd8\xff"), "image/jpeg"),
+        (bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a"), "image/gif"),
+        (is_webp, "image/webp"),
+    ]
+    .into_iter()
+    .find_map(|(is_it, mime_type)| is_it.then_some(mime_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_word_that_names_a_picture_adds_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.PNG");
+        fs::write(&path, b"\x89PNG\r\n\x1a\n...").expect("written");
+        let typed = format!("what is @{} ?", path.display());
+        let message = question(&typed, Vec::new()).expect("a question");
+        assert_eq!(message.text(), typed);
+        let data = STANDARD.encode(b"\x89PNG\r\n\x1a\n...");
+        assert_eq!(message.content[1], Content::Image { data, mime_type: "image/png".to_owned() });
+        let many = format!("@{} ", path.display()).repeat(MAX_PICTURES + 1);
+        let error = question(&many, Vec::new()).expect_err("too many");
+        assert!(error.to_string().contains("at most 8 pictures"), "{error}");
+        for typed in ["mail bob@x.png", "@someone", "@.png", "see @notes.md"] {
+            assert_eq!(question(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_picture_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.png");
+        let problem = || match read(&path) {
+            Err(CliError::Picture { problem, .. }) => problem,
+            other => panic!("{other:?}"),
+        };
+        assert!(problem().contains("No such file"));
+        fs::write(&path, "text").expect("written");
+        assert!(problem().contains("PNG, JPEG, GIF or WebP"));
+        fs::File::create(&path).expect("made").set_len(MAX_PICTURE_BYTES + 1).expect("set");
+        assert_eq!(problem(), "it is larger than 5 MiB");
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        assert_eq!(problem(), "it is not a regular file");
+    }
+
+    #[test]
+    fn the_type_is_that_of_the_bytes() {
+        for (bytes, expected) in [
+            (&b"\x89PNG\r\n\x1a\n"[..], Some("image/png")),
+            (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
+            (b"GIF89a", Some("image/gif")),
+            (b"RIFF\0\0\0\0WEBPVP8 ", Some("image/webp")),
+            (b"RIFF\0\0\0\0WAVE", None),
+            (b"<svg", None),
+            (b"", None),
+        ] {
+            assert_eq!(mime_type(bytes), expected);
+        }
+    }
+}

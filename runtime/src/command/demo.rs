@@ -1,0 +1,122 @@
+//! `portcullis demo`: a scripted agent at work. Everything except the model is real.
+
+mod scene;
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use portcullis_agent::{AgentConfig, AgentRun, InMemoryMessageStore, ScriptedProvider};
+use portcullis_tools::{
+    Caller,
+    approval::{self, ApprovalAnswer, ApprovalRequest, Approver},
+    audit,
+    shell::ShellSource,
+};
+use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope, async_trait};
+
+use super::{
+    agent::question::{Answerer, executor, exit_code},
+    audit as rows, doctor,
+    interrupts::{INTERRUPTED, run_interruptibly},
+};
+use crate::{
+    cli::{CommonOptions, DemoOptions},
+    error::CliError,
+    output::{live::Live, stream},
+    setup, sidecar,
+};
+
+/// The agent's name in the audit log.
+const AGENT: &str = "demo";
+
+/// The pause between two pieces of the model's text, for a person who reads along.
+const LINE_DELAY: Duration = Duration::from_millis(40);
+
+/// The model's answers, turn by turn.
+const SCRIPT: &str = include_str!("demo/script.jsonl");
+
+/// The person's prompt.
+const PROMPT: &str =
+    "Bring my notes in order, fetch the letter template from the vault, and count the words.";
+
+pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitCode, CliError> {
+    let failed = |source| CliError::Demo { source };
+    let scene = scene::Scene::set_up(common).map_err(failed)?;
+    let watched = stream::stdout_is_terminal();
+    let script = ScriptedProvider::from_lines(SCRIPT)
+        .map_err(|error| failed(std::io::Error::other(error)))?
+        .with_pace(if watched { LINE_DELAY } else { Duration::ZERO });
+
+    let live = Arc::new(Live::to_stdout());
+    live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
+    let envelope = setup::envelope(&scene.common)?;
+    let log = audit::log_path(&envelope.state);
+    let mut caller = Caller::new(AGENT, AGENT);
+    caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
+    let shell = sidecar::shell_source(&scene.common);
+    let cancel = CancellationToken::new();
+    let cancel_requested = cancel.clone();
+    let ended = run_interruptibly(&cancel, move || {
+        answer(&envelope, shell, script, caller, &live, &cancel_requested)
+    })?;
+    let Some(run) = ended else { return Ok(ExitCode::from(INTERRUPTED)) };
+
+    let verified = audit::verify(&log).map_err(|source| CliError::Audit { source })?;
+    stream::write_answer(&format!(
+        "\nthe audit log: a row for each call, before its result was let go\n\n{}\n{}",
+        rows::demonstration_table(&log)?,
+        rows::verification_text(&verified),
+    ))?;
+    let (enforced, proven) = doctor::summary(&scene.common)?;
+    stream::write_answer(&format!("\nwhat was enforced\n\n{enforced}"))?;
+    stream::write_answer(&scene.close(options.keep))?;
+    // A failed run keeps its own exit code. Otherwise the proof decides: a demonstration without enforcement
+    // fails.
+    let ended = exit_code(&run.end);
+    Ok(if ended == ExitCode::SUCCESS { proven } else { ended })
+}
+
+/// Lets the scripted model answer the prompt, from the registry's start to the run's end.
+fn answer(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellSource,
+    script: ScriptedProvider,
+    caller: Caller,
+    live: &Live,
+    cancel_requested: &CancellationToken,
+) -> Result<AgentRun, CliError> {
+    let runtime = setup::runtime()?;
+    let run = runtime.block_on(async {
+        let registry = Arc::new(setup::registry(envelope, shell).await?);
+        let answerer = Answerer {
+            config: AgentConfig::new(AGENT),
+            provider: Arc::new(script),
+            executor: executor(registry, caller),
+            store: Arc::new(InMemoryMessageStore::new()),
+        };
+        let show = |event: &_| {
+            live.show(event);
+            Ok(())
+        };
+        answerer.answer(Message::user(PROMPT), cancel_requested, show).await
+    });
+    // Do not wait for a native tool that blocks its thread.
+    runtime.shutdown_background();
+    run
+}
+
+/// The width of the demonstration's questions, in columns. It suits any terminal.
+const COLUMNS: usize = 80;
+
+/// The demonstration's approver. It shows each question and approves.
+struct Person {
+    live: Arc<Live>,
+}
+
+#[async_trait]
+impl Approver for Person {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        let question = approval::question(request, COLUMNS);
+        self.live.show_notice(&format!("\n{question}Approve? y (the demonstration answers)"));
+        ApprovalAnswer::Approve
+    }
+}

@@ -1,0 +1,130 @@
+//! `portcullis explain`: the policy's answer to a call that is not made.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use portcullis_tools::{
+    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict, policy::Place,
+};
+use portcullis_types::ToolErrorKind;
+
+use crate::{
+    cli::{CommonOptions, ExplainOptions},
+    error::CliError,
+    output::{json, stream, table, text},
+    setup,
+};
+
+pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<ExitCode, CliError> {
+    let ExplainOptions { tool, subject, write, agent, after, sandbox, all_tools, json: as_json, modules } =
+        options;
+    let mut envelope = setup::envelope_with(common, modules)?;
+    if let Some(tier) = sandbox {
+        envelope.sandbox_tier = tier;
+    }
+    let files = setup::policy_files(&envelope)?;
+    let runtime = setup::runtime()?;
+    let explainer = runtime.block_on(Explainer::new(&envelope, &files))?;
+    let subject = if all_tools { Some(tool.as_str()) } else { subject.as_deref() };
+    let request = ExplainRequest { subject, writes: write, agent: &agent, after: &after };
+    if all_tools {
+        let explanations = explainer.explain_all(&request);
+        match as_json {
+            true => json::write_answer(&explanations)?,
+            false => stream::write_answer(&listing(&explanations))?,
+        }
+        let is_reached = explanations.iter().any(|explanation| explanation.verdict != Verdict::Deny);
+        return Ok(if is_reached { ExitCode::SUCCESS } else { denied() });
+    }
+    let explained = match ExplainedTool::shipped(&tool) {
+        Some(explained) => explained,
+        None if explainer.policy().modules_dir().is_none() && envelope.modules.is_empty() => {
+            return Err(CliError::NoTool { name: tool });
+        }
+        // Only a module knows the tool's declarations, so the modules are loaded.
+        None => {
+            let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
+            let registered = registry.get(&tool).ok_or_else(|| CliError::NoTool { name: tool.clone() })?;
+            ExplainedTool::from(&*registered)
+        }
+    };
+    let explanation =
+        explainer.explain(&explained, &request).map_err(|source| CliError::Explain { source })?;
+    match as_json {
+        true => json::write_answer(&explanation)?,
+        false => stream::write_answer(&shown(&explanation))?,
+    }
+    Ok(if explanation.verdict == Verdict::Deny { denied() } else { ExitCode::SUCCESS })
+}
+
+fn denied() -> ExitCode {
+    ExitCode::from(ToolErrorKind::Denied.exit_code())
+}
+
+/// One explanation for people.
+fn shown(explanation: &Explanation) -> String {
+    let Explanation {
+        tool,
+        subject,
+        verdict,
+        code,
+        message,
+        hint,
+        profile,
+        chain,
+        nearest,
+        not_looked_at,
+        ..
+    } = explanation;
+    let mut out = verdict.as_str().to_uppercase();
+    if let Some(code) = code {
+        let _ = write!(out, "  {code}");
+    }
+    out.push('\n');
+    let mut add = |name: &str, value: &str| {
+        let _ = writeln!(out, "  {name:<8} {}", text::inline(value));
+    };
+    add("tool", tool);
+    add("profile", profile);
+    if let Some(subject) = subject {
+        add("subject", subject);
+    }
+    for rule in chain {
+        add("rule", &line(rule));
+    }
+    for (name, value) in [("message", message), ("hint", hint)] {
+        if let Some(value) = value {
+            add(name, value);
+        }
+    }
+    for rule in nearest {
+        add("nearest", &line(rule));
+    }
+    for part in not_looked_at {
+        add("not seen", part);
+    }
+    out
+}
+
+/// A rule of the chain in one line.
+fn line(rule: &ChainRule) -> String {
+    let ChainRule { rule, finding, place } = rule;
+    format!("{rule}  {finding}  ({})", origin(place.as_ref()))
+}
+
+fn origin(place: Option<&Place>) -> String {
+    place.map_or_else(|| "default".to_owned(), ToString::to_string)
+}
+
+/// The answers of all tools as a table.
+fn listing(explanations: &[Explanation]) -> String {
+    let rows = explanations.iter().map(|explanation| {
+        [
+            explanation.tool.clone(),
+            explanation.verdict.to_string(),
+            explanation.code.map_or_else(|| "–".to_owned(), |code| code.to_string()),
+            explanation.rule.clone(),
+            origin(explanation.place.as_ref()),
+        ]
+    });
+    table::render(["TOOL", "ANSWER", "CODE", "RULE", "FROM"], rows)
+}

@@ -1,0 +1,105 @@
+//! The current activity of a command that a person works with, which decides the effect of an interrupt.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use portcullis_types::CancellationToken;
+
+use super::interrupts::{Interrupt, Interruptible};
+
+/// The current state, shared with the thread that handles interrupts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress(Arc<Mutex<ProgressState>>);
+
+#[derive(Debug, Default)]
+struct ProgressState {
+    activity: Activity,
+    /// Whether SIGTERM has asked the program to end. Nothing follows then.
+    is_terminated: bool,
+}
+
+#[derive(Debug, Default)]
+enum Activity {
+    /// Nothing that needs cleaning up.
+    #[default]
+    Nothing,
+    /// Waiting for a person to type a line.
+    Asking,
+    /// Doing what a line asks for, until the token cancels it.
+    Work(CancellationToken),
+}
+
+impl Progress {
+    /// Goes on to the next line, which a person is asked for if `is_interactive`. Returns `false` if none may follow.
+    pub(super) fn begin_next(&self, is_interactive: bool) -> bool {
+        self.begin_activity(if is_interactive { Activity::Asking } else { Activity::Nothing })
+    }
+
+    /// Starts work, and returns the token that cancels it. None if the work must not begin.
+    pub(super) fn begin_work(&self) -> Option<CancellationToken> {
+        let cancel = CancellationToken::new();
+        self.begin_activity(Activity::Work(cancel.clone())).then_some(cancel)
+    }
+
+    fn begin_activity(&self, activity: Activity) -> bool {
+        let mut state = self.state();
+        state.activity = activity;
+        !state.is_terminated
+    }
+
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
+        // Every change is complete in itself, so a poisoned lock is safe to use.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Interruptible for Progress {
+    /// Cancels the running work. After Ctrl-C the next line may follow. At a prompt, the line editor reads Ctrl-C as a
+    /// key, so a signal there comes from another process, and has no effect.
+    fn interrupt(&self, interrupt: Interrupt) -> bool {
+        let mut state = self.state();
+        state.is_terminated |= interrupt == Interrupt::Terminate;
+        match &state.activity {
+            Activity::Work(cancel) => cancel.interrupt(interrupt),
+            Activity::Asking => interrupt == Interrupt::CtrlC,
+            Activity::Nothing => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ctrl_c_cancels_one_work_and_sigterm_lets_no_other_begin() {
+        let progress = Progress::default();
+        assert!(progress.begin_next(false));
+        let first = progress.begin_work().expect("runs");
+        assert!(progress.interrupt(Interrupt::CtrlC) && first.is_cancelled());
+        let second = progress.begin_work().expect("runs");
+        assert!(!second.is_cancelled());
+        // The work may have ended by now. In any state, nothing follows.
+        assert!(progress.interrupt(Interrupt::Terminate) && second.is_cancelled());
+        assert!(!progress.begin_next(true));
+        assert!(progress.begin_work().is_none());
+    }
+
+    #[test]
+    fn a_command_without_work_is_not_waited_for_on_interrupt() {
+        let progress = Progress::default();
+        assert!(!progress.interrupt(Interrupt::CtrlC), "it starts");
+        progress.begin_next(false);
+        assert!(!progress.interrupt(Interrupt::CtrlC), "between two commands of a list");
+        progress.begin_next(true);
+        assert!(progress.interrupt(Interrupt::CtrlC), "at the prompt");
+        assert!(!progress.interrupt(Interrupt::Terminate), "at the prompt");
+    }
+
+    #[test]
+    fn the_second_interrupt_of_work_is_not_waited_for() {
+        let progress = Progress::default();
+        progress.begin_work().expect("runs");
+        assert!(progress.interrupt(Interrupt::CtrlC));
+        assert!(!progress.interrupt(Interrupt::CtrlC));
+    }
+}

@@ -1,0 +1,189 @@
+//! `portcullis changes` and `portcullis undo`: show what calls have changed, and take it back.
+
+use std::{
+    fmt::Write as _,
+    process::ExitCode,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use crate::{
+    cli::{CLI_ID, ChangesOptions, CommonOptions, Selection, UndoOptions},
+    error::CliError,
+    output::{stream, table, text},
+    setup,
+};
+use portcullis_tools::{
+    ToolRegistry, changes_of,
+    undo::{ChangeRecord, Conflict, Difference, DifferenceKind, MountRoot, UndoError, UndoPlan, UndoStore},
+};
+
+/// Lists the calls with kept changes, or shows the changes of some.
+pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Result<ExitCode, CliError> {
+    let (store, roots) = open(common)?;
+    let Some(records) = selected(&store, &options.selection)? else {
+        stream::write_answer(&listing(&store.records()?))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    stream::write_answer(&differences_text(store, records, roots)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The changes of a run that are still in force, or a sentence if there are none.
+pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
+    let (store, roots) = registry.kept_changes();
+    let records = records_of_run(&store, run)?;
+    let text = differences_text(store, records, roots)?;
+    Ok(if text.is_empty() { "no changes are kept\n".to_owned() } else { text })
+}
+
+/// Takes the newest change of a run back, and says what was restored or why nothing was.
+pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
+    let (store, roots) = registry.kept_changes();
+    let newest = store.newest(|record| record.call.run == run && is_in_force(record))?;
+    let newest = newest.into_iter().collect();
+    Ok(take_back(store, newest, roots, false)?.unwrap_or_else(|refusal| refusal))
+}
+
+/// Takes changes back.
+pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<ExitCode, CliError> {
+    let (store, roots) = open(common)?;
+    let records = match selected(&store, &options.selection)? {
+        Some(records) => records,
+        None => store.newest(is_in_force)?.into_iter().collect(),
+    };
+    match take_back(store, records, roots, options.force)? {
+        Ok(report) => {
+            stream::write_answer(&report)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(refusal) => {
+            stream::write_stderr(&refusal);
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Takes changes back. Returns the report, or the refusal if nothing was taken back.
+fn take_back(
+    store: UndoStore,
+    records: Vec<ChangeRecord>,
+    roots: Vec<MountRoot>,
+    force: bool,
+) -> Result<Result<String, String>, CliError> {
+    let plan = UndoPlan::new(store, records, roots)?;
+    let differences = plan.differences()?;
+    match plan.restore(CLI_ID, force) {
+        Ok(Some(record)) => {
+            let mut report = String::new();
+            for difference in &differences {
+                // Writing to a string cannot fail.
+                let _ = writeln!(report, "restored: {}", text::inline(&difference.path));
+            }
+            Ok(Ok(format!("{report}to make the changes again: portcullis undo {record}\n")))
+        }
+        Ok(None) => Ok(Ok("nothing to take back\n".to_owned())),
+        Err(error) => {
+            let mut reasons = String::new();
+            if let UndoError::Conflicts { conflicts } = &error {
+                for conflict in conflicts {
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(reasons, "{}: {}", text::inline(&conflict.path), conflict.reason);
+                }
+                reasons.push_str(match conflicts.iter().any(Conflict::can_be_forced) {
+                    true => "with --force, these paths are restored too where their content was kept\n",
+                    false => "with --force, all other paths are restored\n",
+                });
+            }
+            Ok(Err(format!("{}{reasons}", CliError::from(error).report())))
+        }
+    }
+}
+
+fn open(common: &CommonOptions) -> Result<(UndoStore, Vec<MountRoot>), CliError> {
+    let envelope = setup::envelope(common)?;
+    Ok(changes_of(&envelope, &setup::policy_files(&envelope)?)?)
+}
+
+/// The records that the options name; `None` if they name none.
+fn selected(store: &UndoStore, selection: &Selection) -> Result<Option<Vec<ChangeRecord>>, UndoError> {
+    match (&selection.call, &selection.run) {
+        (Some(call), _) => Ok(Some(vec![store.find_call(call)?])),
+        (None, Some(run)) => {
+            let mut records = store.find_run(run)?;
+            records.retain(is_in_force);
+            Ok(Some(records))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// The records of a run whose changes are in force, the newest first. Empty if the run has changed nothing.
+fn records_of_run(store: &UndoStore, run: &str) -> Result<Vec<ChangeRecord>, UndoError> {
+    let mut records = store.records()?;
+    records.retain(|record| record.call.run == run && is_in_force(record));
+    Ok(records)
+}
+
+fn differences_text(
+    store: UndoStore,
+    records: Vec<ChangeRecord>,
+    roots: Vec<MountRoot>,
+) -> Result<String, UndoError> {
+    Ok(UndoPlan::new(store, records, roots)?.differences()?.iter().map(difference_text).collect())
+}
+
+/// Whether the changes are neither taken back nor those of an undo.
+fn is_in_force(record: &ChangeRecord) -> bool {
+    record.undone_by.is_none() && record.undoes.is_empty()
+}
+
+fn listing(records: &[ChangeRecord]) -> String {
+    if records.is_empty() {
+        return "no changes are kept; write `undo = true` in a table of `[mounts]` to keep them\n".to_owned();
+    }
+    let rows = records.iter().map(|record| {
+        let state = match (&record.undone_by, record.undoes.as_slice()) {
+            (Some(by), _) => format!("taken back by {by}"),
+            (None, []) if !record.is_ended => "the call's end is missing".to_owned(),
+            (None, []) => "in force".to_owned(),
+            (None, undone) => format!("takes back {}", undone.join(", ")),
+        };
+        let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(record.time));
+        let cell = |text: &str| if text.is_empty() { "–".to_owned() } else { text.to_owned() };
+        [
+            record.id.to_string(),
+            time.to_string(),
+            cell(&record.call.run),
+            record.call.tool.clone(),
+            cell(&record.call.call),
+            record.paths().to_string(),
+            state,
+        ]
+    });
+    table::render(["RECORD", "TIME", "RUN", "TOOL", "CALL", "PATHS", "STATE"], rows)
+}
+
+/// One path's change in the form of `diff -u`.
+fn difference_text(difference: &Difference) -> String {
+    let path = text::inline(&difference.path);
+    let since = if difference.is_changed_since { " (changed since by someone else)" } else { "" };
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = match &difference.kind {
+        DifferenceKind::Lines(lines) => {
+            let lines = match stream::stdout_is_terminal() {
+                true => text::for_terminal(lines),
+                false => lines.clone(),
+            };
+            write!(out, "--- a{path}\n+++ b{path}{since}\n{lines}")
+        }
+        DifferenceKind::File => writeln!(out, "other content: {path}{since}"),
+        DifferenceKind::Mode(before, now) => {
+            writeln!(out, "permissions {before:04o} -> {now:04o}: {path}{since}")
+        }
+        DifferenceKind::Made => writeln!(out, "made: {path}{since}"),
+        DifferenceKind::Removed => writeln!(out, "removed: {path}{since}"),
+        DifferenceKind::Replaced => writeln!(out, "replaced by another kind of file: {path}{since}"),
+    };
+    out
+}

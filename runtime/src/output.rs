@@ -1,0 +1,9 @@
+//! The output of commands: text, tables and JSON. Only `stream` and `live` write to the standard streams.
+
+pub(crate) mod diagnostics;
+pub(crate) mod json;
+pub(crate) mod live;
+pub(crate) mod stream;
+pub(crate) mod table;
+
+pub(crate) use portcullis_types::display::text;

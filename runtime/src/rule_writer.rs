@@ -1,0 +1,105 @@
+//! Writes the rules of standing approvals into the operator's policy.
+
+use std::{fs, io, io::Write as _, path::Path};
+
+use portcullis_tools::{PolicyFiles, approval::RuleWriter};
+use portcullis_types::{SandboxTier, chain};
+
+use crate::policy_edit;
+
+/// Writes into the operator's policy file that the program started with.
+#[derive(Debug)]
+pub(crate) struct PolicyRuleWriter {
+    files: PolicyFiles,
+    sandbox_tier: SandboxTier,
+}
+
+impl PolicyRuleWriter {
+    /// The writer for a policy. `None` for the shipped policy, which has no file.
+    pub(crate) fn new(files: &PolicyFiles, sandbox_tier: SandboxTier) -> Option<Self> {
+        files.operator_path()?;
+        Some(Self { files: files.clone(), sandbox_tier })
+    }
+
+    /// The text of the file with the rules added. It must load, and the rules must then hold, because an overlay can
+    /// take them away.
+    fn edited(&self, file: &Path, rules: &[String]) -> Result<String, String> {
+        let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+        let edited = policy_edit::with_unasked(&text, rules).ok_or("it has no section `[shell]`")?;
+        let files = self.files.clone().with_operator_text(edited.clone());
+        let policy = files.load(self.sandbox_tier).map_err(|error| chain(&error))?;
+        let shell = policy.shell().ok_or("it has no shell")?;
+        let effective: Vec<String> = shell.commands.unasked().collect();
+        if !rules.iter().all(|rule| effective.contains(rule)) {
+            return Err("an overlay or the section of the sandbox tier takes the rules away".to_owned());
+        }
+        Ok(edited)
+    }
+}
+
+impl RuleWriter for PolicyRuleWriter {
+    fn file_for(&self, rules: &[String]) -> Option<String> {
+        let file = self.files.operator_path()?;
+        self.edited(file, rules).ok()?;
+        Some(file.display().to_string())
+    }
+
+    fn write(&self, rules: &[String]) -> Result<(), String> {
+        let file = self.files.operator_path().ok_or("the policy is the shipped one")?;
+        let edited = self.edited(file, rules)?;
+        replace(file, &edited).map_err(|error| error.to_string())
+    }
+}
+
+/// Replaces the content of a file, as a whole or not at all. A link is followed, and the file keeps its permissions.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = file.canonicalize()?;
+    let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
+    let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
+    unfinished.write_all(text.as_bytes())?;
+    unfinished.as_file().set_permissions(fs::metadata(&file)?.permissions())?;
+    unfinished.as_file().sync_all()?;
+    unfinished.persist(&file)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_tools::policy::DEFAULT_POLICY;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_added_to_the_file_and_hold() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("policy.toml");
+        fs::write(&file, DEFAULT_POLICY).expect("written");
+        let files = PolicyFiles::read(&file).expect("reads");
+        let writer = PolicyRuleWriter::new(&files, SandboxTier::Process).expect("a file");
+        // In the order of a command, which is not that of the policy.
+        let rules = ["ls".to_owned(), "cargo test -p x".to_owned()];
+        assert_eq!(writer.file_for(&rules), Some(file.display().to_string()));
+        assert_eq!(fs::read_to_string(&file).expect("readable"), DEFAULT_POLICY);
+        writer.write(&rules).expect("written");
+        writer.write(&rules[..1]).expect("written again");
+        let text = fs::read_to_string(&file).expect("readable");
+        assert!(text.contains("unasked = [\"ls\", \"cargo test -p x\"]"), "{text}");
+        let policy = PolicyFiles::read(&file).expect("reads").load(SandboxTier::Process).expect("loads");
+        assert!(policy.shell().expect("a shell").commands.unasked_rules("ls && cargo test -p x").is_ok());
+        // The rest of the file is as it was.
+        assert_eq!(text.lines().count(), DEFAULT_POLICY.lines().count() + 1);
+    }
+
+    #[test]
+    fn a_policy_without_a_shell_takes_no_rule() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("policy.toml");
+        let text = "version = 1\n[mounts]\nshared = \"shared\"\n";
+        fs::write(&file, text).expect("written");
+        let files = PolicyFiles::read(&file).expect("reads");
+        let writer = PolicyRuleWriter::new(&files, SandboxTier::Process).expect("a file");
+        assert_eq!(writer.file_for(&["ls".to_owned()]), None);
+        assert!(writer.write(&["ls".to_owned()]).is_err());
+        assert_eq!(fs::read_to_string(&file).expect("readable"), text);
+    }
+}

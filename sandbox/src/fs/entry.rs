@@ -1,0 +1,181 @@
+//! Judges the open of a file by its name in an open directory, for reading. A search opens its files so, because the
+//! judgement takes one or two system calls, and that of a longer path at least three.
+//!
+//! A single name that is not followed cannot leave its directory, which was judged when the guest opened it. So there is
+//! nothing to resolve, and the facts of the entry suffice.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::fs::{AtFlags, FileType};
+
+use super::{Descriptor, GuestFs, OpenIntent, OpenTarget};
+use crate::{
+    fs_result::{Errno, FsResult},
+    mounts::real_path,
+};
+
+impl GuestFs {
+    /// Judges the open of a regular file in a directory. `None` if the open needs the judgement of any path.
+    pub(super) fn judge_entry(
+        &mut self,
+        fd: u32,
+        preopen: usize,
+        directory: &Arc<OwnedFd>,
+        name: &str,
+        intent: OpenIntent,
+    ) -> FsResult<Option<OpenTarget>> {
+        let is_name = !name.contains('/') && !matches!(name, "" | "." | "..");
+        if !is_name || intent.follow || intent.create || intent.writes {
+            return Ok(None);
+        }
+        let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => stat,
+            _ => return Ok(None),
+        };
+        self.judge_sight_in(fd, preopen, directory, name)?;
+        self.judge_read_of_links(preopen, &stat)?;
+        Ok(Some(OpenTarget { preopen, directory: None, writes: false }))
+    }
+
+    /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The directory's own names are
+    /// compared again only if they have changed.
+    fn judge_sight_in(&mut self, fd: u32, preopen: usize, directory: &Arc<OwnedFd>, name: &str) -> FsResult {
+        let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
+        if hidden.hides(name).is_some() {
+            return Err(Errno::NOENT);
+        }
+        let place = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
+        let Some(Descriptor::Directory(known)) = self.descriptors.get(&fd) else { return Err(Errno::BADF) };
+        if known.visible_at.as_ref() == Some(&place) {
+            return Ok(());
+        }
+        let below = self.below_mount(preopen, directory.as_fd(), None)?;
+        if hidden.covers(&below).is_some() {
+            return Err(Errno::NOENT);
+        }
+        if let Some(Descriptor::Directory(known)) = self.descriptors.get_mut(&fd) {
+            known.visible_at = Some(place);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use portcullis_policy::{HiddenNames, MountName, MountSpec, ProtectedPaths};
+    use portcullis_types::Access;
+    use rustix::fs::{Mode, mkfifoat};
+
+    use super::*;
+    use crate::{
+        fs::{FIRST_PREOPEN, Preopen},
+        links::PrivatePaths,
+        mount_use::MountUse,
+        mounts::MountTable,
+        protection::Protection,
+    };
+
+    const READ: OpenIntent = OpenIntent { follow: false, create: false, writes: false };
+    /// The descriptor of the folder `folder` in these tests.
+    const FOLDER: u32 = 9;
+
+    /// The mount `shared` in a folder, with `folder` open.
+    fn guest(workspace: &Path) -> GuestFs {
+        let name = MountName::parse("shared").expect("a name");
+        let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
+        let mounts = MountTable::open(workspace, &[spec], &PrivatePaths::default()).expect("opens");
+        let handle = mounts.get("shared").expect("there").clone();
+        let protection = Protection {
+            paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
+            withheld: None,
+            hidden: Arc::new(HiddenNames::parse(["*.pem", ".ssh"]).expect("patterns")),
+        };
+        let preopens = [Preopen { handle, access: Access::Read }].into();
+        let mut guest = GuestFs::new(preopens, protection, Arc::default(), MountUse::new(1), None);
+        let folder = guest.judge_open(FIRST_PREOPEN, "folder", READ).expect("allowed");
+        guest.record_opened(FOLDER, folder);
+        guest
+    }
+
+    /// Opens a name, and says whether the short judgement sufficed. It and that of any path must agree.
+    #[track_caller]
+    fn open(guest: &mut GuestFs, name: &str) -> FsResult<bool> {
+        let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");
+        let short = guest.judge_entry(FOLDER, preopen, &directory, name, READ);
+        let by_path = guest.judge_open(FIRST_PREOPEN, &format!("folder/{name}"), READ);
+        if let Ok(Some(_)) | Err(_) = short {
+            assert_eq!(short.as_ref().err(), by_path.as_ref().err(), "{name}");
+        }
+        let whole = guest.judge_open(FOLDER, name, READ);
+        assert_eq!(whole.as_ref().err(), by_path.as_ref().err(), "{name}");
+        whole.map(|_| matches!(short, Ok(Some(_))))
+    }
+
+    #[test]
+    fn the_short_judgement_agrees_with_that_of_any_path() {
+        let workspace = tempfile::tempdir().expect("a folder");
+        let folder = workspace.path().join("shared/folder");
+        fs::create_dir_all(folder.join("below")).expect("made");
+        for name in ["file", "key.pem", "below/file", "twice"] {
+            fs::write(folder.join(name), "").expect("written");
+        }
+        fs::hard_link(folder.join("twice"), folder.join("again")).expect("linked");
+        symlink("file", folder.join("link")).expect("linked");
+        let handle = fs::File::open(&folder).expect("opens");
+        mkfifoat(&handle, "pipe", Mode::RWXU).expect("made");
+        let mut guest = guest(workspace.path());
+        for (name, expected) in [
+            ("file", Ok(true)),
+            ("twice", Ok(true)),
+            ("below", Ok(false)),
+            ("link", Ok(false)),
+            ("below/file", Ok(false)),
+            ("absent", Err(Errno::NOENT)),
+            ("key.pem", Err(Errno::NOENT)),
+            ("KEY.PEM", Err(Errno::NOENT)),
+            ("pipe", Err(Errno::ACCES)),
+        ] {
+            assert_eq!(open(&mut guest, name), expected, "{name}");
+        }
+        assert!(guest.violation().is_none());
+        assert_eq!(guest.judge_open(FOLDER, "../../outside", READ).err(), Some(Errno::PERM));
+        assert!(guest.violation().is_some());
+    }
+
+    #[test]
+    fn a_directory_that_gets_a_hidden_name_is_hidden_from_then_on() {
+        let workspace = tempfile::tempdir().expect("a folder");
+        let shared = workspace.path().join("shared");
+        fs::create_dir_all(shared.join("folder")).expect("made");
+        fs::write(shared.join("folder/file"), "").expect("written");
+        let mut guest = guest(workspace.path());
+        for _ in 0..2 {
+            assert!(guest.judge_open(FOLDER, "file", READ).is_ok());
+        }
+        fs::rename(shared.join("folder"), shared.join(".ssh")).expect("renamed");
+        assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::NOENT));
+        fs::rename(shared.join(".ssh"), workspace.path().join("outside")).expect("renamed");
+        assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::IO));
+    }
+
+    #[test]
+    fn an_open_that_changes_something_needs_the_judgement_of_any_path() {
+        let workspace = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(workspace.path().join("shared/folder")).expect("made");
+        fs::write(workspace.path().join("shared/folder/file"), "").expect("written");
+        let mut guest = guest(workspace.path());
+        let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");
+        for intent in [
+            OpenIntent { follow: true, ..READ },
+            OpenIntent { create: true, ..READ },
+            OpenIntent { writes: true, ..READ },
+        ] {
+            assert!(matches!(guest.judge_entry(FOLDER, preopen, &directory, "file", intent), Ok(None)));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Refuses hidden and protected names, and paths that leave their mount. These refusals are violations, except the read
+//! of a hidden name, which looks like a missing name.
+
+use std::{
+    ffi::OsStr,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    sync::Arc,
+};
+
+use portcullis_policy::HiddenNames;
+use rustix::io::Errno as HostErrno;
+
+use super::GuestFs;
+use crate::{
+    fs_result::{Errno, FsResult, Violation},
+    mounts::real_path,
+};
+
+impl GuestFs {
+    /// Judges whether the target of a path is hidden from the guest. A read of a hidden name gives the error of a
+    /// missing name. A write is a violation that names the pattern, because a hidden file may have the name already.
+    pub(super) fn judge_sight(
+        &mut self,
+        preopen: usize,
+        target: &OwnedFd,
+        path: &str,
+        writes: bool,
+    ) -> FsResult {
+        let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
+        let below = self.below_mount(preopen, target.as_fd(), None)?;
+        // The names on the path count too: a hidden link stays hidden, wherever it leads.
+        let pattern = hidden.covers(&below).or_else(|| hidden.covers(path.split('/')));
+        match (pattern, writes) {
+            (None, _) => Ok(()),
+            (Some(_), false) => Err(Errno::NOENT),
+            (Some(pattern), true) => Err(self.violate_hidden(preopen, &below, pattern)),
+        }
+    }
+
+    /// The names that the guest does not see in a mount.
+    pub(super) fn hidden_in(&self, preopen: usize) -> Option<&Arc<HiddenNames>> {
+        self.protection.hidden_in(self.preopens[preopen].handle.name().as_str())
+    }
+
+    fn refuse_hidden(&mut self, preopen: usize, below: &[String]) -> FsResult {
+        let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
+        match hidden.covers(below) {
+            Some(pattern) => Err(self.violate_hidden(preopen, below, pattern)),
+            None => Ok(()),
+        }
+    }
+
+    fn violate_hidden(&mut self, preopen: usize, below: &[String], pattern: &str) -> Errno {
+        let violation =
+            Violation::Hidden { path: self.guest_path(preopen, below), pattern: pattern.to_owned() };
+        self.violation.get_or_insert(violation);
+        Errno::PERM
+    }
+
+    /// The path components of a handle below the root of its mount, with links resolved.
+    pub(super) fn below_mount(
+        &self,
+        preopen: usize,
+        handle: BorrowedFd<'_>,
+        name: Option<&str>,
+    ) -> FsResult<Vec<String>> {
+        let failed = |_cause| Errno::IO;
+        let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
+        let real = real_path(handle).map_err(failed)?;
+        // A handle outside its mount's root means that the mount was moved in the meantime. Its path cannot be judged.
+        let below = real.strip_prefix(&root).map_err(|_cause| Errno::IO)?;
+        let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
+        Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
+    }
+
+    /// Refuses a change of a hidden or protected name.
+    pub(super) fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> FsResult {
+        self.refuse_hidden(preopen, below)?;
+        let mount = self.preopens[preopen].handle.directory().as_fd();
+        let path = || self.guest_path(preopen, below);
+        let Some(violation) = self.protection.violation(mount, below, path) else { return Ok(()) };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
+    }
+
+    /// Refuses a name under which a directory or a link would bring its own content to a protected path, such as a
+    /// prepared folder that is renamed to `.git`. A file there is refused too, because Git reads a file `.git` as the
+    /// location of the repository.
+    pub(super) fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> FsResult {
+        let path = || self.guest_path(preopen, below);
+        let Some(violation) = self.protection.violation_of_stand_in(below, path) else { return Ok(()) };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
+    }
+
+    /// Maps an error of the path resolution to the guest's error number. The call is never forwarded then: the stock
+    /// function resolves paths in its own way, drops superfluous parts, and might succeed.
+    pub(super) fn refusal(&mut self, error: HostErrno, preopen: usize, base: &OwnedFd, path: &str) -> Errno {
+        match error {
+            HostErrno::XDEV => self.record_escape(preopen, base, path),
+            HostErrno::NOENT => Errno::NOENT,
+            HostErrno::LOOP => Errno::LOOP,
+            HostErrno::NOTDIR => Errno::NOTDIR,
+            HostErrno::NAMETOOLONG => Errno(37), // `$errno.nametoolong`.
+            HostErrno::ACCESS | HostErrno::PERM => Errno::ACCES,
+            HostErrno::MFILE | HostErrno::NFILE => Errno::MFILE,
+            HostErrno::INVAL => Errno::INVAL,
+            // Directories were renamed too often during the resolution.
+            HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
+            _ => Errno::IO,
+        }
+    }
+
+    pub(super) fn record_escape(&mut self, preopen: usize, base: &OwnedFd, path: &str) -> Errno {
+        let mut below = self.below_mount(preopen, base.as_fd(), None).unwrap_or_default();
+        below.push(path.to_owned());
+        let violation = Violation::Escape { path: self.guest_path(preopen, &below) };
+        self.violation.get_or_insert(violation);
+        Errno::PERM
+    }
+
+    pub(super) fn guest_path(&self, preopen: usize, below: &[String]) -> String {
+        format!("/{}/{}", self.preopens[preopen].handle.name(), below.join("/"))
+    }
+}

@@ -1,0 +1,52 @@
+//! [`ChangeKeeper`]: lets the host keep the state of a path before a guest changes it.
+
+use std::{fmt, sync::Arc};
+
+/// The parts of a mount that a guest is about to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeScope<'c> {
+    /// One path.
+    Path,
+    /// A path with everything below it.
+    Tree,
+    /// A path with everything below it, because another path is moved here.
+    Arrival {
+        /// The mount of the moved path.
+        mount: &'c str,
+        /// The components of the moved path.
+        from: &'c [&'c [u8]],
+    },
+}
+
+/// The host did not keep the state of a path, so the guest must not change the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotKept;
+
+/// The host's function that runs before each change that a guest makes in a mount. Clones share the function.
+///
+/// Its arguments are the mount's name, the components of the path below the mount, with links resolved, and the scope
+/// of the change. It runs on the worker's thread, which is confined to the call's mounts, and may block it until the
+/// call's deadline.
+#[derive(Clone)]
+pub struct ChangeKeeper(Arc<KeepFunction>);
+
+type KeepFunction = dyn Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), NotKept> + Send + Sync;
+
+impl ChangeKeeper {
+    /// A keeper that calls this function.
+    pub fn new(
+        keep: impl Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), NotKept> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(keep))
+    }
+
+    pub(crate) fn keep(&self, mount: &str, path: &[&[u8]], scope: ChangeScope<'_>) -> Result<(), NotKept> {
+        (self.0)(mount, path, scope)
+    }
+}
+
+impl fmt::Debug for ChangeKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChangeKeeper")
+    }
+}

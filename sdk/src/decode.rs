@@ -1,0 +1,11 @@
+//! Decodes one argument into a Rust value, or explains why it does not decode.
+
+mod decoder;
+mod duplicate_keys;
+mod explain;
+mod integers;
+mod primitive;
+mod structured;
+
+pub use decoder::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes};
+pub use primitive::Primitive;

@@ -1,0 +1,271 @@
+//! Keeps the states of files before the commands of a session change them.
+//!
+//! Each change waits for this process (seccomp_unotify(2)). One thread resolves the call's path as the calling process
+//! sees it, keeps the state of that path, and lets the call go on. If the session has a user of its own, a second thread
+//! keeps the state: the first thread has only the rights of that user.
+//!
+//! The path is read from the caller's memory, so a program that changes it at the right moment is not seen. Undo is a
+//! convenience, and no protection from such a program.
+
+mod caller;
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingChange, ProcessUser};
+use portcullis_undo::{Change, ChangeRecorder, NodePath};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::caller::Caller;
+use crate::{SessionSpec, ShellError, wire::SessionReady};
+
+/// How often the thread looks whether its session has ended.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A folder of a session, under the path by which its processes reach it.
+#[derive(Clone, Debug)]
+struct SeenMount {
+    name: String,
+    path: PathBuf,
+}
+
+/// The threads that keep the changes of one session's commands. Dropping this ends them.
+#[derive(Debug)]
+pub(crate) struct ChangeWatch {
+    shared: Arc<SharedWatch>,
+}
+
+#[derive(Debug)]
+struct SharedWatch {
+    listener: ChangeListener,
+    mounts: Vec<SeenMount>,
+    /// Keeps the changes of the running command. `None` between commands, and for a command whose changes are not kept.
+    recorder: Mutex<Option<Arc<ChangeRecorder>>>,
+    is_over: AtomicBool,
+}
+
+/// A path below a mount.
+#[derive(Clone, Debug)]
+struct MountPath {
+    mount: String,
+    path: NodePath,
+}
+
+/// A state to keep before a call.
+#[derive(Debug)]
+enum KeepTask {
+    Path(MountPath),
+    Tree(MountPath),
+    Arrival { from: MountPath, to: MountPath },
+}
+
+/// A call with the states to keep before it.
+#[derive(Debug)]
+struct KeepJob {
+    change: PendingChange,
+    tasks: Vec<KeepTask>,
+    recorder: Arc<ChangeRecorder>,
+}
+
+impl ChangeWatch {
+    /// Watches the changes of a session whose specification asks for it.
+    ///
+    /// # Errors
+    /// [`ShellError::ChangesUnwatched`] if the session has no listener, [`ShellError::Start`] if a thread cannot be
+    /// started.
+    pub(crate) fn of_session(
+        spec: &SessionSpec,
+        ready: &SessionReady,
+        listener: Option<OwnedFd>,
+    ) -> Result<Option<Self>, ShellError> {
+        if !spec.watch_changes {
+            return Ok(None);
+        }
+        let listener = listener.ok_or_else(|| ShellError::ChangesUnwatched {
+            reason: "the session has no system-call filter".to_owned(),
+        })?;
+        let mounts = spec.mounts.iter().map(|mount| SeenMount {
+            name: mount.name.clone(),
+            path: if ready.has_tree { Path::new("/").join(&mount.name) } else { mount.path.clone() },
+        });
+        let watch = Self::start(listener.into(), mounts.collect(), ready.user);
+        watch.map(Some).map_err(|source| ShellError::Start { source })
+    }
+
+    /// Starts the threads. `user` is the owner of the session's processes, if that is not this process's user.
+    ///
+    /// # Errors
+    /// The I/O error if a thread cannot be started.
+    fn start(
+        listener: ChangeListener,
+        mounts: Vec<SeenMount>,
+        user: Option<ProcessUser>,
+    ) -> io::Result<Self> {
+        let recorder = Mutex::default();
+        let shared = Arc::new(SharedWatch { listener, mounts, recorder, is_over: AtomicBool::new(false) });
+        let keeper = user.is_some().then(|| start_keeper(Arc::clone(&shared))).transpose()?;
+        let watcher = Arc::clone(&shared);
+        thread::Builder::new().name("shell-changes".to_owned()).spawn(move || {
+            match user {
+                Some(user) => {
+                    // Ignore an error: a caller that cannot be read has its changes refused.
+                    let _ = portcullis_confine::process::set_thread_user(user);
+                }
+                None => watcher.listener.expect_answers_in_turn(),
+            }
+            watcher.serve(keeper.as_ref());
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Keeps changes with this recorder from now on, or keeps none.
+    pub(crate) fn record(&self, recorder: Option<ChangeRecorder>) {
+        *self.shared.recorder() = recorder.map(Arc::new);
+    }
+}
+
+impl Drop for ChangeWatch {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl SharedWatch {
+    fn recorder(&self) -> MutexGuard<'_, Option<Arc<ChangeRecorder>>> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves the calls until the session ends. Without a keeper this thread keeps the states itself.
+    fn serve(&self, keeper: Option<&mpsc::Sender<KeepJob>>) {
+        let interval = Timespec::try_from(LOOK_INTERVAL).ok();
+        while !self.is_over.load(Ordering::Acquire) {
+            // Wait by `poll` first: the kernel does not end the wait for a call when the last process has ended.
+            let mut polled = [PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
+            let is_ready = matches!(poll(&mut polled, interval.as_ref()), Ok(1..));
+            let events = polled[0].revents();
+            if !is_ready {
+                continue;
+            }
+            if !events.contains(PollFlags::IN) {
+                return;
+            }
+            match self.listener.receive() {
+                Ok(Some(change)) => self.dispatch(change, keeper),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the changes of a session cannot be watched any more");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Has the states before a call kept, or lets it go on if nothing is to be kept.
+    fn dispatch(&self, change: PendingChange, keeper: Option<&mpsc::Sender<KeepJob>>) {
+        let Some(recorder) = self.recorder().clone() else { return self.listener.let_go_on(&change) };
+        match self.tasks(&change) {
+            Ok(tasks) if tasks.is_empty() => self.listener.let_go_on(&change),
+            Ok(tasks) => {
+                let job = KeepJob { change, tasks, recorder };
+                match keeper {
+                    None => self.keep(&job),
+                    Some(keeper) if keeper.send(job).is_ok() => {}
+                    Some(_) => self.listener.fail(&change),
+                }
+            }
+            // The caller was killed meanwhile, so the answer goes nowhere.
+            Err(_) if !self.listener.is_pending(&change) => {}
+            Err(error) => {
+                tracing::error!(%error, "a change was refused, because its path could not be read");
+                self.listener.fail(&change);
+            }
+        }
+    }
+
+    /// The states to keep before a call.
+    fn tasks(&self, change: &PendingChange) -> io::Result<Vec<KeepTask>> {
+        let caller = Caller::open(change.thread)?;
+        // From here on the files below `/proc` belong to the thread that made the call.
+        if !self.listener.is_pending(change) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mut tasks = Vec::new();
+        for operation in change.operations() {
+            tasks.extend(self.task(&caller, &operation)?);
+        }
+        Ok(tasks)
+    }
+
+    fn task(&self, caller: &Caller, operation: &ChangeOperation) -> io::Result<Option<KeepTask>> {
+        let find = |argument: &PathArgument| {
+            Ok::<_, io::Error>(caller.path(argument)?.and_then(|path| self.below_mount(&path)))
+        };
+        Ok(match operation {
+            ChangeOperation::Change(path) => find(path)?.map(KeepTask::Path),
+            ChangeOperation::Leave(path) => find(path)?.map(KeepTask::Tree),
+            ChangeOperation::Arrive { from, to } => match (find(from)?, find(to)?) {
+                (Some(from), Some(to)) => Some(KeepTask::Arrival { from, to }),
+                (None, Some(to)) => Some(KeepTask::Tree(to)),
+                (_, None) => None,
+            },
+        })
+    }
+
+    /// The mount that contains a path.
+    fn below_mount(&self, path: &[Vec<u8>]) -> Option<MountPath> {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        self.mounts.iter().find_map(|mount| {
+            let mount_path = mount.path.iter().skip(1).map(std::ffi::OsStr::as_bytes);
+            let mut components = path.iter().map(Vec::as_slice);
+            for component in mount_path {
+                if components.next() != Some(component) {
+                    return None;
+                }
+            }
+            Some(MountPath { mount: mount.name.clone(), path: NodePath::from_components(components)? })
+        })
+    }
+
+    fn keep(&self, KeepJob { change, tasks, recorder }: &KeepJob) {
+        for task in tasks {
+            let kept = match task {
+                KeepTask::Path(to) => recorder.keep(&to.mount, &to.path, Change::Path),
+                KeepTask::Tree(to) => recorder.keep(&to.mount, &to.path, Change::Tree),
+                KeepTask::Arrival { from, to } => {
+                    let change = Change::Arrival { mount: &from.mount, from: &from.path };
+                    recorder.keep(&to.mount, &to.path, change)
+                }
+            };
+            if let Err(error) = kept {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a change was refused, because it could not be kept"
+                );
+                return self.listener.fail(change);
+            }
+        }
+        self.listener.let_go_on(change);
+    }
+}
+
+/// Starts a thread that keeps the states with this process's rights.
+fn start_keeper(shared: Arc<SharedWatch>) -> io::Result<mpsc::Sender<KeepJob>> {
+    let (jobs, keep_jobs) = mpsc::channel();
+    thread::Builder::new().name("shell-keep".to_owned()).spawn(move || {
+        for job in keep_jobs {
+            shared.keep(&job);
+        }
+    })?;
+    Ok(jobs)
+}

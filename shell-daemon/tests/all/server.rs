@@ -1,0 +1,15 @@
+//! Tests the sidecar through its real program and a real client.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+mod bounds;
+mod bytes;
+mod commands;
+mod embedded;
+mod ends;
+mod files;
+mod flood;
+mod network;
+mod owners;
+pub(crate) mod sidecar;
+mod text_logs;
+mod units;

@@ -1,4 +1,0 @@
-//! Properties that must hold for any input; the fuzz targets and the replay of their seeds check them.
-
-pub mod arguments;
-pub mod frames;

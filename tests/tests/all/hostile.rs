@@ -1,0 +1,97 @@
+//! Attempts of hostile guests, and their required outcomes.
+//!
+//! Every attempt goes through the real registry: real modules, confined threads, an audit log on disk.
+
+mod alone;
+mod cancellation;
+mod descriptors;
+mod escapes;
+mod guests;
+mod isolation;
+mod locks;
+mod memory;
+mod modules;
+mod places;
+mod posture;
+mod protected;
+mod races;
+mod snapshot;
+pub(crate) mod wat_guest;
+
+use std::time::Duration;
+
+use portcullis_testing::{CallOutcome, Fixture};
+use portcullis_tools::{
+    ToolRegistry,
+    audit::{Row, RowKind},
+};
+use portcullis_types::ToolErrorKind;
+use serde_json::{Value, json};
+
+/// Far above the time of any test here, and far below the time of an unbounded guest.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A policy entry that lets a tool run without approval.
+fn entry(tool: &str, profile: &str, timeout: &str) -> String {
+    format!("[tools.{tool}]\nprofile = \"{profile}\"\napproval = \"allow\"\ntimeout = \"{timeout}\"\n")
+}
+
+/// One hostile guest in a separate fixture.
+struct Trial {
+    fixture: Fixture,
+    registry: ToolRegistry,
+    guest: &'static str,
+}
+
+impl Trial {
+    /// A trial without mounts, with ample time.
+    async fn new(guest: &'static str) -> Self {
+        Self::with_profile(guest, "Nothing", "60s").await
+    }
+
+    async fn with_profile(guest: &'static str, profile: &str, timeout: &str) -> Self {
+        let fixture = Fixture::new().with_policy(&entry(guest, profile, timeout));
+        Self::in_fixture(fixture, guest).await
+    }
+
+    /// A trial in a fixture whose policy already has an entry for the guest.
+    async fn in_fixture(fixture: Fixture, guest: &'static str) -> Self {
+        fixture.put("README.md", "still here\n");
+        let registry = fixture.registry_with(&[guest]).await;
+        Self { fixture, registry, guest }
+    }
+
+    /// A call that takes at most [`PATIENCE`], whatever the guest does.
+    async fn call(&self, arguments: Value) -> CallOutcome {
+        let answer =
+            tokio::time::timeout(PATIENCE, CallOutcome::run(&self.registry, self.guest, arguments)).await;
+        answer.expect("the call ends by itself")
+    }
+
+    /// The last end row of the guest's calls.
+    #[track_caller]
+    fn row(&self) -> Row {
+        let mut rows = self.fixture.rows().into_iter();
+        rows.rfind(|row| &*row.tool == self.guest && row.event == RowKind::End).expect("a row of the guest")
+    }
+
+    /// Asserts that the registry serves other tools as before.
+    async fn assert_others_are_served(&self) {
+        let answer =
+            CallOutcome::run(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
+        assert_eq!(answer.text(), "still here\n");
+    }
+
+    /// Asserts that the call ends with this error, that the row has the same error and the posture, and that
+    /// later calls of the guest and of others are served. Returns the message.
+    async fn check(&self, arguments: Value, kind: ToolErrorKind, code: &str) -> String {
+        let message = self.call(arguments.clone()).await.assert_refused(kind, code);
+        let row = self.row();
+        assert_eq!(row.outcome.expect("an end has an outcome").as_str(), kind.as_str());
+        assert_eq!(row.code.as_deref(), Some(code));
+        posture::assert_confined(&row);
+        self.assert_others_are_served().await;
+        assert_eq!(self.call(arguments).await.assert_refused(kind, code), message, "the second time");
+        message
+    }
+}

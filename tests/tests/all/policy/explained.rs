@@ -1,0 +1,230 @@
+//! `explain`, `policy show` and `policy lint` through the program, and explanations against real calls.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use portcullis_testing::{CallOutcome, Fixture};
+use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, Verdict};
+use serde_json::{Value, json};
+
+use super::write_overlay;
+use crate::modules::{portcullis, stderr, stdout};
+
+#[track_caller]
+fn explain(fixture: &Fixture, words: &[&str], code: i32) -> Value {
+    let output = portcullis(fixture, &[&["explain", "--json"], words].concat());
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}{}", stdout(&output), stderr(&output));
+    serde_json::from_str(&stdout(&output)).unwrap_or(Value::Null)
+}
+
+#[test]
+fn an_explanation_has_the_answer_the_chain_and_its_places() {
+    let fixture = Fixture::new();
+    let denied = explain(&fixture, &["file_write", "/shared/../vault/key"], 3);
+    assert_eq!(denied["code"], "path_escapes_mount");
+    let denied = explain(&fixture, &["file_write", "/vault/key"], 3);
+    assert_eq!((&denied["verdict"], &denied["code"]), (&json!("deny"), &json!("mount_not_granted")));
+    assert_eq!(denied["rule"], "profiles.FileReadWrite.mounts.vault");
+    let policy = fs::read_to_string(fixture.policy_file()).expect("readable");
+    let line = policy.lines().position(|line| line == "[profiles.FileReadWrite]").expect("there") + 2;
+    assert_eq!(denied["place"]["line"], line);
+    let allowed = explain(&fixture, &["file_read", "/vault/key"], 0);
+    assert_eq!(allowed["verdict"], "allow");
+    let asked = explain(&fixture, &["shell_exec", "ls"], 0);
+    assert_eq!(asked["verdict"], "ask");
+    let asked = explain(&fixture, &["web_fetch", "https://example.com/"], 0);
+    assert_eq!(asked["verdict"], "ask");
+    let private = explain(&fixture, &["web_fetch", "http://127.0.0.1/"], 3);
+    assert_eq!(private["code"], "host_not_granted");
+    let flow = explain(&fixture, &["web_fetch", "https://example.com/", "--after", "vault"], 3);
+    assert_eq!((&flow["code"], &flow["rule"]), (&json!("flow_denied"), &json!("flow[vault -> network]")));
+    assert!(flow["place"]["line"].is_number(), "{flow}");
+    let copied = explain(&fixture, &["vault_copyto", "/vault/key"], 0);
+    assert_eq!(copied["verdict"], "allow");
+    let copied = explain(&fixture, &["vault_copyto", "/vault/key", "--write"], 3);
+    assert_eq!(copied["code"], "mount_not_granted");
+    let readers = explain(&fixture, &["--all-tools", "/vault/key"], 0);
+    let names: Vec<&str> =
+        readers.as_array().expect("a list").iter().filter_map(|tool| tool["tool"].as_str()).collect();
+    assert!(names.contains(&"file_read") && names.contains(&"vault_copyto"), "{names:?}");
+    explain(&fixture, &["--all-tools", "/vault/key", "--write"], 3);
+    explain(&fixture, &["file_raed", "x"], 2);
+    assert!(!fixture.state().join("audit.jsonl").exists());
+    let text = stdout(&portcullis(&fixture, &["explain", "file_write", "/vault/key"]));
+    assert!(text.starts_with("DENY  mount_not_granted\n"), "{text}");
+    assert!(text.contains("nearest") || text.contains("hint"), "{text}");
+}
+
+#[test]
+fn each_value_is_shown_with_its_text_and_line() {
+    let fixture = Fixture::new();
+    write_overlay(&fixture, "[limits]\nconcurrency = 3\n");
+    let output = portcullis(&fixture, &["policy", "show", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let shown: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let value = |key: &str| {
+        let values = shown["values"].as_array().expect("values");
+        values.iter().find(|value| value["key"] == key).unwrap_or_else(|| panic!("{key}")).clone()
+    };
+    assert_eq!(value("limits.concurrency")["value"], 3);
+    let origin = value("limits.concurrency")["origin"].clone();
+    assert_eq!(origin["line"], 2);
+    assert!(origin["file"].as_str().expect("a file").ends_with("portcullis.toml"), "{origin}");
+    assert_eq!(value("modules.dir")["origin"], "default");
+    assert!(shown["tools"].as_array().expect("tools").len() > 20);
+    let text = stdout(&portcullis(&fixture, &["policy", "show"]));
+    assert!(text.contains("limits.concurrency") && text.contains("portcullis.toml:2"), "{text}");
+}
+
+#[test]
+fn findings_have_codes_for_people_and_for_pipelines() {
+    let fixture = Fixture::new().with_policy("[tools.file_raed]\nenabled = false\n");
+    let policy = fixture.policy_file();
+    let file = policy.to_str().expect("text");
+    let output = portcullis(&fixture, &["policy", "lint", file]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("error P01 tools.file_raed: ") && text.contains("    hint: "), "{text}");
+    let output = portcullis(&fixture, &["policy", "lint", "--sarif", file]);
+    let sarif: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    // The fields that the schema of SARIF 2.1.0 requires, and those that code hosts read.
+    assert_eq!(sarif["version"], "2.1.0");
+    assert_eq!(sarif["$schema"], "https://json.schemastore.org/sarif-2.1.0.json");
+    let run = &sarif["runs"][0];
+    assert_eq!(run["tool"]["driver"]["name"], "portcullis");
+    assert!(
+        run["tool"]["driver"]["rules"].as_array().expect("rules").iter().all(|rule| rule["id"].is_string())
+    );
+    let results = run["results"].as_array().expect("results");
+    assert!(results.iter().any(|result| result["ruleId"] == "P01" && result["level"] == "error"));
+    for result in results {
+        assert!(result["message"]["text"].is_string(), "{result}");
+        let place = &result["locations"][0]["physicalLocation"];
+        assert!(place["artifactLocation"]["uri"].is_string() && place["region"]["startLine"].is_number());
+    }
+    let clean = Fixture::new();
+    let output = portcullis(&clean, &["policy", "lint"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    let output = portcullis(&clean, &["policy", "lint", "--fail-on", "note"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    fs::remove_dir(clean.workspace().join("tmp")).expect("removed");
+    let text = stdout(&portcullis(&clean, &["policy", "lint"]));
+    assert!(text.contains("note P09 mounts.tmp: "), "{text}");
+    assert!(!clean.workspace().join("tmp").exists());
+}
+
+/// The findings that only the file system shows: the file's permissions, links, and modules without approval.
+#[test]
+fn findings_come_from_the_file_system_too() {
+    let fixture =
+        Fixture::new().with_policy("[modules]\ndir = \"modules\"\n[tools.foreign]\nprofile = \"Nothing\"\n");
+    let lint = || stdout(&portcullis(&fixture, &["policy", "lint"]));
+    let before = lint();
+    assert!(before.contains("warning P14 tools.foreign: any module that declares `foreign`"), "{before}");
+    assert!(!before.contains("P08") && !before.contains("P10"), "{before}");
+    fixture.put("one", "text");
+    fs::hard_link(fixture.shared("one"), fixture.workspace().join("outside")).expect("linked");
+    let linked = lint();
+    assert!(linked.contains("warning P10 mounts: "), "{linked}");
+    let policy = fixture.policy_file();
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o666)).expect("set");
+    let file = policy.to_str().expect("text");
+    let output = portcullis(&fixture, &["policy", "lint", file]);
+    assert!(stdout(&output).contains("error P08 a start would not obey it: "), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn an_explanation_says_what_the_call_does() {
+    let fixture = Fixture::new().with_policy("[hide]\npaths = [\"*.pem\"]\n");
+    fixture.put("a.txt", "text");
+    fixture.put("dir/key.pem", "key");
+    fixture.put(".git/hooks/x", "x");
+    symlink("dir/key.pem", fixture.shared("alias")).expect("linked");
+    symlink("/etc/passwd", fixture.shared("out")).expect("linked");
+    symlink(".git/hooks", fixture.shared("hooks")).expect("linked");
+    symlink("a.txt", fixture.shared("fine")).expect("linked");
+    fs::write(fixture.workspace().join("vault/key"), "secret").expect("written");
+    let registry = fixture.registry().await;
+    let envelope = fixture.envelope();
+    let files = PolicyFiles::find(&envelope).expect("policy files");
+    let explainer = Explainer::new(&envelope, &files).await.expect("explains");
+    let mut allowed = 0;
+    let paths = [
+        "a.txt",
+        "fine",
+        "alias",
+        "out",
+        "hooks/x",
+        "dir/key.pem",
+        ".git/hooks/x",
+        ".git/HOOKS/y",
+        "new/b.txt",
+        "/vault/key",
+        "/tmp/x",
+        "/tmp/../vault/key",
+        "../vault/key",
+        "/nope/x",
+        "dir/../a.txt",
+        "/",
+        ".bashrc",
+    ];
+    for path in paths {
+        for tool in ["file_read", "file_list", "file_write", "file_delete"] {
+            let request = ExplainRequest { subject: Some(path), agent: "agent", ..ExplainRequest::default() };
+            let explained = ExplainedTool::shipped(tool).expect("shipped");
+            let explanation = explainer.explain(&explained, &request).expect("explained");
+            let mut arguments = json!({"path": path});
+            if tool == "file_write" {
+                arguments["content"] = json!("text");
+            }
+            // Each call is made on files of its own: a write or a deletion may change what the next one finds.
+            let answer = CallOutcome::run(&registry, tool, arguments).await;
+            let denied = answer
+                .0
+                .outcome
+                .as_ref()
+                .err()
+                .filter(|error| error.kind() == portcullis_types::ToolErrorKind::Denied);
+            let code = explanation.code.map(|code| code.as_str());
+            assert_eq!(code, denied.map(|error| error.code()), "{tool} {path}: {explanation:#?}");
+            allowed += usize::from(explanation.verdict != Verdict::Deny);
+        }
+    }
+    assert!(allowed * 4 >= paths.len() * 4, "{allowed} of {} are allowed", paths.len() * 4);
+}
+
+#[test]
+fn the_commands_of_the_document_answer_as_it_says() {
+    let home = tempfile::tempdir().expect("a folder");
+    let document = include_str!("../../../../docs/auditing.md");
+    let blocks =
+        document.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    let mut commands = 0;
+    for block in blocks {
+        for part in block.split("$ portcullis ").filter(|part| !part.is_empty()) {
+            let (words, expected) = part.split_once('\n').unwrap_or((part, ""));
+            let words = words.split_whitespace().map(|word| word.trim_matches('\''));
+            #[expect(clippy::disallowed_methods, reason = "the program under test")]
+            let output = std::process::Command::new(portcullis_testing::binary())
+                .args(words)
+                .env_clear()
+                .env("HOME", home.path())
+                .current_dir(home.path())
+                .output()
+                .expect("starts");
+            let shown = stdout(&output);
+            // The document leaves out columns and the spaces that align them.
+            let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for line in expected.lines().filter(|line| !line.trim().is_empty()) {
+                let found = plain(&shown).contains(&plain(line));
+                assert!(found, "{part}: {line}\n{shown}{}", stderr(&output));
+            }
+            commands += 1;
+        }
+    }
+    assert!(commands >= 7, "{commands}");
+    assert!(!home.path().join("workspace").exists(), "nothing was made");
+}

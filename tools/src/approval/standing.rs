@@ -1,0 +1,93 @@
+//! Standing approvals: rules that an approver adds to the operator's policy, so that the same command needs no further
+//! approval.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use portcullis_policy::{CommandRules, RequestedSubject};
+use serde::Serialize;
+
+use super::ApprovalRequest;
+
+/// The rules that a standing approval of a request would write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StandingOffer {
+    /// The rules for `[shell] unasked`: one for each program of the command, with exactly its words.
+    pub rules: Vec<String>,
+    /// The policy file that gets the rules.
+    pub file: String,
+}
+
+/// Writes rules into the operator's policy. The command line implements it, and an embedding program may.
+pub trait RuleWriter: Send + Sync {
+    /// The policy file's name, for people. `None` if these rules cannot be written or would have no effect, for example
+    /// because a workspace's overlay requires an approval of every command.
+    fn file_for(&self, rules: &[String]) -> Option<String>;
+
+    /// Adds the rules to `[shell] unasked` of the file.
+    ///
+    /// # Errors
+    /// The reason, for people. The file is then unchanged.
+    fn write(&self, rules: &[String]) -> Result<(), String>;
+}
+
+/// The rules that approvers have added since the start. The policy in force was loaded at the start and lacks them.
+pub(crate) struct StandingApprovals {
+    writer: Box<dyn RuleWriter>,
+    added: Mutex<BTreeSet<String>>,
+}
+
+impl StandingApprovals {
+    pub(crate) fn new(writer: Box<dyn RuleWriter>) -> Self {
+        Self { writer, added: Mutex::default() }
+    }
+
+    /// The standing approval to offer for a request. `None` unless the request is for a confined shell command that no
+    /// flow rule stopped, and the operator's policy can hold the rules.
+    pub(crate) fn offer(&self, request: &ApprovalRequest) -> Option<StandingOffer> {
+        let rules = rules_for(request)?;
+        let file = self.writer.file_for(&rules)?;
+        Some(StandingOffer { rules, file })
+    }
+
+    /// Writes the rules, and applies them from now on.
+    pub(crate) fn keep(&self, offer: &StandingOffer) -> Result<(), String> {
+        self.writer.write(&offer.rules)?;
+        self.added().extend(offer.rules.iter().cloned());
+        Ok(())
+    }
+
+    /// Whether rules that were added since the start cover the request.
+    pub(crate) fn covers(&self, request: &ApprovalRequest) -> bool {
+        let added = self.added();
+        !added.is_empty()
+            && rules_for(request).is_some_and(|rules| rules.iter().all(|rule| added.contains(rule)))
+    }
+
+    fn added(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for StandingApprovals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StandingApprovals").field("added", &*self.added()).finish_non_exhaustive()
+    }
+}
+
+/// The exact rules for the commands of a request.
+fn rules_for(request: &ApprovalRequest) -> Option<Vec<String>> {
+    let grant = &request.grant;
+    if grant.shell.is_none() || grant.flow.is_some() || request.unconfined || !request.steps.is_empty() {
+        return None;
+    }
+    let commands = grant.subjects.iter().filter_map(|subject| match subject {
+        RequestedSubject::Command { command, .. } => Some(command.as_str()),
+        RequestedSubject::Path { .. } | RequestedSubject::Url { .. } => None,
+    });
+    let rules: Vec<String> =
+        commands.map(CommandRules::exact_rules).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
+    (!rules.is_empty()).then_some(rules)
+}

@@ -1,0 +1,109 @@
+//! Lints a policy with what only the file system shows: who may change the file, which folders exist, which modules are
+//! approved, which files have names elsewhere.
+
+use portcullis_policy::{
+    KnownTools, LintCode, LintFinding, LintReport, Place, PolicyOrigins, WorkspaceSecurityPolicy,
+};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
+
+use crate::{
+    bootstrap::existing_mounts, modules::Lock, policy_files::PolicyFiles, sandbox::links::examine_links,
+};
+
+/// Lints the texts of a policy. `has_approver` tells whether somebody can answer questions. With `in_force`, also the
+/// mounts and the approvals of this envelope are looked at.
+#[must_use]
+pub fn lint(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    in_force: bool,
+    has_approver: bool,
+) -> LintReport {
+    let options = files.options(envelope.sandbox_tier);
+    let mut report = match WorkspaceSecurityPolicy::load(&options) {
+        Ok(policy) => lint_policy(envelope, files, &policy, in_force, has_approver),
+        Err(error) => LintReport::of_faults(error),
+    };
+    if let Some(error) = files.untrusted() {
+        let start = Place::start_of(files.operator_name());
+        let message = format!("a start would not obey it: {error}");
+        report.add([LintFinding::new(LintCode::WritableByOthers, start, "", message)]);
+    }
+    report
+}
+
+fn lint_policy(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    policy: &WorkspaceSecurityPolicy,
+    in_force: bool,
+    has_approver: bool,
+) -> LintReport {
+    let mut known = KnownTools::shipped();
+    let lock = if in_force { Lock::read(&envelope.state).ok() } else { None };
+    lock.iter().flat_map(Lock::tools).for_each(|tool| known.add(tool));
+    if policy.modules_dir().is_some() {
+        // The modules are not asked for their tools, so a name that resembles no known one may be theirs.
+        known.add_unreadable();
+    }
+    let options = files.options(envelope.sandbox_tier);
+    let origins = PolicyOrigins::read(&options);
+    let mut report = LintReport::of_policy(&options, policy, &origins, &known, has_approver);
+    if let Some(lock) = &lock {
+        report.add(unpinned(policy, lock, &origins));
+    }
+    if in_force {
+        report.add(folders(envelope, files, policy, &origins));
+    }
+    report
+}
+
+/// Entries that give power to tools which are neither shipped nor approved.
+fn unpinned(policy: &WorkspaceSecurityPolicy, lock: &Lock, origins: &PolicyOrigins) -> Vec<LintFinding> {
+    let is_shipped = |name: &str| portcullis_policy::shipped_names().any(|shipped| shipped == name);
+    let is_pinned = |name: &ToolName| lock.pin(name).is_some();
+    policy
+        .entries()
+        .filter(|name| !is_shipped(name.as_str()) && !is_pinned(name))
+        .map(|name| {
+            let key = format!("tools.{name}");
+            let message = format!("any module that declares `{name}` gets this entry's power");
+            LintFinding::new(LintCode::NotPinned, origins.place_or_start(&key), key, message)
+        })
+        .collect()
+}
+
+/// Mounts whose folders are missing, and mounts with files that have names elsewhere.
+fn folders(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    policy: &WorkspaceSecurityPolicy,
+    origins: &PolicyOrigins,
+) -> Vec<LintFinding> {
+    let (mounts, missing) = existing_mounts(envelope, files, policy);
+    let mut findings: Vec<LintFinding> = missing
+        .iter()
+        .map(|mount| {
+            let key = format!("mounts.{}", mount.name);
+            let message = match mount.is_absolute() {
+                true => format!("`{}` does not exist, so that a start is refused", mount.folder),
+                false => format!("`{}` does not exist; the first start makes it", mount.folder),
+            };
+            LintFinding::new(LintCode::FolderMissing, origins.place_or_start(&key), key, message)
+        })
+        .collect();
+    let of_mounts = match mounts {
+        Ok(mounts) => {
+            let links = examine_links(&mounts);
+            let first = links.private.first().or_else(|| links.found.first());
+            first.map(|first| (LintCode::HardLinks, format!("`{first}` has further names (hard links)")))
+        }
+        Err(error) => Some((LintCode::Fault, portcullis_types::chain(&error))),
+    };
+    findings.extend(
+        of_mounts.map(|(code, message)| {
+            LintFinding::new(code, origins.place_or_start("mounts"), "mounts", message)
+        }),
+    );
+    findings
+}

@@ -1,0 +1,24 @@
+//! Native tools. They run in this process, outside the sandbox, and every listing marks them `native, unconfined`. None
+//! of them touches the network, another process, or a file.
+//!
+//! The exception is [`OutputRead`], which reads the store of complete outputs through the store's directory handle.
+
+mod arithmetic;
+mod capability;
+mod defaults;
+mod echo;
+mod failing;
+mod input;
+mod output_read;
+mod states;
+mod time;
+
+pub use arithmetic::Arithmetic;
+pub(crate) use capability::CapabilityTools;
+pub use capability::{Capability, CapabilityStatus};
+pub use defaults::{EXAMPLES, default_tools, tools_for_models};
+pub use echo::EchoTool;
+pub use failing::FailingTool;
+pub use output_read::{FollowOutput, OutputRead, StillGranted};
+pub(crate) use states::{NativeStates, ensure_given};
+pub use time::GetCurrentTime;

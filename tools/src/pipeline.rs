@@ -1,0 +1,41 @@
+//! The pipeline of a call: seven steps, each a function from the output of the previous step to its own output. Code
+//! outside this module cannot construct a step's output, and inside it only the step itself does.
+//!
+//! Two things are not steps. Hooks see the outcome of a run before it is shaped (`hooks.rs`). Arguments that an
+//! approver changed go back to the check: step 4 calls steps 2 and 3 for them, a bounded number of times.
+//!
+//! Each step takes the output of the previous step, the [`Host`], the caller and the call's pending record. The last
+//! step consumes the record.
+
+mod admit;
+mod authorize;
+mod backend;
+mod bound;
+mod caller_deadline;
+mod check;
+mod explain;
+mod flow;
+mod heartbeat;
+mod hooks;
+mod host;
+mod judge;
+mod path_target;
+mod pending_record;
+mod record;
+mod resolve;
+mod run;
+mod shape;
+
+pub(crate) use admit::admit;
+pub(crate) use authorize::authorize;
+pub(crate) use backend::{Backend, GuestTool, NativeTool, time_limit_error};
+pub(crate) use bound::format_with_commas;
+pub(crate) use check::check;
+pub use explain::{ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict};
+pub(crate) use hooks::run_after_hooks;
+pub(crate) use host::Host;
+pub(crate) use pending_record::PendingRecord;
+pub(crate) use record::record;
+pub(crate) use resolve::resolve;
+pub(crate) use run::run;
+pub(crate) use shape::shape;

@@ -1,0 +1,177 @@
+//! Backends, which run tools. Each kind of tool has one file, behind one trait. A new kind needs a new file here and a
+//! new [`ToolOrigin`](portcullis_policy::ToolOrigin).
+//!
+//! | file | runs |
+//! |---|---|
+//! | `native.rs` | a tool of this process, on a thread that may block |
+//! | `guest.rs` | a module's tool, on a confined thread |
+//! | `guest_requests.rs` | the requests of a module's tool, while it runs |
+//! | `egress.rs` | a request, on a thread of the host's HTTP client |
+//! | `shell.rs` | a command, in the sidecar |
+//! | `operation.rs` | the steps of an operation |
+//! | `reports.rs` | progress and partial results, on their way to the caller |
+
+mod egress;
+mod guest;
+mod guest_requests;
+mod kept_changes;
+mod native;
+mod operation;
+mod reports;
+mod shell;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_policy::{Grant, ProtectedKinds};
+use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
+
+use super::{Host, PendingRecord, check::Checked};
+use crate::{
+    approval::StepGrant,
+    audit::{Confinement, RecordedConnection, SharedText},
+    call::Caller,
+    registered::RegisteredTool,
+    run_labels::LabelGuard,
+    sandbox::ModuleDigest,
+    shell::ShellBackend,
+    slots::CallSlot,
+};
+
+pub(crate) use guest::GuestTool;
+pub(crate) use native::NativeTool;
+
+/// Runs tools of one kind. The default of each method suits a backend that lacks the feature.
+#[async_trait]
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// The confinement of the tool.
+    fn confinement(&self) -> Confinement;
+
+    /// Makes one attempt at a call. Only the run step calls this method, up to three times per call, with one slot and
+    /// one deadline for all attempts.
+    ///
+    /// # Errors
+    /// A failure that prevents the attempt. The outcome of an attempt is in [`AttemptOutcome`].
+    ///
+    /// # Cancellation
+    /// A dropped future stops the work that it started.
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending_record: &mut PendingRecord,
+    ) -> Result<AttemptOutcome, ToolError>;
+
+    /// Whether the tool runs unconfined, outside every sandbox. The question to the approver says so.
+    fn is_unconfined(&self) -> bool {
+        false
+    }
+
+    /// Why no call can run in this process, even if the policy allows it. `None` if calls can run.
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        let _ = host;
+        None
+    }
+
+    /// The grants whose writable mounts the call must write alone: its own grant, or the grants of its steps.
+    fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
+        let _ = (own, steps, caller);
+        Vec::new()
+    }
+
+    /// The module whose requests with effects the call must make alone, if its own grant allows any.
+    fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
+        let _ = own;
+        None
+    }
+
+    /// Whether results have a limit of their own, in place of the limit of a guest's frame.
+    fn bounds_results(&self) -> bool {
+        false
+    }
+
+    /// Whether the tool can block its thread after its call has ended.
+    fn may_block(&self) -> bool {
+        false
+    }
+
+    /// The module and declaration of a guest tool.
+    fn guest(&self) -> Option<&GuestTool> {
+        None
+    }
+
+    /// The steps of an operation.
+    fn steps(&self) -> &[Arc<RegisteredTool>] {
+        &[]
+    }
+
+    /// The arguments that the steps of an operation are judged by, before anything runs. `None` if these are the
+    /// operation's own arguments.
+    ///
+    /// # Errors
+    /// Arguments that the operation cannot turn into arguments of its steps.
+    fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
+        let _ = args;
+        Ok(None)
+    }
+
+    /// The shell backend, if the tool runs commands.
+    fn shell(&self) -> Option<&ShellBackend> {
+        None
+    }
+}
+
+/// The inputs of every attempt at a call.
+#[derive(Clone, Copy)]
+pub(crate) struct CallAttempt<'a> {
+    pub(super) checked: &'a Checked,
+    pub(super) grant: &'a Grant,
+    pub(super) slot: &'a CallSlot,
+    pub(super) time_limit: Duration,
+    pub(super) deadline: Instant,
+    pub(super) labels: &'a LabelGuard,
+    /// The protected kinds, if the guests of the call must not write them.
+    pub(super) withheld: Option<&'a Arc<ProtectedKinds>>,
+    /// Whether an approver has approved the call, including the grants of its steps.
+    pub(super) is_approved: bool,
+    pub(super) caller: &'a Caller,
+    pub(super) host: &'a Host,
+}
+
+/// The outcome of an attempt.
+#[derive(Debug)]
+pub(crate) struct AttemptOutcome {
+    pub(super) result: Result<ToolOutput, ToolError>,
+    /// Text for the model after the output. It is kept when the output is cut.
+    pub(super) trailer: Option<String>,
+    pub(super) usage: Option<ResourceUsage>,
+    /// Whether another attempt does no harm and may succeed.
+    pub(super) may_retry: bool,
+}
+
+impl AttemptOutcome {
+    /// A result without usage, after which there is no other attempt.
+    fn without_retry(result: Result<ToolOutput, ToolError>) -> Self {
+        Self { result, trailer: None, usage: None, may_retry: false }
+    }
+}
+
+/// The resources that a call used, as far as the backend knows them: the fields `cpu_us`, `peak_memory`, `mounts_used`
+/// and `connections` of the audit row.
+#[derive(Debug)]
+pub(crate) struct ResourceUsage {
+    pub(super) cpu: Duration,
+    pub(super) peak_memory_bytes: u64,
+    pub(super) mounts_used: Vec<SharedText>,
+    /// The connections of a command.
+    pub(super) connections: Vec<RecordedConnection>,
+    /// The number of connections that are missing from the list.
+    pub(super) connections_omitted: u64,
+}
+
+/// The error for the caller when a tool exceeds its time limit.
+pub(crate) fn time_limit_error(limit: Duration) -> ToolError {
+    ToolError::timeout(format!("the tool did not finish within {limit:?}"))
+}

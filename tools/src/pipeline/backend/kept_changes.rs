@@ -1,0 +1,134 @@
+//! Keeps the changes that a guest makes in mounts with `undo`.
+//!
+//! The worker's thread is confined to the mounts, so it asks this side of the call and waits for the answer.
+
+use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
+
+use portcullis_policy::{Grant, GrantedMount, MountName};
+use portcullis_types::Access;
+use portcullis_undo::{CallFacts, Change, ChangeRecorder, MountRoot, NodePath};
+use tokio::sync::mpsc;
+
+use super::CallAttempt;
+use crate::{
+    pipeline::Host,
+    sandbox::{ChangeKeeper, ChangeScope, NotKept},
+    spawn::spawn_blocking,
+};
+
+/// The changes of one call, and the worker's questions about them.
+#[derive(Debug)]
+pub(super) struct KeptChanges {
+    recorder: Arc<ChangeRecorder>,
+    questions: mpsc::UnboundedReceiver<KeepQuestion>,
+}
+
+/// A path that a guest waits to change.
+#[derive(Debug)]
+struct KeepQuestion {
+    mount: String,
+    path: NodePath,
+    change: KeptScope,
+    answer: blocking::SyncSender<Result<(), NotKept>>,
+}
+
+/// A [`Change`] that owns its paths.
+#[derive(Debug)]
+enum KeptScope {
+    Path,
+    Tree,
+    Arrival { mount: String, from: NodePath },
+}
+
+impl KeptScope {
+    /// `None` for a path that no file has.
+    fn new(scope: ChangeScope<'_>) -> Option<Self> {
+        Some(match scope {
+            ChangeScope::Path => Self::Path,
+            ChangeScope::Tree => Self::Tree,
+            ChangeScope::Arrival { mount, from } => Self::Arrival {
+                mount: mount.to_owned(),
+                from: NodePath::from_components(from.iter().copied())?,
+            },
+        })
+    }
+
+    fn as_change(&self) -> Change<'_> {
+        match self {
+            Self::Path => Change::Path,
+            Self::Tree => Change::Tree,
+            Self::Arrival { mount, from } => Change::Arrival { mount, from },
+        }
+    }
+}
+
+/// The mounts with `undo` that a call may write.
+pub(super) fn written_with_undo<'g>(
+    grant: &'g Grant,
+    host: &'g Host,
+) -> impl Iterator<Item = &'g GrantedMount> {
+    let has_undo =
+        |name: &MountName| host.policy.mounts().iter().any(|mount| mount.has_undo && mount.name == *name);
+    grant.mounts.iter().filter(move |mount| mount.access == Access::Write && has_undo(&mount.name))
+}
+
+impl KeptChanges {
+    /// The two ends for a call. `None` if the call may write no mount with `undo`.
+    pub(super) fn start(attempt: CallAttempt<'_>) -> Option<(ChangeKeeper, Self)> {
+        let CallAttempt { checked, grant, caller, host, .. } = attempt;
+        let roots = written_with_undo(grant, host).filter_map(|mount| {
+            let handle = host.mounts.get(mount.name.as_str())?;
+            Some(MountRoot::new(mount.name.as_str(), Arc::clone(handle.directory())))
+        });
+        let roots: Vec<MountRoot> = roots.collect();
+        if roots.is_empty() {
+            return None;
+        }
+        let facts = CallFacts {
+            call: checked.call.id.clone(),
+            run: caller.run_id.clone(),
+            agent: caller.agent_id.clone(),
+            tool: checked.call.tool.clone(),
+        };
+        let names: Vec<String> = roots.iter().map(|root| root.name().to_owned()).collect();
+        let recorder = Arc::new(ChangeRecorder::new(host.undo.clone(), facts, roots));
+        let (sender, questions) = mpsc::unbounded_channel();
+        let keeper = ChangeKeeper::new(move |mount, path, scope| {
+            if !names.iter().any(|name| name == mount) {
+                return Ok(());
+            }
+            let path = NodePath::from_components(path.iter().copied()).ok_or(NotKept)?;
+            let change = KeptScope::new(scope).ok_or(NotKept)?;
+            let (answer, answered) = blocking::sync_channel(1);
+            sender
+                .send(KeepQuestion { mount: mount.to_owned(), path, change, answer })
+                .map_err(|_gone| NotKept)?;
+            // If the call ends meanwhile, the other end is dropped and the wait ends too.
+            answered.recv().map_err(|_gone| NotKept)?
+        });
+        Some((keeper, Self { recorder, questions }))
+    }
+
+    /// Answers the worker's questions. The future ends only by being dropped.
+    pub(super) async fn serve(&mut self) -> Infallible {
+        loop {
+            let Some(question) = self.questions.recv().await else { std::future::pending().await };
+            let recorder = Arc::clone(&self.recorder);
+            let work = async move {
+                let kept = recorder.keep(&question.mount, &question.path, question.change.as_change());
+                let answer = kept.map_err(|error| {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "a change was refused, because it could not be kept"
+                    );
+                    NotKept
+                });
+                // The worker has left if its call has ended.
+                let _ = question.answer.send(answer);
+            };
+            if let Err(error) = spawn_blocking(work).await {
+                tracing::error!(%error, "a change could not be kept");
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Explains calls without making them. The judgement is [`judge_call`], which enforcement uses too; this module only
+//! chooses its inputs and puts the answer into words. Nothing is created on disk, and nothing runs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_policy::{
+    Approval, Denial, DenialCode, FlowLabel, Operation, Place, PolicyOrigins, RequestedSubject, RunFacts,
+    ToolFacts, Trace, TracedRule, WorkspaceSecurityPolicy, shipped_tools,
+};
+use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
+use serde::Serialize;
+
+use super::{
+    judge::{Grants, JudgedTool, judge_call, rule_of},
+    path_target::PathContext,
+};
+use crate::{
+    bootstrap::existing_mounts,
+    error::BootstrapError,
+    home::Home,
+    policy_files::PolicyFiles,
+    registered::RegisteredTool,
+    sandbox::{links::ExposedFiles, mounts::MountTable},
+};
+
+/// A tool to be explained: the facts that the policy judges.
+#[derive(Debug, Clone)]
+pub struct ExplainedTool {
+    facts: ToolFacts,
+    /// The steps of an operation.
+    steps: Vec<ToolFacts>,
+}
+
+impl ExplainedTool {
+    /// A shipped tool; `None` for another name, and for a step of an operation, which no call can name.
+    #[must_use]
+    pub fn shipped(name: &str) -> Option<Self> {
+        shipped_tools().find(|tool| tool.name.as_str() == name).and_then(Self::callable)
+    }
+
+    /// Every shipped tool that a call can name under a policy.
+    pub fn all_shipped(policy: &WorkspaceSecurityPolicy) -> impl Iterator<Item = Self> {
+        policy.offered_tools().filter_map(Self::callable)
+    }
+
+    /// A shipped tool with its steps; `None` for a step.
+    fn callable(facts: ToolFacts) -> Option<Self> {
+        let name = facts.name.as_str();
+        if Operation::has_step(name) {
+            return None;
+        }
+        let operation = Operation::ALL.iter().find(|operation| operation.name == name);
+        let steps = operation.map_or_else(Vec::new, |operation| {
+            let find = |step: &&str| shipped_tools().find(|tool| tool.name.as_str() == *step);
+            operation.steps.iter().filter_map(find).collect()
+        });
+        Some(Self { facts, steps })
+    }
+}
+
+impl From<&RegisteredTool> for ExplainedTool {
+    fn from(tool: &RegisteredTool) -> Self {
+        let steps = tool.steps().iter().map(|step| step.facts().clone()).collect();
+        Self { facts: tool.facts().clone(), steps }
+    }
+}
+
+/// The call to be explained.
+#[derive(Debug, Clone, Default)]
+pub struct ExplainRequest<'a> {
+    /// The path, URL or command; `None` for a call whose arguments name nothing.
+    pub subject: Option<&'a str>,
+    /// Whether the path is written, whatever the tool declares.
+    pub writes: bool,
+    /// The agent's name.
+    pub agent: &'a str,
+    /// The labels that earlier calls have given to the run.
+    pub after: &'a [FlowLabel],
+}
+
+portcullis_types::words! {
+    /// The answer to a call.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    pub enum Verdict {
+        /// The call runs.
+        Allow = "allow",
+        /// The call runs if the approver agrees.
+        Ask = "ask",
+        /// The call is refused.
+        Deny = "deny",
+    }
+}
+
+/// One rule of the chain that leads to the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChainRule {
+    /// The rule, as a path in the policy file.
+    pub rule: String,
+    /// The rule's contribution.
+    pub finding: String,
+    /// The place; `None` for a default.
+    pub place: Option<Place>,
+}
+
+/// The answer to a call, and its reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// The tool.
+    pub tool: String,
+    /// The subject in the form that was judged; `None` without one.
+    pub subject: Option<String>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// The code of a denial.
+    pub code: Option<DenialCode>,
+    /// The deciding rule.
+    pub rule: String,
+    /// The place of the deciding rule; `None` for a default.
+    pub place: Option<Place>,
+    /// The message of a denial, for people.
+    pub message: Option<String>,
+    /// Another way that would do, as a denial says it.
+    pub hint: Option<String>,
+    /// The profile of the tool.
+    pub profile: String,
+    /// All rules that were looked at, in order. The last one decides.
+    pub chain: Vec<ChainRule>,
+    /// Tools that may do the same, at most five. Empty unless the call is denied.
+    pub nearest: Vec<ChainRule>,
+    /// The parts of a real call that were not looked at.
+    pub not_looked_at: Vec<String>,
+}
+
+/// A policy with its origins and the mounts that exist, ready to explain calls.
+#[derive(Debug)]
+pub struct Explainer {
+    policy: WorkspaceSecurityPolicy,
+    origins: PolicyOrigins,
+    mounts: MountTable,
+    exposed: Arc<ExposedFiles>,
+    /// The mounts whose folders do not exist.
+    missing: Vec<String>,
+}
+
+impl Explainer {
+    /// Loads the policy and opens the mounts that exist. Makes no folder.
+    ///
+    /// # Errors
+    /// [`BootstrapError`] for a policy or a mount that a start would refuse.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect beyond the answer.
+    pub async fn new(
+        envelope: &RunnerBootstrapEnvelope,
+        files: &PolicyFiles,
+    ) -> Result<Self, BootstrapError> {
+        let policy = files.load(envelope.sandbox_tier)?;
+        let origins = PolicyOrigins::read(&files.options(envelope.sandbox_tier));
+        let (mounts, missing) = existing_mounts(envelope, files, &policy);
+        let mounts = mounts?;
+        let exposed = mounts.private_links().exposed().await;
+        let missing = missing.iter().map(|mount| mount.name.to_string()).collect();
+        Ok(Self { policy, origins, mounts, exposed, missing })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &WorkspaceSecurityPolicy {
+        &self.policy
+    }
+
+    /// Explains one call.
+    ///
+    /// # Errors
+    /// [`ToolError`] for a subject that no call can have, such as an empty path.
+    pub fn explain(
+        &self,
+        tool: &ExplainedTool,
+        request: &ExplainRequest<'_>,
+    ) -> Result<Explanation, ToolError> {
+        let mut explanation = self.judged(tool, request)?;
+        if explanation.verdict == Verdict::Deny && request.subject.is_some() {
+            let others = self.explain_all(request);
+            let allowed = others
+                .into_iter()
+                .filter(|other| other.verdict != Verdict::Deny && other.tool != explanation.tool);
+            explanation.nearest = allowed
+                .take(MAX_NEAREST)
+                .map(|other| ChainRule {
+                    finding: format!("`{}` may ({})", other.tool, other.verdict),
+                    rule: other.rule,
+                    place: other.place,
+                })
+                .collect();
+        }
+        Ok(explanation)
+    }
+
+    /// Explains the call for every shipped tool whose arguments can name such a subject. The shell is not among them: its
+    /// commands name no path as an argument, and reach all mounts of `[shell]`.
+    #[must_use]
+    pub fn explain_all(&self, request: &ExplainRequest<'_>) -> Vec<Explanation> {
+        let Some(subject) = request.subject else { return Vec::new() };
+        let is_url = is_url(subject);
+        let takes = |tool: &ExplainedTool| {
+            let kinds = tool.facts.roles.iter().map(|role| role.role);
+            let access = if request.writes { Access::Write } else { Access::Read };
+            kinds.into_iter().any(|kind| match kind {
+                RoleKind::Url => is_url,
+                RoleKind::Path(_) | RoleKind::Entry => {
+                    !is_url && kind.path_access().is_some_and(|declared| declared >= access)
+                }
+                RoleKind::Command => false,
+            })
+        };
+        let tools = ExplainedTool::all_shipped(&self.policy).filter(takes);
+        tools.filter_map(|tool| self.judged(&tool, request).ok()).collect()
+    }
+
+    fn judged(&self, tool: &ExplainedTool, request: &ExplainRequest<'_>) -> Result<Explanation, ToolError> {
+        let labels: BTreeMap<FlowLabel, String> =
+            request.after.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
+        let mut run = RunFacts { agent: request.agent, run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        let subjects = |facts: &ToolFacts| self.subjects(facts, request);
+        let own_subjects = if tool.steps.is_empty() { subjects(&tool.facts)? } else { Vec::new() };
+        let own = JudgedTool { facts: &tool.facts, subjects: own_subjects };
+        let steps = tool.steps.iter().map(|step| Ok(JudgedTool { facts: step, subjects: subjects(step)? }));
+        let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
+        let subject = std::iter::once(&own).chain(&steps).flat_map(|tool| &tool.subjects).next();
+        let subject = subject.map(|subject| match subject {
+            RequestedSubject::Path { path, .. } => path.to_string(),
+            RequestedSubject::Url { url, .. } => url.clone(),
+            RequestedSubject::Command { command, .. } => command.clone(),
+        });
+        let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
+        let mut trace = Trace::default();
+        let judged = judge_call(&own, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
+        let assignment = self.policy.describe(&tool.facts);
+        let decision = match &judged {
+            Ok(grants) => self.granted(tool, grants),
+            Err(denial) => (Verdict::Deny, denial.rule.clone(), denial.message()),
+        };
+        let (verdict, rule, finding) = decision;
+        let denial = judged.err();
+        let mut rules = trace.into_rules();
+        rules.push(TracedRule { rule: rule.clone(), finding: format!("decides: {finding}") });
+        let chain = rules.into_iter().map(|TracedRule { rule, finding }| ChainRule {
+            place: self.origins.place_of(&rule),
+            rule,
+            finding,
+        });
+        Ok(Explanation {
+            tool: tool.facts.name.to_string(),
+            not_looked_at: self.not_looked_at(tool, subject.is_some()),
+            subject,
+            verdict,
+            code: denial.as_deref().map(|denial| denial.code),
+            place: self.origins.place_of(&rule),
+            rule,
+            message: denial.as_deref().map(Denial::message),
+            hint: denial.map(|denial| denial.hint).filter(|hint| !hint.is_empty()),
+            profile: assignment.profile.to_string(),
+            chain: chain.collect(),
+            nearest: Vec::new(),
+        })
+    }
+
+    /// The verdict, the deciding rule and its finding for a call that is not refused. The strictest of an operation and
+    /// its steps counts.
+    fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Verdict, String, String) {
+        let mut all = std::iter::once((&tool.facts, &grants.own))
+            .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
+        if let Some((facts, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
+            let rule = match &grant.flow {
+                Some(matched) => matched.rule.clone(),
+                None => self.policy.approval_rule(facts, &self.policy.describe(facts)),
+            };
+            return (Verdict::Ask, rule, "the approver is asked about the call".to_owned());
+        }
+        let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
+        (Verdict::Allow, rule_of(deciding), "the call runs without a question".to_owned())
+    }
+
+    /// The subjects of a tool's call: the subject of the request, as the argument that takes it.
+    fn subjects(
+        &self,
+        facts: &ToolFacts,
+        request: &ExplainRequest<'_>,
+    ) -> Result<Vec<RequestedSubject>, ToolError> {
+        // Searches have no subject of their own: the policy names the address of the provider.
+        let search = self.policy.search().filter(|_| facts.name.as_str() == "web_search_request");
+        let text = match (search, request.subject) {
+            (Some(search), _) => search.url.to_string(),
+            (None, Some(text)) => text.to_owned(),
+            (None, None) => return Ok(Vec::new()),
+        };
+        let wanted = |role: RoleKind| match role {
+            RoleKind::Path(_) | RoleKind::Entry if is_url(&text) => None,
+            // The argument of the wanted access first; `stronger_access` of the policy raises a weaker one.
+            RoleKind::Path(_) | RoleKind::Entry => {
+                Some((role.path_access() == Some(Access::Write)) != request.writes)
+            }
+            RoleKind::Url | RoleKind::Command => Some(false),
+        };
+        let is_step = Operation::has_step(facts.name.as_str());
+        let mut roles: Vec<_> =
+            facts.roles.iter().filter_map(|role| Some((wanted(role.role)?, role))).collect();
+        // A path is one argument of an operation: the step of the other access does not get it.
+        if is_step {
+            roles.retain(|(is_other_access, _)| !is_other_access);
+        }
+        roles.sort_by_key(|(is_other_access, _)| *is_other_access);
+        let Some((_, role)) = roles.first() else { return Ok(Vec::new()) };
+        let argument = role.argument.clone();
+        Ok(vec![match role.role {
+            RoleKind::Path(_) | RoleKind::Entry => {
+                let declared = role.role.path_access().unwrap_or(Access::Write);
+                let access = if request.writes { Access::Write } else { declared };
+                let text = match Home::new(self.policy.home()) {
+                    Some(home) if !text.is_empty() => home.absolute(&text),
+                    _ => text,
+                };
+                let path = GuestPath::parse(&text)
+                    .map_err(|error| ToolError::invalid_arguments(format!("`{text}`: {error}")))?;
+                RequestedSubject::Path { argument, path, access }
+            }
+            RoleKind::Url => RequestedSubject::Url { argument, url: text },
+            RoleKind::Command => RequestedSubject::Command { argument, command: text },
+        }])
+    }
+
+    fn not_looked_at(&self, tool: &ExplainedTool, has_subject: bool) -> Vec<String> {
+        let mut parts = Vec::new();
+        if !has_subject {
+            parts.push("paths, URLs and commands: no argument was judged".to_owned());
+        }
+        if !self.missing.is_empty() {
+            parts
+                .push(format!("links in mounts whose folders do not exist yet: {}", self.missing.join(", ")));
+        }
+        if self.policy.network_of(&self.policy.describe(&tool.facts).profile).is_some()
+            || tool
+                .steps
+                .iter()
+                .any(|step| self.policy.network_of(&self.policy.describe(step).profile).is_some())
+        {
+            parts.push("the addresses of the host's name, redirects, and robots.txt".to_owned());
+        }
+        parts.push("other arguments, and files that a guest opens without naming them".to_owned());
+        parts.push("the rate, hooks, the approver's answer, and the layers of the kernel".to_owned());
+        parts
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.contains("://")
+}
+
+/// The most tools that are listed as nearest.
+const MAX_NEAREST: usize = 5;
+
+/// The names of the explained run and its calls, which only texts show.
+const EXPLAINED_RUN: &str = "explained";
+const EXPLAINED_CALL: &str = "explained-call";
+const EARLIER_CALL: &str = "earlier-call";

@@ -1,0 +1,143 @@
+//! The judgement of a call, without its host: the policy decides on the names of its subjects, and the mounts' handles
+//! show where these lead. Enforcement and explanations both call [`judge_call`]; only the trace differs.
+
+use std::sync::Arc;
+
+use portcullis_policy::{
+    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts, ToolFacts, TraceSink,
+    WorkspaceSecurityPolicy,
+};
+use portcullis_types::{ArgumentRole, RoleKind};
+
+use super::path_target::{LastName, PathContext, is_reached_as_written, judge_target};
+use crate::{
+    approval::StepGrant,
+    sandbox::links::{ExposedFiles, LinkSuspicion},
+};
+
+/// A tool, or a step of an operation, with the subjects of its arguments.
+pub(super) struct JudgedTool<'a> {
+    pub(super) facts: &'a ToolFacts,
+    pub(super) subjects: Vec<RequestedSubject>,
+}
+
+/// The grants of a call.
+#[derive(Debug, PartialEq)]
+pub(super) struct Grants {
+    pub(super) own: Grant,
+    /// The grant of each step of an operation. The operation's arguments are judged as the arguments of its steps
+    /// before anything runs, and each step is judged again in its own call.
+    pub(super) steps: Vec<StepGrant>,
+}
+
+/// Judges a call and, for an operation, its steps. `run` gets the labels that the steps may bring.
+pub(super) fn judge_call<T: TraceSink>(
+    own: &JudgedTool<'_>,
+    steps: &[JudgedTool<'_>],
+    run: &mut RunFacts<'_>,
+    call_id: &str,
+    policy: &WorkspaceSecurityPolicy,
+    paths: PathContext<'_>,
+    trace: &mut T,
+) -> Result<Grants, Box<Denial>> {
+    let grant = judge(own.facts, &own.subjects, run, policy, paths, trace)?;
+    let mut step_grants = Vec::new();
+    for step in steps {
+        let grant = judge(step.facts, &step.subjects, run, policy, paths, trace)?;
+        // A later step is judged as if this step had read everything that its grant allows, because the approver is
+        // asked only once, beforehand.
+        for label in labels_of(&grant) {
+            Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| call_id.to_owned());
+        }
+        step_grants.push(StepGrant { step: step.facts.name.to_string(), grant });
+    }
+    Ok(Grants { own: grant, steps: step_grants })
+}
+
+/// The policy rule that grants the call: the matching `unasked` rules, else the shell table or the profile.
+pub(super) fn rule_of(grant: &Grant) -> String {
+    match grant.shell {
+        _ if !grant.unasked.is_empty() => grant.unasked.join(", "),
+        Some(_) => "shell".to_owned(),
+        None => format!("profiles.{}", grant.profile),
+    }
+}
+
+/// The labels of a call that reads all mounts of its grant and sends all its secrets.
+fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
+    let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
+    mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
+}
+
+/// Judges the subjects that a tool or a step wants to touch.
+fn judge<T: TraceSink>(
+    facts: &ToolFacts,
+    subjects: &[RequestedSubject],
+    run: &RunFacts<'_>,
+    policy: &WorkspaceSecurityPolicy,
+    paths: PathContext<'_>,
+    trace: &mut T,
+) -> Result<Grant, Box<Denial>> {
+    let mut grant =
+        policy.authorize_traced(&CallRequest { tool: facts, subjects, run }, trace).map_err(Box::new)?;
+    // A command opens files without these checks. A private file that is exposed in any mount therefore refuses every
+    // command.
+    if grant.shell.is_some()
+        && let Some(suspect) = paths.exposed.suspects_any()
+    {
+        return Err(Box::new(command_denial(suspect, paths.exposed)));
+    }
+    for subject in subjects {
+        match subject {
+            RequestedSubject::Path { argument, path, access } => {
+                let is_of_argument = |role: &&ArgumentRole| role.argument == *argument;
+                let mut roles = facts.roles.iter().filter(is_of_argument);
+                // An argument that also has another role is followed as a link.
+                let last_name = if roles.all(|role| role.role == RoleKind::Entry) {
+                    LastName::Itself
+                } else {
+                    LastName::Followed
+                };
+                judge_target(path, *access, last_name, policy, paths)?;
+                // The rules of a file tool cover the text of its paths.
+                if grant.shell.is_none()
+                    && !grant.unasked.is_empty()
+                    && !is_reached_as_written(path, last_name, paths)
+                {
+                    grant.ask_despite_rules();
+                }
+            }
+            // The policy has already judged the text of these subjects above.
+            RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
+        }
+    }
+    Ok(grant)
+}
+
+/// The denial of a command while a private file is exposed in a mount.
+fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
+    let rule = "shell".to_owned();
+    match suspect {
+        LinkSuspicion::Private => {
+            let hint = "a command could use it under another name; an operator removes the other name, which \
+                        `find MOUNT -samefile FILE` shows, or makes the file anew";
+            let more_count = exposed.names().len() + exposed.unnamed_count() - 1;
+            Denial {
+                code: DenialCode::HardLink,
+                rule,
+                subject: exposed.names().first().cloned().unwrap_or_default(),
+                hint: if more_count == 0 {
+                    hint.to_owned()
+                } else {
+                    format!("{hint}; so have {more_count} more")
+                },
+            }
+        }
+        LinkSuspicion::Unknown(uncertainty) => Denial {
+            code: DenialCode::LinksUnknown,
+            rule,
+            subject: "a file in a mount".to_owned(),
+            hint: uncertainty.hint(),
+        },
+    }
+}

@@ -1,0 +1,141 @@
+//! The pending audit row of a call. Each step of the pipeline adds facts to it.
+//!
+//! A record that is dropped before its end writes the end itself, so the row is not lost when a caller leaves.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_policy::DenialCode;
+use portcullis_types::{ToolError, ToolErrorKind};
+
+use crate::audit::{AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record};
+
+/// The facts of one call, until they are written to the audit log.
+#[derive(Debug)]
+pub(crate) struct PendingRecord {
+    log: Arc<AuditLog>,
+    pub(crate) call: CallRecord,
+    /// The outcome of the approval. The row has it as a word.
+    approval: Option<ApprovalOutcome>,
+    started: Instant,
+    /// The time for which the call has waited for an approver. It does not count as the call's own time.
+    waited: Duration,
+    /// The start of the current wait.
+    waits_since: Option<Instant>,
+    /// The number of bytes that were passed on so far, for a result that is passed on in pieces.
+    pub(super) passed_bytes: Option<u64>,
+    is_over: bool,
+}
+
+/// The outcome of a call's approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ApprovalOutcome {
+    /// The call needed no approval.
+    NotRequired,
+    /// An approver, or a standing approval, approved the call.
+    Approved,
+    /// An approver approved the call with other arguments.
+    ApprovedWithChanges,
+    /// The call is not approved, with the code of the denial.
+    NotApproved(DenialCode),
+}
+
+impl ApprovalOutcome {
+    /// The word in the row.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NotRequired => "not_required",
+            Self::Approved => "approved",
+            Self::ApprovedWithChanges => "approved_with_changes",
+            Self::NotApproved(code) => code.as_str(),
+        }
+    }
+}
+
+impl PendingRecord {
+    pub(crate) fn new(log: Arc<AuditLog>, call: CallRecord) -> Self {
+        Self {
+            log,
+            call,
+            approval: None,
+            started: Instant::now(),
+            waited: Duration::ZERO,
+            waits_since: None,
+            passed_bytes: None,
+            is_over: false,
+        }
+    }
+
+    /// The duration of the call so far, without the waits for an approver.
+    pub(super) fn elapsed(&self) -> Duration {
+        let waiting = self.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.started.elapsed().saturating_sub(self.waited + waiting)
+    }
+
+    /// Whether an approver has approved the call, with or without changes to the arguments.
+    pub(super) fn is_approved(&self) -> bool {
+        matches!(self.approval, Some(ApprovalOutcome::Approved | ApprovalOutcome::ApprovedWithChanges))
+    }
+
+    /// Records the outcome of the approval. A later outcome replaces an earlier one.
+    pub(super) fn record_approval(&mut self, outcome: ApprovalOutcome) {
+        self.approval = Some(outcome);
+        self.call.approval = Some(outcome.as_str().into());
+    }
+
+    /// Records that the present arguments need no approval. An earlier outcome stays: an approver may have put these
+    /// arguments in place.
+    pub(super) fn record_no_approval_needed(&mut self) {
+        if self.approval.is_none() {
+            self.record_approval(ApprovalOutcome::NotRequired);
+        }
+    }
+
+    /// Starts a wait for an approver.
+    pub(super) fn begin_wait(&mut self) {
+        self.waits_since = Some(Instant::now());
+    }
+
+    /// Ends the wait, whether or not an answer came.
+    pub(super) fn end_wait(&mut self) {
+        self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
+    /// Writes the `begin` row.
+    pub(super) fn begin(&self) -> Result<(), AuditError> {
+        self.log.append(&Record::begin(&Arc::new(self.call.clone()))).map(drop)
+    }
+
+    /// Writes the final row.
+    pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
+        self.is_over = true;
+        let row = Arc::new(std::mem::take(&mut self.call));
+        self.log.append(&Record::end(&row, ending)).map(drop)
+    }
+}
+
+impl Drop for PendingRecord {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        // The call's future was dropped before its end.
+        let mut ending = CallEnding::new(Outcome::Error(ToolErrorKind::Cancelled));
+        ending.code = Some("caller_gone".into());
+        ending.duration = Some(self.elapsed());
+        ending.output_bytes = self.passed_bytes;
+        if let Err(error) = self.end(ending) {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot record an abandoned call");
+        }
+    }
+}
+
+/// The error for the caller when a row cannot be written.
+pub(super) fn unrecorded(error: &AuditError) -> ToolError {
+    tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be written");
+    ToolError::unavailable("the call cannot be recorded, so it is refused")
+        .with_code("audit_unwritable")
+        .with_operator_detail(error.to_string())
+}

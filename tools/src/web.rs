@@ -1,0 +1,41 @@
+//! The operations `web_fetch` and `web_search`, and requests through the host's HTTP client.
+//!
+//! One step of an operation makes a request and has no mount. The other steps turn the bytes into text, in guests that
+//! have neither mounts nor a network.
+//!
+//! - `tool` and `search_tool` are the tools for models, and `request_step` is their first step.
+//! - `fetch` and `search` make the calls of the steps with the help of `steps`, each through the whole pipeline.
+//! - `robots` reads the `robots.txt` of an origin before a page of it is requested.
+//! - `query` holds the terms of a search, and `provider` writes the request of a search in the format of each provider.
+//! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions from the
+//!   grant of the call. `request` makes one request through both, with the secrets that `secrets` reads and
+//!   `known_secrets` remembers.
+//! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
+
+mod declared_hosts;
+mod fetch;
+mod http_client;
+mod judge;
+mod known_secrets;
+mod provider;
+mod query;
+mod request;
+mod request_step;
+mod robots;
+mod search;
+mod search_tool;
+mod secrets;
+mod steps;
+mod tool;
+
+pub(crate) use declared_hosts::DeclaredHosts;
+pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
+pub(crate) use judge::{GrantJudge, Redirect};
+pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
+pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
+pub(crate) use robots::{RobotsFiles, RobotsRefusal};
+pub(crate) use search_tool::{WebSearch, search_form, search_web, web_search};
+pub(crate) use secrets::SecretLocation;
+pub use secrets::{SecretError, TakenVariables};
+pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused};
+pub(crate) use tool::{PAGE, WebFetch, tool};

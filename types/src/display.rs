@@ -1,0 +1,13 @@
+//! Text for people that contains parts from an untrusted source.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `escape.rs` | escapes deceptive characters |
+//! | `text.rs` | results, sizes, lines behind a margin |
+//! | `framed.rs` | names and values, each value folded within a trusted frame |
+
+mod escape;
+pub mod framed;
+pub mod text;
+
+pub use escape::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};

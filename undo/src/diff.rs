@@ -1,0 +1,130 @@
+//! The difference that some calls made, for a person.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    time::Duration,
+};
+
+use similar::TextDiff;
+
+use crate::{
+    error::UndoError,
+    kept::open_file,
+    node::{Node, NodePath, shown},
+    plan::{KeptContent, PlannedPath, UndoPlan},
+};
+
+/// Limit of a file that is compared line by line: 1 MiB. Larger files are only named.
+const MAX_COMPARED_BYTES: u64 = 1 << 20;
+
+/// Limit of the time that is spent on the shortest difference of one file. After it a longer difference is shown.
+const DIFF_TIME: Duration = Duration::from_secs(1);
+
+/// The change of one path, from before the calls to the present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The path, as tools name it. It is not escaped.
+    pub path: String,
+    /// The kind of change.
+    pub kind: DifferenceKind,
+    /// Whether the path was changed by someone else after the calls. The difference includes that change.
+    pub is_changed_since: bool,
+}
+
+/// The kind of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// Lines of a text file, as a unified diff without its head. It is not escaped.
+    Lines(String),
+    /// A file whose lines are not shown: it is binary, too large, or its earlier content was not kept.
+    File,
+    /// The permission bits alone: before, and now.
+    Mode(u32, u32),
+    /// A directory, link or special file was made.
+    Made,
+    /// A directory, link or special file was removed.
+    Removed,
+    /// Another kind of file stands in the path's place.
+    Replaced,
+}
+
+impl UndoPlan {
+    /// The paths that are not as they were before the calls, sorted.
+    ///
+    /// # Errors
+    /// [`UndoError::Keep`] if a path cannot be looked at.
+    pub fn differences(&self) -> Result<Vec<Difference>, UndoError> {
+        let mut differences = Vec::new();
+        for ((mount, path), planned) in &self.paths {
+            let current = self.current_node(mount, path)?;
+            if self.is_as_before(mount, path, planned, &current)? {
+                continue;
+            }
+            if let Some(kind) = self.kind(mount, path, planned, &current) {
+                let is_changed_since = planned.after.as_ref().is_some_and(|after| *after != current);
+                differences.push(Difference { path: shown(mount, path), kind, is_changed_since });
+            }
+        }
+        Ok(differences)
+    }
+
+    /// The kind of a change. `None` if only the file's time was changed.
+    fn kind(
+        &self,
+        mount: &str,
+        path: &NodePath,
+        planned: &PlannedPath,
+        current: &Node,
+    ) -> Option<DifferenceKind> {
+        match (&planned.before, current) {
+            (Node::File(_) | Node::Absent, Node::File(_) | Node::Absent) => {}
+            (Node::Directory { mode: before }, Node::Directory { mode: now }) => {
+                return Some(DifferenceKind::Mode(*before, *now));
+            }
+            (Node::Absent, _) => return Some(DifferenceKind::Made),
+            (_, Node::Absent) => return Some(DifferenceKind::Removed),
+            _ => return Some(DifferenceKind::Replaced),
+        }
+        let before = self.text_before(planned);
+        let now = self.text_now(mount, path, current);
+        let (Some(before), Some(now)) = (before, now) else { return Some(DifferenceKind::File) };
+        if before == now {
+            return match (&planned.before, current) {
+                (Node::File(before), Node::File(now)) if before.mode == now.mode => None,
+                (Node::File(before), Node::File(now)) => Some(DifferenceKind::Mode(before.mode, now.mode)),
+                // An empty file was made or removed.
+                _ => Some(DifferenceKind::File),
+            };
+        }
+        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&before, &now);
+        Some(DifferenceKind::Lines(diff.unified_diff().to_string()))
+    }
+
+    fn text_before(&self, planned: &PlannedPath) -> Option<String> {
+        match (&planned.before, &planned.content) {
+            (Node::File(_), Some(KeptContent::InRecord(record, number))) => {
+                text(self.store.content(record, *number).ok()?).ok()?
+            }
+            (Node::Absent, _) => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    fn text_now(&self, mount: &str, path: &NodePath, current: &Node) -> Option<String> {
+        match current {
+            Node::Absent => Some(String::new()),
+            _ => text(File::from(open_file(self.roots.get(mount)?, path).ok()?)).ok()?,
+        }
+    }
+}
+
+/// The text of a file. `None` if it is too large, has a NUL byte, or is not UTF-8.
+fn text(file: File) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_COMPARED_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_COMPARED_BYTES || bytes.contains(&0) {
+        return Ok(None);
+    }
+    Ok(String::from_utf8(bytes).ok())
+}

@@ -1,0 +1,76 @@
+//! [`UndoError`].
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::plan::Conflict;
+
+/// Why changes cannot be kept, shown or taken back.
+#[derive(Debug, Error)]
+pub enum UndoError {
+    /// A file or folder of the store cannot be used.
+    #[error("cannot use `{}` in the store of changes", path.display())]
+    Store {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The present state of a path cannot be kept.
+    #[error("cannot keep the state of `{path}`")]
+    Keep {
+        /// The path, with its mount.
+        path: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A record is damaged, or a newer version wrote it.
+    #[error("the record `{id}` of changes cannot be read: {reason}")]
+    Damaged {
+        /// The record's id.
+        id: String,
+        /// The mistake.
+        reason: String,
+    },
+    /// No record has this id or call.
+    #[error("no recorded changes belong to `{name}`; `portcullis changes` lists those that are kept")]
+    Unknown {
+        /// The id of a record, a call or a run.
+        name: String,
+    },
+    /// The policy has no such mount any more, or another folder under its name.
+    #[error("the mount `{mount}` is no longer the folder that the changes were made in")]
+    MountChanged {
+        /// The mount's name.
+        mount: String,
+    },
+    /// Paths are no longer as the calls left them, or their earlier content was not kept. Nothing was changed.
+    #[error("nothing was taken back, because {} of the paths cannot be restored as they were", conflicts.len())]
+    Conflicts {
+        /// The paths, with reasons.
+        conflicts: Vec<Conflict>,
+    },
+    /// A step failed before anything was changed.
+    #[error("nothing was taken back, because `{path}` cannot be prepared")]
+    Stage {
+        /// The path, with its mount.
+        path: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// A step failed after others had been done. The record of the attempt takes those back.
+    #[error("`{path}` cannot be restored; `portcullis undo {record}` takes back what was done so far")]
+    Restore {
+        /// The path, with its mount.
+        path: String,
+        /// The id of the record of this attempt.
+        record: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}

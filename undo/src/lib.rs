@@ -1,0 +1,35 @@
+//! The changes that calls make in mounts, kept so that a person can see them and take them back.
+//!
+//! A [`ChangeRecorder`] belongs to one call. Before each change it keeps the present state of the path in the
+//! [`UndoStore`], outside all mounts. At the end of the call it records the new states, so that a later change by
+//! someone else is noticed. [`UndoPlan`] combines the records of one or more calls: it shows the difference, and takes
+//! the changes back.
+//!
+//! The store follows no link, and reaches every path through the directory handle of its mount.
+
+#![forbid(unsafe_code)]
+
+mod diff;
+mod error;
+mod kept;
+mod node;
+mod plan;
+mod record;
+mod recorder;
+mod restore;
+mod sizes;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use diff::{Difference, DifferenceKind};
+pub use error::UndoError;
+pub use kept::copy_content;
+pub use node::{FileFacts, MountRoot, Node, NodePath};
+pub use plan::{Conflict, ConflictReason, UndoPlan};
+pub use record::{CallFacts, NotKept};
+pub use recorder::{Change, ChangeRecorder};
+pub use store::{
+    ChangeRecord, MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, MAX_RECORDS, MAX_STORE_BYTES, RecordId,
+    UndoStore,
+};

@@ -1,0 +1,236 @@
+//! [`UndoPlan`]: the combined changes of some calls.
+
+use std::{collections::BTreeMap, fmt, io};
+
+use crate::{
+    error::UndoError,
+    kept::{have_same_content, open_file},
+    node::{MountRoot, Node, NodePath, Owner, shown},
+    record::{Content, NotKept},
+    store::{ChangeRecord, RecordId, UndoStore},
+};
+
+/// The changes of one or more calls, combined: for each path the state before the first change and after the last.
+#[derive(Debug)]
+pub struct UndoPlan {
+    pub(crate) store: UndoStore,
+    pub(crate) roots: BTreeMap<String, MountRoot>,
+    /// The records, the newest first.
+    pub(crate) records: Vec<ChangeRecord>,
+    pub(crate) paths: BTreeMap<(String, NodePath), PlannedPath>,
+}
+
+/// The combined change of a path.
+#[derive(Debug)]
+pub(crate) struct PlannedPath {
+    pub(crate) before: Node,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) content: Option<KeptContent>,
+    /// The state after the last call. `None` if that call's end was not recorded.
+    pub(crate) after: Option<Node>,
+    /// Whether someone else changed the path between two of the calls.
+    pub(crate) has_foreign_change: bool,
+}
+
+/// The content of a file before the calls.
+#[derive(Debug, Clone)]
+pub(crate) enum KeptContent {
+    InRecord(RecordId, u32),
+    NotKept(NotKept),
+}
+
+/// A path that cannot be restored to its earlier state without loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The path, as tools name it. It is not escaped.
+    pub path: String,
+    /// The reason.
+    pub reason: ConflictReason,
+}
+
+/// Why a path cannot be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConflictReason {
+    /// Its state is not that which the calls left.
+    ChangedSince,
+    /// Someone else changed it between the calls.
+    ChangedBetween,
+    /// A call ended without a record of its end, so its last state is not known.
+    Unfinished,
+    /// The directory has files that no call has made.
+    HasOtherFiles,
+    /// The file's earlier content was not kept.
+    NotKept(NotKept),
+    /// It was a FIFO, socket or device.
+    NoFile,
+    /// A call changed more paths than are recorded.
+    Incomplete,
+}
+
+impl Conflict {
+    /// Whether a forced undo restores the path. Without the earlier content it leaves the path as it is.
+    #[must_use]
+    pub const fn can_be_forced(&self) -> bool {
+        matches!(
+            self.reason,
+            ConflictReason::ChangedSince | ConflictReason::ChangedBetween | ConflictReason::Unfinished
+        )
+    }
+}
+
+impl fmt::Display for ConflictReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ChangedSince => f.write_str("it was changed since"),
+            Self::ChangedBetween => f.write_str("it was changed between the calls"),
+            Self::Unfinished => f.write_str("the end of the call was not recorded"),
+            Self::HasOtherFiles => f.write_str("it has files that the calls did not make"),
+            Self::NotKept(reason) => write!(f, "its content was not kept: {}", reason.as_str()),
+            Self::NoFile => f.write_str("it was no regular file, directory or link"),
+            Self::Incomplete => f.write_str("the call changed more paths than are recorded"),
+        }
+    }
+}
+
+impl UndoPlan {
+    /// Combines records, which may be in any order. `roots` are the policy's mounts.
+    ///
+    /// # Errors
+    /// [`UndoError::MountChanged`] if a mount of a record is missing or another folder.
+    pub fn new(
+        store: UndoStore,
+        mut records: Vec<ChangeRecord>,
+        roots: impl IntoIterator<Item = MountRoot>,
+    ) -> Result<Self, UndoError> {
+        records.sort_unstable_by(|a, b| b.id.cmp(&a.id));
+        let roots: BTreeMap<String, MountRoot> =
+            roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
+        let mut paths = BTreeMap::<(String, NodePath), PlannedPath>::new();
+        for record in &records {
+            for before in &record.before {
+                let root = roots.get(&before.mount);
+                let is_same = root
+                    .is_some_and(|root| root.identity().ok().as_ref() == record.mounts.get(&before.mount));
+                if !is_same {
+                    return Err(UndoError::MountChanged { mount: before.mount.clone() });
+                }
+            }
+            let mut after: BTreeMap<(&str, &NodePath), &Node> =
+                record.after.iter().map(|after| ((after.mount.as_str(), &after.path), &after.node)).collect();
+            for before in &record.before {
+                let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
+                let content = before.content.map(|content| match content {
+                    Content::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
+                    Content::NotKept(reason) => KeptContent::NotKept(reason),
+                });
+                let planned = paths.entry((before.mount.clone(), before.path.clone()));
+                planned
+                    .and_modify(|planned| {
+                        // The next call, which is in the plan already, found the path as `planned.before`.
+                        if own_after.as_ref().is_some_and(|after| *after != planned.before) {
+                            planned.has_foreign_change = true;
+                        }
+                        planned.before = before.node.clone();
+                        planned.owner = before.owner;
+                        planned.content.clone_from(&content);
+                    })
+                    .or_insert_with(|| PlannedPath {
+                        before: before.node.clone(),
+                        owner: before.owner,
+                        content: content.clone(),
+                        after: own_after.clone(),
+                        has_foreign_change: false,
+                    });
+            }
+        }
+        Ok(Self { store, roots, records, paths })
+    }
+
+    /// The paths that cannot be restored without loss.
+    ///
+    /// # Errors
+    /// [`UndoError::Keep`] if a path cannot be looked at.
+    pub fn conflicts(&self) -> Result<Vec<Conflict>, UndoError> {
+        let mut conflicts = Vec::new();
+        if self.records.iter().any(|record| record.is_incomplete) {
+            conflicts.push(Conflict { path: "/".to_owned(), reason: ConflictReason::Incomplete });
+        }
+        for ((mount, path), planned) in &self.paths {
+            let current = self.current_node(mount, path)?;
+            if let Some(reason) = self.conflict(mount, path, planned, &current)? {
+                conflicts.push(Conflict { path: shown(mount, path), reason });
+            }
+        }
+        Ok(conflicts)
+    }
+
+    fn conflict(
+        &self,
+        mount: &str,
+        path: &NodePath,
+        planned: &PlannedPath,
+        current: &Node,
+    ) -> Result<Option<ConflictReason>, UndoError> {
+        if self.is_as_before(mount, path, planned, current)? {
+            return Ok(None);
+        }
+        if let Some(KeptContent::NotKept(reason)) = planned.content {
+            return Ok(Some(ConflictReason::NotKept(reason)));
+        }
+        if planned.before == Node::Other {
+            return Ok(Some(ConflictReason::NoFile));
+        }
+        let is_directory = |node: &Node| matches!(node, Node::Directory { .. });
+        if is_directory(current) && !is_directory(&planned.before) {
+            let root = self.root(mount)?;
+            let names =
+                root.names(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
+            let is_removed = |name: &Vec<u8>| {
+                path.child(name)
+                    .and_then(|child| self.paths.get(&(mount.to_owned(), child)))
+                    .is_some_and(|planned| planned.before == Node::Absent)
+            };
+            if !names.iter().all(is_removed) {
+                return Ok(Some(ConflictReason::HasOtherFiles));
+            }
+        }
+        Ok(match &planned.after {
+            None => Some(ConflictReason::Unfinished),
+            Some(after) if after != current => Some(ConflictReason::ChangedSince),
+            Some(_) if planned.has_foreign_change => Some(ConflictReason::ChangedBetween),
+            Some(_) => None,
+        })
+    }
+
+    /// Whether a path is as it was before the calls. Two changes within one tick of the kernel's clock can leave equal
+    /// facts, so the content of a file is compared too.
+    pub(crate) fn is_as_before(
+        &self,
+        mount: &str,
+        path: &NodePath,
+        planned: &PlannedPath,
+        current: &Node,
+    ) -> Result<bool, UndoError> {
+        let (Node::File(_), Some(KeptContent::InRecord(record, number))) = (current, &planned.content) else {
+            return Ok(*current == planned.before);
+        };
+        if *current != planned.before {
+            return Ok(false);
+        }
+        let root = self.root(mount)?;
+        // Without the kept content the file counts as changed, and the restoration says what is missing.
+        let Ok(kept) = self.store.content(record, *number) else { return Ok(false) };
+        let compare = || have_same_content(open_file(root, path)?.into(), kept);
+        compare().map_err(|source| UndoError::Keep { path: root.shown(path), source })
+    }
+
+    /// The state that a path has now.
+    pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<Node, UndoError> {
+        let root = self.root(mount)?;
+        root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.shown(path), source })
+    }
+
+    pub(crate) fn root(&self, mount: &str) -> Result<&MountRoot, UndoError> {
+        self.roots.get(mount).ok_or_else(|| UndoError::MountChanged { mount: mount.to_owned() })
+    }
+}

@@ -1,0 +1,105 @@
+//! The lines of a record's file: one JSON object a line, in the order of events.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::{Node, NodePath, Owner, RootIdentity};
+
+/// The version of the lines. A reader refuses records of a newer version.
+pub(crate) const VERSION: u32 = 1;
+
+/// The call that made changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFacts {
+    /// The call's id, as in the audit log.
+    pub call: String,
+    /// The run of the call, as in the audit log.
+    pub run: String,
+    /// The agent that made the call.
+    pub agent: String,
+    /// The name of the tool.
+    pub tool: String,
+}
+
+/// Why the content of a file was not kept. The file's facts are in the record all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotKept {
+    /// The file is larger than [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
+    LargeFile,
+    /// The call has changed more than [`MAX_CALL_BYTES`](crate::MAX_CALL_BYTES).
+    LargeCall,
+    /// The file could be seen but not read before the call changed it.
+    Unreadable,
+}
+
+impl NotKept {
+    /// The reason, for a sentence such as "its content was not kept: …".
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LargeFile => "the file is too large",
+            Self::LargeCall => "the call changed too much",
+            Self::Unreadable => "the file was changed before it could be read",
+        }
+    }
+}
+
+/// Where the content of a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Content {
+    /// In the record's file with this number.
+    Kept(u32),
+    /// Nowhere.
+    NotKept(NotKept),
+}
+
+/// The state of a path before a call changed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Before {
+    pub(crate) mount: String,
+    pub(crate) path: NodePath,
+    pub(crate) node: Node,
+    /// The owner, if the path was a regular file or a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<Owner>,
+    /// The content, if the path was a regular file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content: Option<Content>,
+}
+
+/// The state of a path after the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct After {
+    pub(crate) mount: String,
+    pub(crate) path: NodePath,
+    pub(crate) node: Node,
+}
+
+/// One line of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The first line.
+    Call {
+        v: u32,
+        /// Seconds since the epoch.
+        time: u64,
+        #[serde(flatten)]
+        facts: CallFacts,
+        /// The records that were taken back, if an undo made these changes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        undoes: Vec<String>,
+        /// The mounts that the call could change, by name.
+        mounts: BTreeMap<String, RootIdentity>,
+    },
+    Before(Before),
+    /// The call has ended. Without this line the process ended before the call.
+    End {
+        after: Vec<After>,
+        /// Whether paths are missing, because the call changed more than [`MAX_CALL_PATHS`](crate::MAX_CALL_PATHS).
+        incomplete: bool,
+    },
+}

@@ -1,0 +1,265 @@
+//! [`ChangeRecorder`]: keeps the states of paths before one call changes them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rustix::io::Errno;
+
+use crate::{
+    error::UndoError,
+    kept::{copy_content, open_file},
+    node::{MountRoot, Node, NodePath, Owner},
+    record::{After, Before, CallFacts, Content, Line, NotKept, VERSION},
+    store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
+};
+
+/// What a call is about to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change<'c> {
+    /// The path itself.
+    Path,
+    /// The path with everything below it.
+    Tree,
+    /// The path with everything below it, because another path is moved here with everything below that one.
+    Arrival {
+        /// The mount of the moved path.
+        mount: &'c str,
+        /// The moved path.
+        from: &'c NodePath,
+    },
+}
+
+/// Keeps the changes of one call. A call that changes nothing leaves no record. The end is recorded when the recorder
+/// is dropped.
+#[derive(Debug)]
+pub struct ChangeRecorder {
+    store: UndoStore,
+    facts: CallFacts,
+    undoes: Vec<String>,
+    roots: BTreeMap<String, MountRoot>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The record, from the first change on.
+    record: Option<(RecordId, File)>,
+    seen: BTreeSet<(String, NodePath)>,
+    contents: u32,
+    bytes: u64,
+    is_incomplete: bool,
+}
+
+impl ChangeRecorder {
+    /// A recorder for a call that may change these mounts.
+    #[must_use]
+    pub fn new(store: UndoStore, facts: CallFacts, roots: impl IntoIterator<Item = MountRoot>) -> Self {
+        let roots = roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
+        Self { store, facts, undoes: Vec::new(), roots, state: Mutex::default() }
+    }
+
+    /// The same recorder, for the changes of an undo that takes these records back.
+    pub(crate) fn undoing(mut self, records: Vec<String>) -> Self {
+        self.undoes = records;
+        self
+    }
+
+    /// Whether changes of a mount are kept.
+    #[must_use]
+    pub fn records(&self, mount: &str) -> bool {
+        self.roots.contains_key(mount)
+    }
+
+    /// Keeps the present state of a path, unless the call has changed it before. Must return before the change is made.
+    ///
+    /// # Errors
+    /// [`UndoError::Keep`] or [`UndoError::Store`]. The caller must then not make the change. A mount that is not
+    /// recorded is no error.
+    pub fn keep(&self, mount: &str, path: &NodePath, change: Change<'_>) -> Result<(), UndoError> {
+        let Some(root) = self.roots.get(mount) else { return Ok(()) };
+        let mut state = self.lock();
+        let mut pending = vec![path.clone()];
+        if let Change::Arrival { mount: from_mount, from } = change {
+            pending.extend(self.arriving(from_mount, from, path)?);
+        }
+        while let Some(path) = pending.pop() {
+            let is_seen = state.seen.contains(&(mount.to_owned(), path.clone()));
+            // A directory that was kept alone may still have content that was not.
+            if is_seen && change == Change::Path {
+                continue;
+            }
+            if !is_seen && state.seen.len() >= MAX_CALL_PATHS {
+                state.is_incomplete = true;
+                return Ok(());
+            }
+            let keep_error = |source| UndoError::Keep { path: root.shown(&path), source };
+            let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
+            let is_tree = change != Change::Path && matches!(node, Node::Directory { .. });
+            if !is_seen {
+                self.add(&mut state, root, path.clone(), (node, owner))?;
+            }
+            if is_tree {
+                let names = root.names(&path).map_err(keep_error)?;
+                pending.extend(names.iter().filter_map(|name| path.child(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The paths that something below a moved path will have.
+    fn arriving(&self, mount: &str, from: &NodePath, to: &NodePath) -> Result<Vec<NodePath>, UndoError> {
+        let Some(root) = self.roots.get(mount) else { return Ok(Vec::new()) };
+        let keep_error = |path: &NodePath, source| UndoError::Keep { path: root.shown(path), source };
+        let mut arriving = Vec::new();
+        let mut pending = vec![(from.clone(), to.clone())];
+        while let Some((from, to)) = pending.pop() {
+            if arriving.len() >= MAX_CALL_PATHS {
+                break;
+            }
+            let node = root.look(&from).map_err(|source| keep_error(&from, source))?;
+            if matches!(node, Node::Directory { .. }) {
+                let names = root.names(&from).map_err(|source| keep_error(&from, source))?;
+                pending.extend(names.iter().filter_map(|name| Some((from.child(name)?, to.child(name)?))));
+            }
+            arriving.push(to);
+        }
+        Ok(arriving)
+    }
+
+    /// The record's id, if something was changed.
+    #[must_use]
+    pub fn id(&self) -> Option<RecordId> {
+        self.lock().record.as_ref().map(|(id, _)| id.clone())
+    }
+
+    fn add(
+        &self,
+        state: &mut State,
+        root: &MountRoot,
+        path: NodePath,
+        seen: (Node, Option<Owner>),
+    ) -> Result<(), UndoError> {
+        let (id, mut file) = match state.record.take() {
+            Some(record) => record,
+            None => self.begin()?,
+        };
+        let added = self.add_to(state, &id, &mut file, root, &path, seen);
+        state.record = Some((id, file));
+        added?;
+        state.seen.insert((root.name().to_owned(), path));
+        Ok(())
+    }
+
+    fn add_to(
+        &self,
+        state: &mut State,
+        id: &RecordId,
+        file: &mut File,
+        root: &MountRoot,
+        path: &NodePath,
+        (node, owner): (Node, Option<Owner>),
+    ) -> Result<(), UndoError> {
+        let content = match &node {
+            Node::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
+            _ => None,
+        };
+        let before = Before { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
+        self.write(id, file, &Line::Before(before))
+    }
+
+    fn keep_content(
+        &self,
+        state: &mut State,
+        id: &RecordId,
+        root: &MountRoot,
+        path: &NodePath,
+        size: u64,
+    ) -> Result<Content, UndoError> {
+        if size > MAX_FILE_BYTES {
+            return Ok(Content::NotKept(NotKept::LargeFile));
+        }
+        if state.bytes.saturating_add(size) > MAX_CALL_BYTES {
+            return Ok(Content::NotKept(NotKept::LargeCall));
+        }
+        let file = match open_file(root, path) {
+            Ok(file) => file,
+            // Another process has removed or replaced the file since it was seen, or it cannot be read.
+            Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
+                return Ok(Content::NotKept(NotKept::Unreadable));
+            }
+            Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
+        };
+        let number = state.contents;
+        state.contents += 1;
+        let copied =
+            self.store.create_content(id, number).and_then(|copy| copy_content(file, &copy, MAX_FILE_BYTES));
+        if let Err(source) = copied {
+            // Half a content would be restored as a whole one. If it cannot be removed either, its number is not used.
+            let _ = self.store.remove_content(id, number);
+            return Err(UndoError::Keep { path: root.shown(path), source });
+        }
+        state.bytes += size;
+        Ok(Content::Kept(number))
+    }
+
+    fn begin(&self) -> Result<(RecordId, File), UndoError> {
+        let (id, mut file) = self.store.create()?;
+        let identity = |root: &MountRoot| {
+            let identity = root.identity();
+            identity.map_err(|source| UndoError::Keep { path: format!("/{}", root.name()), source })
+        };
+        let mounts = self.roots.iter().map(|(name, root)| Ok((name.clone(), identity(root)?)));
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let line = Line::Call {
+            v: VERSION,
+            time,
+            facts: self.facts.clone(),
+            undoes: self.undoes.clone(),
+            mounts: mounts.collect::<Result<_, UndoError>>()?,
+        };
+        self.write(&id, &mut file, &line)?;
+        Ok((id, file))
+    }
+
+    fn write(&self, id: &RecordId, file: &mut File, line: &Line) -> Result<(), UndoError> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|error| UndoError::Keep { path: format!("the record {id}"), source: error.into() })?;
+        text.push(b'\n');
+        file.write_all(&text).map_err(|source| UndoError::Keep { path: format!("the record {id}"), source })
+    }
+
+    fn end(&self) -> Result<(), UndoError> {
+        let mut state = self.lock();
+        let Some((id, mut file)) = state.record.take() else { return Ok(()) };
+        let mut after = Vec::with_capacity(state.seen.len());
+        for (mount, path) in &state.seen {
+            let Some(root) = self.roots.get(mount) else { continue };
+            let node =
+                root.look(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
+            after.push(After { mount: mount.clone(), path: path.clone(), node });
+        }
+        self.write(&id, &mut file, &Line::End { after, incomplete: state.is_incomplete })?;
+        self.store.note_size(&id);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ChangeRecorder {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the end of a call's changes was not recorded"
+            );
+        }
+    }
+}

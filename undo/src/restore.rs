@@ -1,0 +1,217 @@
+//! Takes the changes of a plan back. It first stages all content of files, because only that step can run out of disk
+//! space, and then makes the changes. The states that it overwrites are kept in a record of its own.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::File,
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+
+use crate::{
+    error::UndoError,
+    kept::copy_content,
+    node::{FileFacts, MountRoot, Node, NodePath, Owner},
+    plan::{KeptContent, PlannedPath, UndoPlan},
+    record::CallFacts,
+    recorder::{Change, ChangeRecorder},
+    store::{MAX_FILE_BYTES, RecordId},
+};
+
+/// A file that is complete under a temporary name, on the file system of its destination.
+struct StagedFile {
+    directory: OwnedFd,
+    name: OsString,
+    is_placed: bool,
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            // A file that cannot be removed stays under its temporary name, which says where it comes from.
+            let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// One path of the plan that is not yet as before.
+struct Restoration<'p> {
+    root: &'p MountRoot,
+    path: &'p NodePath,
+    planned: &'p PlannedPath,
+    current: Node,
+    staged: Option<StagedFile>,
+}
+
+impl UndoPlan {
+    /// Takes the changes back. Returns the id of the record of this undo, which can be taken back in the same way, or
+    /// `None` if every path is already as it was. With `force`, paths that someone else has changed are restored too, and
+    /// those that cannot be restored are left as they are.
+    ///
+    /// # Errors
+    /// - [`UndoError::Restore`]: some paths were restored. The record of this undo lists them.
+    /// - [`UndoError::Store`]: nothing was changed, or everything was restored and the note about it is missing.
+    /// - Every other error: nothing was changed.
+    pub fn restore(&self, actor: &str, force: bool) -> Result<Option<RecordId>, UndoError> {
+        let _lock = self.store.lock()?;
+        let conflicts = self.conflicts()?;
+        if !conflicts.is_empty() && !force {
+            return Err(UndoError::Conflicts { conflicts });
+        }
+        let left_alone = conflicts.into_iter().filter(|conflict| !conflict.can_be_forced());
+        let left_alone: BTreeSet<String> = left_alone.map(|conflict| conflict.path).collect();
+        let mut restorations = self.restorations()?;
+        restorations.retain(|restoration| !left_alone.contains(&restoration.root.shown(restoration.path)));
+        let undoes = self.records.iter().map(|record| record.id.to_string()).collect();
+        let facts = CallFacts {
+            call: String::new(),
+            run: String::new(),
+            agent: actor.to_owned(),
+            tool: "undo".to_owned(),
+        };
+        let roots = self.roots.values().cloned();
+        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).undoing(undoes);
+        for restoration in &mut restorations {
+            recorder.keep(restoration.root.name(), restoration.path, Change::Path)?;
+            restoration.stage(self).map_err(|source| UndoError::Stage {
+                path: restoration.root.shown(restoration.path),
+                source,
+            })?;
+        }
+        let Some(record) = recorder.id() else { return Ok(None) };
+        let restore_error = |root: &MountRoot, path: &NodePath, source| UndoError::Restore {
+            path: root.shown(path),
+            record: record.to_string(),
+            source,
+        };
+        // Sorted by path, a directory comes before its content. So the content is removed in reverse order.
+        for restoration in restorations.iter().rev() {
+            restoration
+                .remove()
+                .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
+        }
+        for restoration in &mut restorations {
+            restoration
+                .place()
+                .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
+        }
+        for restoration in restorations.iter().rev() {
+            restoration
+                .restore_mode()
+                .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
+        }
+        drop(recorder);
+        for undone in &self.records {
+            self.store.note_undone(&undone.id, &record)?;
+            // If the changes were those of an undo, the calls that it took back are in force again.
+            self.store.forget_undone(undone)?;
+        }
+        Ok(Some(record))
+    }
+
+    fn restorations(&self) -> Result<Vec<Restoration<'_>>, UndoError> {
+        let mut restorations = Vec::new();
+        for ((mount, path), planned) in &self.paths {
+            let current = self.current_node(mount, path)?;
+            if !self.is_as_before(mount, path, planned, &current)? {
+                let root = self.root(mount)?;
+                restorations.push(Restoration { root, path, planned, current, staged: None });
+            }
+        }
+        Ok(restorations)
+    }
+}
+
+impl Restoration<'_> {
+    /// Makes the file under a temporary name, in the nearest directory above it that exists.
+    fn stage(&mut self, plan: &UndoPlan) -> io::Result<()> {
+        let Node::File(facts) = &self.planned.before else { return Ok(()) };
+        let Some(KeptContent::InRecord(record, number)) = &self.planned.content else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut parent = self.path.parent();
+        let directory = loop {
+            let path = parent.ok_or(io::ErrorKind::NotFound)?;
+            match self.root.open(&path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+                Ok(directory) => break directory,
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                    parent = path.parent();
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        };
+        let name = OsString::from(format!(".portcullis-undo-{record}-{number}"));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR)?);
+        self.staged = Some(StagedFile { directory, name, is_placed: false });
+        copy_content(plan.store.content(record, *number)?.into(), &file, MAX_FILE_BYTES)?;
+        // First, because a change of the owner clears permission bits.
+        restore_owner(file.as_fd(), self.planned.owner);
+        finish_file(&file, facts)
+    }
+
+    /// Removes what stands at the path, if it is of another kind than before.
+    fn remove(&self) -> io::Result<()> {
+        let is_directory = match (&self.current, &self.planned.before) {
+            (Node::Absent, _) | (Node::Directory { .. }, Node::Directory { .. }) => return Ok(()),
+            // The staged file replaces the file in one step.
+            (Node::File(_), Node::File(_)) => return Ok(()),
+            (current, _) => matches!(current, Node::Directory { .. }),
+        };
+        let (parent, name) = self.root.parent_of(self.path)?;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(parent, name, flags)?)
+    }
+
+    /// Puts the earlier state in its place.
+    fn place(&mut self) -> io::Result<()> {
+        if self.planned.before == Node::Absent {
+            return Ok(());
+        }
+        let (parent, name) = self.root.parent_of(self.path)?;
+        match &self.planned.before {
+            Node::File(_) => {
+                let staged = self.staged.as_mut().ok_or(io::ErrorKind::NotFound)?;
+                rustix::fs::renameat(&staged.directory, &staged.name, &parent, name)?;
+                staged.is_placed = true;
+            }
+            Node::Directory { .. } if !matches!(self.current, Node::Directory { .. }) => {
+                rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
+            }
+            Node::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,
+            Node::Absent | Node::Directory { .. } | Node::Other => {}
+        }
+        Ok(())
+    }
+
+    /// Gives a directory its earlier permissions. This comes last, because they may forbid changes of its content.
+    fn restore_mode(&self) -> io::Result<()> {
+        if let Node::Directory { mode } = &self.planned.before {
+            let directory = self.root.open(self.path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+            restore_owner(directory.as_fd(), self.planned.owner);
+            rustix::fs::fchmod(&directory, Mode::from_raw_mode(*mode))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a file or directory its earlier owner. Only root may give files away, so a refusal is no error.
+fn restore_owner(file: BorrowedFd<'_>, owner: Option<Owner>) {
+    let Some(Owner { user, group }) = owner else { return };
+    let is_owned = rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_uid, stat.st_gid) == (user, group));
+    if !is_owned {
+        let _ = rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+    }
+}
+
+/// Gives a file the permissions and the time of its earlier state.
+fn finish_file(file: &File, facts: &FileFacts) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(facts.mode))?;
+    let (tv_sec, nanoseconds) = facts.modified;
+    let modified = Timespec { tv_sec, tv_nsec: i64::try_from(nanoseconds).unwrap_or_default() };
+    let unchanged = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    Ok(rustix::fs::futimens(file, &Timestamps { last_access: unchanged, last_modification: modified })?)
+}

@@ -1,0 +1,374 @@
+//! Changes in a real folder, kept and taken back.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::{
+    CallFacts, Change, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath,
+    RecordId, UndoError, UndoPlan, UndoStore,
+};
+
+/// A mount with a store beside it.
+struct Place {
+    _folder: TempDir,
+    mount: PathBuf,
+    store: UndoStore,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mount = folder.path().join("mount");
+        fs::create_dir(&mount).expect("made");
+        let store = UndoStore::new(folder.path());
+        Self { _folder: folder, mount, store }
+    }
+
+    fn root(&self) -> MountRoot {
+        MountRoot::new("m", Arc::new(File::open(&self.mount).expect("opens").into()))
+    }
+
+    fn recorder(&self, call: &str) -> ChangeRecorder {
+        let [call, run, agent, tool] = [call, "run", "agent", "tool"].map(str::to_owned);
+        ChangeRecorder::new(self.store.clone(), CallFacts { call, run, agent, tool }, [self.root()])
+    }
+
+    /// Makes changes as a call, with the paths kept before.
+    fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
+        let recorder = self.recorder(name);
+        for path in paths {
+            recorder.keep("m", &path_of(path), Change::Tree).expect("kept");
+        }
+        change(&self.mount);
+    }
+
+    fn plan(&self, calls: &[&str]) -> UndoPlan {
+        let records = calls.iter().map(|call| self.store.find_call(call).expect("recorded")).collect();
+        UndoPlan::new(self.store.clone(), records, [self.root()]).expect("a plan")
+    }
+
+    fn undo(&self, calls: &[&str]) -> Result<Option<RecordId>, UndoError> {
+        self.plan(calls).restore("person", false)
+    }
+
+    fn conflicts(&self, calls: &[&str]) -> Vec<(String, ConflictReason)> {
+        match self.undo(calls) {
+            Err(UndoError::Conflicts { conflicts }) => {
+                conflicts.into_iter().map(|conflict| (conflict.path, conflict.reason)).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn path_of(text: &str) -> NodePath {
+    NodePath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
+}
+
+/// The content and permissions of everything below a folder.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
+    let mut tree = BTreeMap::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(path) = pending.pop() {
+        let metadata = path.symlink_metadata().expect("there");
+        let content = if metadata.is_dir() {
+            pending
+                .extend(fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
+            "a directory".to_owned()
+        } else if metadata.is_symlink() {
+            format!("-> {}", fs::read_link(&path).expect("readable").display())
+        } else {
+            let time = metadata.modified().expect("a time");
+            format!("{time:?} {}", String::from_utf8_lossy(&fs::read(&path).expect("readable")))
+        };
+        let mode = if metadata.is_symlink() { 0 } else { metadata.permissions().mode() };
+        tree.insert(path.strip_prefix(folder).expect("below").to_owned(), (mode, content));
+    }
+    tree
+}
+
+#[test]
+fn every_kind_of_change_is_taken_back_and_made_again() {
+    let place = Place::new();
+    let mount = place.mount.clone();
+    for (path, text) in
+        [("edited", "old\n"), ("removed", "gone\n"), ("folder/a", "a\n"), ("folder/deep/b", "b\n")]
+    {
+        fs::create_dir_all(mount.join(path).parent().expect("a parent")).expect("made");
+        fs::write(mount.join(path), text).expect("written");
+    }
+    fs::write(mount.join("script"), "#!/bin/sh\n").expect("written");
+    fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o750)).expect("ours");
+    symlink("edited", mount.join("link")).expect("linked");
+    let before = tree(&mount);
+    let paths = [
+        "edited",
+        "removed",
+        "folder",
+        "script",
+        "link",
+        "new",
+        "new/file",
+        "moved",
+        "moved/a",
+        "moved/deep",
+        "moved/deep/b",
+    ];
+    place.call("change", &paths, |mount| {
+        fs::write(mount.join("edited"), "new\n").expect("written");
+        fs::remove_file(mount.join("removed")).expect("removed");
+        fs::rename(mount.join("folder"), mount.join("moved")).expect("moved");
+        fs::write(mount.join("moved/a"), "other\n").expect("written");
+        fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::remove_file(mount.join("link")).expect("removed");
+        fs::create_dir(mount.join("link")).expect("made");
+        fs::create_dir(mount.join("new")).expect("made");
+        fs::write(mount.join("new/file"), "x").expect("written");
+    });
+    let after = tree(&mount);
+    let undo = place.undo(&["change"]).expect("taken back").expect("something");
+    assert_eq!(tree(&mount), before);
+    assert!(place.undo(&["change"]).expect("nothing to do").is_none());
+    place.undo(&[undo.as_str()]).expect("made again");
+    assert_eq!(tree(&mount), after);
+    let record = place.store.find_call("change").expect("kept");
+    assert!(record.undone_by.is_none(), "the change is in force again");
+    place.undo(&["change"]).expect("taken back");
+    assert_eq!(tree(&mount), before);
+}
+
+#[test]
+fn several_calls_are_taken_back_as_one() {
+    let place = Place::new();
+    let file = place.mount.join("file");
+    fs::write(&file, "1\n").expect("written");
+    let before = tree(&place.mount);
+    place.call("first", &["file"], |_| fs::write(&file, "2\n").expect("written"));
+    place.call("second", &["file"], |_| fs::write(&file, "3\n").expect("written"));
+    place.call("nothing", &[], |_| {});
+    assert!(matches!(place.store.find_call("nothing"), Err(UndoError::Unknown { .. })));
+    let conflicts = place.conflicts(&["first"]);
+    assert_eq!(conflicts, [("/m/file".to_owned(), ConflictReason::ChangedSince)]);
+    let records = place.store.find_run("run").expect("two");
+    assert_eq!(records.iter().map(|record| &*record.call.call).collect::<Vec<_>>(), ["second", "first"]);
+    let difference = place.plan(&["first", "second"]).differences().expect("a difference");
+    let lines = DifferenceKind::Lines("@@ -1 +1 @@\n-1\n+3\n".to_owned());
+    assert_eq!(difference, [Difference { path: "/m/file".into(), kind: lines, is_changed_since: false }]);
+    place.undo(&["first", "second"]).expect("taken back");
+    assert_eq!(tree(&place.mount), before);
+}
+
+#[test]
+fn changes_of_others_are_not_lost() {
+    let place = Place::new();
+    let at = |path: &str| place.mount.join(path);
+    fs::write(at("file"), "1\n").expect("written");
+    fs::create_dir(at("folder")).expect("made");
+    fs::write(at("folder/x"), "1\n").expect("written");
+    place.call("change", &["file", "folder/x", "made"], |_| {
+        fs::write(at("file"), "2\n").expect("written");
+        fs::write(at("folder/x"), "2\n").expect("written");
+        fs::create_dir(at("made")).expect("made");
+    });
+    fs::write(at("made/other"), "theirs\n").expect("written");
+    fs::write(at("file"), "theirs\n").expect("written");
+    // The folder is another one now, reached by a link.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    fs::rename(at("folder"), elsewhere.path().join("folder")).expect("moved");
+    symlink(elsewhere.path().join("folder"), at("folder")).expect("linked");
+    let current = tree(&place.mount);
+    let conflicts = place.conflicts(&["change"]);
+    let expected = [
+        ("/m/file", ConflictReason::ChangedSince),
+        ("/m/folder/x", ConflictReason::ChangedSince),
+        ("/m/made", ConflictReason::HasOtherFiles),
+    ];
+    assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
+    assert_eq!(tree(&place.mount), current);
+    // Even by force no link is followed and no file of others is removed.
+    let error = place.plan(&["change"]).restore("person", true).expect_err("a link");
+    assert!(matches!(error, UndoError::Restore { .. }), "{error:?}");
+    assert_eq!(fs::read_to_string(elsewhere.path().join("folder/x")).expect("there"), "2\n");
+    assert!(at("made/other").exists());
+}
+
+#[test]
+fn a_call_without_an_end_is_taken_back_by_force_only() {
+    let place = Place::new();
+    fs::write(place.mount.join("file"), "1\n").expect("written");
+    let recorder = place.recorder("killed");
+    recorder.keep("m", &path_of("file"), Change::Path).expect("kept");
+    // The record is copied before its end, as a killed process leaves it.
+    let record =
+        place.mount.with_file_name("undo").join(recorder.id().expect("begun").as_str()).join("record.jsonl");
+    let text = fs::read(&record).expect("readable");
+    drop(recorder);
+    fs::write(&record, text).expect("written");
+    fs::write(place.mount.join("file"), "2\n").expect("written");
+    assert_eq!(place.conflicts(&["killed"]), [("/m/file".to_owned(), ConflictReason::Unfinished)]);
+    place.plan(&["killed"]).restore("person", true).expect("taken back");
+    assert_eq!(fs::read_to_string(place.mount.join("file")).expect("there"), "1\n");
+}
+
+#[test]
+fn damaged_and_foreign_records_are_refused() {
+    let place = Place::new();
+    fs::write(place.mount.join("file"), "1\n").expect("written");
+    place.call("change", &["file"], |mount| fs::write(mount.join("file"), "2\n").expect("written"));
+    let record = place.store.find_call("change").expect("kept");
+    let path = place.mount.with_file_name("undo").join(record.id.as_str()).join("record.jsonl");
+    let text = fs::read_to_string(&path).expect("readable");
+    for (bad, reason) in [
+        (text.replacen("\"v\":1", "\"v\":9", 1), "newer version"),
+        (text.replacen("\"path\":\"file\"", "\"path\":\"../file\"", 1), "component"),
+        (text.replacen("{\"before\"", "{\"behind\"", 1), "behind"),
+        (String::new(), "does not begin"),
+    ] {
+        fs::write(&path, bad).expect("written");
+        let error = place.store.record(&record.id).expect_err("damaged").to_string();
+        assert!(error.contains(reason), "{error}");
+        assert!(place.store.records().expect("readable").is_empty());
+    }
+    fs::write(&path, &text).expect("written");
+    let other = Place::new();
+    let error = UndoPlan::new(place.store.clone(), vec![record], [other.root()]).expect_err("another folder");
+    assert!(matches!(error, UndoError::MountChanged { .. }), "{error}");
+}
+
+#[test]
+fn a_full_disk_changes_nothing() {
+    let place = Place::new();
+    fs::write(place.mount.join("a"), "1\n").expect("written");
+    fs::write(place.mount.join("b"), "1\n").expect("written");
+    place.call("change", &["a", "b"], |mount| {
+        fs::write(mount.join("a"), "2\n").expect("written");
+        fs::write(mount.join("b"), "2\n").expect("written");
+    });
+    let current = tree(&place.mount);
+    // The second content is gone, as if it could not be copied.
+    let record = place.store.find_call("change").expect("kept");
+    fs::remove_file(place.mount.with_file_name("undo").join(record.id.as_str()).join("1")).expect("removed");
+    let error = place.undo(&["change"]).expect_err("no content");
+    assert!(matches!(error, UndoError::Stage { .. }), "{error:?}");
+    assert_eq!(tree(&place.mount), current);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(usize, String),
+    Remove(usize),
+    MakeFolder(usize),
+    Rename(usize, usize),
+    Link(usize),
+}
+
+const NAMES: [&str; 6] = ["a", "b", "a/c", "a/d", "b/c", "b/c/e"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = 0..NAMES.len();
+    let step = prop_oneof![
+        (name.clone(), "[a-z]{0,8}").prop_map(|(name, text)| Step::Write(name, text)),
+        name.clone().prop_map(Step::Remove),
+        name.clone().prop_map(Step::MakeFolder),
+        (name.clone(), name.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
+        name.prop_map(Step::Link),
+    ];
+    prop::collection::vec(step, 0..12)
+}
+
+/// Makes a change as a guest would: each path is kept before. Errors of the system are the guest's.
+fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
+    let keep = |name: &str, change| {
+        if let Some(recorder) = recorder {
+            recorder.keep("m", &path_of(name), change).expect("kept");
+        }
+    };
+    match step {
+        Step::Write(name, text) => {
+            keep(NAMES[*name], Change::Path);
+            let path = mount.join(NAMES[*name]);
+            // A link would lead to a name that was not kept; the sandbox keeps the resolved name.
+            if !path.is_symlink() {
+                let _ = fs::write(path, text);
+            }
+        }
+        Step::Remove(name) => {
+            keep(NAMES[*name], Change::Tree);
+            let path = mount.join(NAMES[*name]);
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+        Step::MakeFolder(name) => {
+            keep(NAMES[*name], Change::Path);
+            let _ = fs::create_dir(mount.join(NAMES[*name]));
+        }
+        Step::Rename(from, to) => {
+            keep(NAMES[*from], Change::Tree);
+            keep(NAMES[*to], Change::Arrival { mount: "m", from: &path_of(NAMES[*from]) });
+            let _ = fs::rename(mount.join(NAMES[*from]), mount.join(NAMES[*to]));
+        }
+        Step::Link(name) => {
+            keep(NAMES[*name], Change::Path);
+            let _ = symlink("target", mount.join(NAMES[*name]));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever calls do, their undo gives the tree back, and the undo of the undo gives the changes back.
+    #[test]
+    fn an_undo_gives_the_tree_back(start in steps(), calls in prop::collection::vec(steps(), 1..4)) {
+        let place = Place::new();
+        for step in &start {
+            run(step, &place.mount, None);
+        }
+        let before = tree(&place.mount);
+        for (number, steps) in calls.iter().enumerate() {
+            let recorder = place.recorder(&number.to_string());
+            for step in steps {
+                run(step, &place.mount, Some(&recorder));
+            }
+        }
+        let after = tree(&place.mount);
+        if let Ok(records) = place.store.find_run("run") {
+            let plan = UndoPlan::new(place.store.clone(), records, [place.root()]).expect("a plan");
+            let undo = plan.restore("person", false).expect("taken back");
+            prop_assert_eq!(tree(&place.mount), before);
+            if let Some(undo) = undo {
+                place.undo(&[undo.as_str()]).expect("made again");
+                prop_assert_eq!(tree(&place.mount), after);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forced_undo_leaves_alone_what_was_not_kept() {
+    let place = Place::new();
+    let large = place.mount.join("large");
+    File::create(&large).expect("made").set_len(crate::MAX_FILE_BYTES + 1).expect("sparse");
+    fs::write(place.mount.join("small"), "1\n").expect("written");
+    place.call("change", &["large", "small", "made"], |mount| {
+        fs::write(&large, "now small\n").expect("written");
+        fs::write(mount.join("small"), "2\n").expect("written");
+        fs::create_dir(mount.join("made")).expect("made");
+    });
+    fs::write(place.mount.join("made/theirs"), "x").expect("written");
+    let conflicts = place.conflicts(&["change"]);
+    let not_kept = ConflictReason::NotKept(crate::NotKept::LargeFile);
+    let expected = [("/m/large", not_kept), ("/m/made", ConflictReason::HasOtherFiles)];
+    assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
+    place.plan(&["change"]).restore("person", true).expect("the rest is restored");
+    assert_eq!(fs::read_to_string(place.mount.join("small")).expect("there"), "1\n");
+    assert_eq!(fs::read_to_string(&large).expect("there"), "now small\n");
+    assert!(place.mount.join("made/theirs").exists());
+}
