@@ -121,7 +121,7 @@ impl Stage {
 
 impl PolicyOrigins {
     /// Reads the texts of a policy once more, stage by stage. The texts must be those of a policy that
-    /// [`WorkspaceSecurityPolicy::load`] has accepted; of other texts, the origins mean nothing.
+    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; of other texts, the origins mean nothing.
     #[must_use]
     pub fn read(options: &LoadOptions<'_>) -> Self {
         // The load has found no faults, so the collectors below stay unread.
