@@ -1,9 +1,12 @@
-//! The form of a line as a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
+//! The form of a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of the first
+//! version begin with `{"seq":N`.
 //!
 //! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width, so a
 //! verifier slices bytes and never serialises a row: `head -c -76 | sha256sum` checks a single line.
 
 use sha2::{Digest as _, Sha256};
+
+use super::text::push_number;
 
 /// The longest row, with its newline: 64 KiB. The limits of all fields together stay below it. The bound keeps a model
 /// from making readers of the log load a line of any size into memory.
@@ -80,14 +83,35 @@ fn hash_of(body: &[u8]) -> Hash {
     hash
 }
 
-fn seq_of(head: &[u8]) -> Option<u64> {
-    let rest = head.strip_prefix(SEQ_KEY)?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+/// Begins a line: the version of its form, and the row's number.
+pub(super) fn push_head(line: &mut Vec<u8>, seq: u64) {
+    line.extend_from_slice(VERSION_KEY);
+    push_number(line, ROW_VERSION);
+    line.push(b',');
+    line.extend_from_slice(SEQ_KEY);
+    push_number(line, seq);
 }
 
-/// The start of every line.
-pub(super) const SEQ_KEY: &[u8] = b"{\"seq\":";
+fn seq_of(head: &[u8]) -> Option<u64> {
+    let rest = match head.strip_prefix(VERSION_KEY) {
+        // A later version may have other fields; the chain is the same.
+        Some(rest) => number_at_start(rest)?.1.strip_prefix(b",")?.strip_prefix(SEQ_KEY)?,
+        None => head.strip_prefix(b"{")?.strip_prefix(SEQ_KEY)?,
+    };
+    Some(number_at_start(rest)?.0)
+}
+
+fn number_at_start(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at(digits);
+    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+}
+
+/// The version of the form of rows: 2. Rows without the field have version 1.
+pub const ROW_VERSION: u64 = 2;
+
+const VERSION_KEY: &[u8] = b"{\"v\":";
+const SEQ_KEY: &[u8] = b"\"seq\":";
 const PREV_KEY: &[u8] = b",\"prev\":\"";
 const HASH_KEY: &[u8] = b",\"hash\":\"";
 const END: &[u8] = b"\"}\n";

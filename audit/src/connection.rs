@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    row::{MAX_NAME_BYTES, SharedText, field_number, push_key},
+    row::{
+        SharedText,
+        write::{MAX_NAME_BYTES, field_number, push_key},
+    },
     text::push_string,
 };
 

@@ -100,6 +100,15 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
+    /// A text that rows name by its hash, a policy or a question, cannot be kept.
+    #[error("cannot keep `{path}` beside the audit log", path = .path.display())]
+    Keep {
+        /// The file that should have received the text.
+        path: PathBuf,
+        /// The I/O error.
+        #[source]
+        source: io::Error,
+    },
     /// The live file of this process cannot be created, read or removed.
     #[error("cannot use the audit log's process file `{path}`", path = .path.display())]
     Live {

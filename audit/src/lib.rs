@@ -4,6 +4,8 @@
 //! <state>/audit.jsonl            the log; its exclusive flock orders the processes that share it
 //! <state>/audit.live/<process>   held locked by a living process; holds the offset of its oldest open begin
 //! <state>/audit.torn-<time>      a torn tail that recovery cut off the log; nothing is thrown away
+//! <state>/policies/<digest>.*    the effective policies that rows name, as `toml`, and as the `json` that is hashed
+//! <state>/questions/<sha256>.txt the questions to approvers that rows name
 //! ```
 //!
 //! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the attacker
@@ -14,14 +16,17 @@
 //! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
 #![forbid(unsafe_code)]
 
+mod approver;
 mod chain;
 mod connection;
 mod error;
 mod files;
+mod kept;
 mod lines;
 mod live;
 mod lock;
 mod log;
+mod process;
 mod read;
 mod recovery;
 mod request;
@@ -29,14 +34,18 @@ mod row;
 mod sync;
 mod tail;
 mod text;
+mod touched;
 mod verify;
 mod writer;
 
-pub use chain::MAX_ROW_BYTES;
+pub use approver::{ApproverKind, RecordedApprover};
+pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
 pub use connection::RecordedConnection;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
+pub use kept::{POLICIES_DIR, QUESTIONS_DIR};
 pub use log::{AuditLog, RowRef};
+pub use process::{GatherFacts, KeptPolicy, PolicyChange, PolicyChangeCause, PolicyText, ProcessStart};
 pub use read::{Row, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
@@ -45,6 +54,7 @@ pub use row::{
     SubjectKind, Verdict,
 };
 pub use sync::{SYNC_INTERVAL, SyncMode};
+pub use touched::TouchedMount;
 pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, verify};
 
 #[cfg(test)]

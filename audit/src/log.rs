@@ -19,8 +19,10 @@ use rustix::io::Errno;
 use super::{
     error::AuditError,
     files::LogFiles,
+    kept,
     live::LiveFile,
     lock,
+    process::{GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow},
     recovery::{self, Recovery},
     row::{Phase, Record, SharedText},
     sync::{self, SyncMode, Syncer},
@@ -70,7 +72,14 @@ impl AuditLog {
         drop(lock_guard);
 
         let has_written = torn_tail.is_some() || !closed_begins.is_empty();
-        let state = LogState { writer, process: process_name(), live: None, open: Vec::new() };
+        let state = LogState {
+            writer,
+            process: process_name(),
+            live: None,
+            open: Vec::new(),
+            start: None,
+            has_started: false,
+        };
         let shared = Arc::new(SharedLog { files, mode, state: Mutex::new(state), syncer: Syncer::default() });
         if has_written {
             shared.syncer.request();
@@ -87,6 +96,36 @@ impl AuditLog {
         Ok((Self { shared, thread: Some(thread) }, Recovery { torn: torn_tail, closed_begins }))
     }
 
+    /// Gives the log the facts of this process. They are written as the row `start`, and the policy is kept, before the
+    /// first other row, so that a process that only reads leaves no row. If the policy differs from that of the newest
+    /// earlier start, a row `policy` follows. The last row of the process is then `stop`.
+    ///
+    /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
+    /// process has kept it.
+    pub fn introduce(&self, facts: GatherFacts, policy: Option<PolicyText>) {
+        self.shared.state().start = Some(PendingStart::new(facts, policy));
+    }
+
+    /// Writes a row about a change of the policy.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn record_policy_change(&self, change: &PolicyChange) -> Result<RowRef, AuditError> {
+        self.append_with(|state, shared| {
+            state.write_start(shared, Some(change))?;
+            state.write_process_row(ProcessRow::Policy(change))
+        })
+    }
+
+    /// Keeps the text of a question to an approver beside the log, under its SHA-256.
+    ///
+    /// # Errors
+    /// [`AuditError::Keep`]. The call must then not run.
+    pub fn keep_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
+        let _state = self.shared.state();
+        kept::keep_question(&self.shared.files, sha256, question)
+    }
+
     /// Writes one row. When this method returns, the row survives the death of this process; with [`SyncMode::Always`]
     /// it is also on the disk.
     ///
@@ -99,15 +138,31 @@ impl AuditLog {
     /// - [`AuditError::Write`]: the row cannot be written, for example because the disk is full.
     /// - [`AuditError::Truncated`], [`AuditError::Replaced`], [`AuditError::Altered`]: the log was tampered with.
     /// - [`AuditError::Busy`]: another process holds the log.
-    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::KeepTorn`]: the state folder is damaged.
+    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::KeepTorn`], [`AuditError::Keep`]: the state folder is
+    ///   damaged, or the disk is full.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
+        self.append_with(|state, shared| {
+            state.write_start(shared, None)?;
+            state.append(shared, record)
+        })
+    }
+
+    fn append_with(
+        &self,
+        write: impl FnOnce(&mut LogState, &SharedLog) -> Result<RowRef, AuditError>,
+    ) -> Result<RowRef, AuditError> {
         // First of all: after a failed sync, no later row proves anything.
         self.shared.check_synced()?;
         let row = {
             let mut state = self.shared.state();
+            // Before the lock, because the hash of the program may have to be computed.
+            if let Some(pending) = &mut state.start {
+                pending.facts();
+            }
             let files = &self.shared.files;
             let _locked = lock::lock_exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
-            state.append(&self.shared, record)?
+            state.writer.catch_up()?;
+            write(&mut state, &self.shared)?
         };
         // Sync only after the lock is released, so that other processes can append in the meantime.
         if self.shared.mode == SyncMode::Always {
@@ -150,6 +205,11 @@ impl Drop for AuditLog {
             let _ = thread.join();
         }
         let mut state = self.shared.state();
+        if state.has_started
+            && let Err(error) = state.write_stop(&self.shared)
+        {
+            tracing::warn!(%error, "the audit log lacks the last row of this process");
+        }
         // If a call is still open, the live file stays, unlocked, and the next start writes the missing `end`.
         if state.open.is_empty()
             && let Some(live) = state.live.take()
@@ -178,6 +238,9 @@ struct LogState {
     live: Option<LiveFile>,
     /// The open calls of this process. The oldest call comes first.
     open: Vec<OpenCall>,
+    /// The facts for the row `start`, until it is written.
+    start: Option<PendingStart>,
+    has_started: bool,
 }
 
 #[derive(Debug)]
@@ -226,9 +289,58 @@ impl SharedLog {
 }
 
 impl LogState {
+    /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is the
+    /// row about the policy that the caller writes next; without it, a policy other than that of the newest earlier
+    /// start gets a row here.
+    fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
+        let Some(pending) = &mut self.start else { return Ok(()) };
+        let policy = pending.policy.take();
+        let start = pending.facts();
+        let (digest, uid) = (start.policy_digest.clone(), start.uid);
+        if let (Some(digest), Some(text)) = (&digest, policy) {
+            kept::keep_policy(&shared.files, digest, text)?;
+        }
+        self.writer.write_process_row(&self.process, ProcessRow::Start(start))?;
+        self.start = None;
+        self.has_started = true;
+        let Some(digest) = digest else { return Ok(()) };
+        let newest = kept::newest_policy(&shared.files);
+        if newest.as_deref() != Some(&*digest) {
+            if let Some(old_digest) = newest
+                && change.is_none()
+            {
+                let change = PolicyChange {
+                    old_digest: Some(old_digest.into()),
+                    new_digest: Some(Arc::clone(&digest)),
+                    cause: PolicyChangeCause::Start,
+                    uid,
+                    refused: None,
+                };
+                self.writer.write_process_row(&self.process, ProcessRow::Policy(&change))?;
+            }
+            kept::remember_policy(&shared.files, &digest)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the last row of this process. Other processes may have the log's lock.
+    fn write_stop(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
+        {
+            let _locked = lock::lock_exclusive(&shared.files.log, &shared.files.path, lock::LOCK_WAIT)?;
+            self.writer.catch_up()?;
+            self.write_process_row(ProcessRow::Stop)?;
+        }
+        let synced = shared.files.sync();
+        synced.map_err(|errno| shared.sync_error(errno))
+    }
+
+    fn write_process_row(&mut self, row: ProcessRow<'_>) -> Result<RowRef, AuditError> {
+        self.writer.write_process_row(&self.process, row)?;
+        Ok(RowRef { seq: self.writer.seq() })
+    }
+
     /// Appends, with the log's lock held.
     fn append(&mut self, shared: &SharedLog, record: &Record) -> Result<RowRef, AuditError> {
-        self.writer.catch_up()?;
         match &record.phase {
             Phase::Begin => {
                 // The mark before the row: if the process died in between, a later mark would hide the row from

@@ -5,28 +5,35 @@ use std::{borrow::Cow, fs::File, path::Path};
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
+    approver::RecordedApprover,
     connection::RecordedConnection,
     error::AuditError,
     lines::{LineEnd, LogLines},
     lock,
     request::RecordedRequest,
     row::{CallRecord, Confinement, Outcome, RecordedMount, RowKind, SharedText, Subject, Verdict},
+    touched::TouchedMount,
 };
 
-/// A row as the log writes it. Unknown fields are ignored.
+/// A row of any version. A field that its version does not have is empty; a field of a later version is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
+    /// The version of the row's form. 1 for rows that do not say it.
+    #[serde(default = "first_version")]
+    pub v: u64,
     /// The row's number, from 1.
     pub seq: u64,
     /// When the row was written.
     #[serde(serialize_with = "microseconds")]
     pub time: Timestamp,
     /// The kind of the row.
+    #[serde(deserialize_with = "known_kind")]
     pub event: RowKind,
-    /// As [`CallRecord::call_id`].
+    /// As [`CallRecord::call_id`]. Empty in a row that is not about a call.
+    #[serde(default)]
     pub call_id: SharedText,
     /// As [`CallRecord::run_id`].
     pub run_id: Option<SharedText>,
@@ -34,7 +41,8 @@ pub struct Row {
     pub agent: Option<SharedText>,
     /// As [`CallRecord::operation_id`].
     pub operation_id: Option<SharedText>,
-    /// As [`CallRecord::tool`].
+    /// As [`CallRecord::tool`]. Empty in a row that is not about a call or a tool.
+    #[serde(default)]
     pub tool: SharedText,
     /// As [`CallRecord::tier`].
     pub tier: Option<SafetyTier>,
@@ -43,8 +51,10 @@ pub struct Row {
     /// As [`CallRecord::profile`].
     pub profile: Option<SharedText>,
     /// As [`CallRecord::mounts`].
+    #[serde(default)]
     pub mounts: Vec<RecordedMount>,
     /// As [`CallRecord::subjects`].
+    #[serde(default)]
     pub subjects: Vec<Subject>,
     /// As [`CallRecord::args_sha256`].
     pub args_sha256: Option<SharedText>,
@@ -60,6 +70,8 @@ pub struct Row {
     pub rule: Option<SharedText>,
     /// As [`CallRecord::approval`].
     pub approval: Option<SharedText>,
+    /// As [`CallRecord::approver`].
+    pub approver: Option<RecordedApprover>,
     /// As [`CallRecord::labels`]; empty in a row of a version without them.
     #[serde(default)]
     pub labels: Vec<SharedText>,
@@ -81,7 +93,13 @@ pub struct Row {
     /// As [`super::CallEnding::truncated`].
     pub truncated: Option<bool>,
     /// As [`super::CallEnding::mounts_used`].
+    #[serde(default)]
     pub mounts_used: Vec<SharedText>,
+    /// As [`super::CallEnding::touched`].
+    pub touched: Option<Vec<TouchedMount>>,
+    /// As [`super::CallEnding::touched_paths`].
+    #[serde(default)]
+    pub touched_paths: Vec<SharedText>,
     /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
@@ -90,10 +108,41 @@ pub struct Row {
     pub requests: Vec<RecordedRequest>,
     /// As [`CallRecord::posture`].
     pub posture: Option<SharedText>,
+    /// In a `start`: as [`ProcessStart::version`](super::ProcessStart::version).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<SharedText>,
+    /// In a `start`: as [`ProcessStart::binary_sha256`](super::ProcessStart::binary_sha256).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary_sha256: Option<SharedText>,
+    /// In a `start` and a `policy`: the user of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// In a `start`: as [`ProcessStart::host`](super::ProcessStart::host).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<SharedText>,
+    /// In a `start`: as [`ProcessStart::instance`](super::ProcessStart::instance).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<SharedText>,
+    /// In a `start`: as [`ProcessStart::lock_sha256`](super::ProcessStart::lock_sha256).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock_sha256: Option<SharedText>,
+    /// In a `policy`: as [`PolicyChange::old_digest`](super::PolicyChange::old_digest).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_digest: Option<SharedText>,
+    /// In a `policy`: as [`PolicyChange::new_digest`](super::PolicyChange::new_digest).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_digest: Option<SharedText>,
+    /// In a `policy`: as [`PolicyChange::cause`](super::PolicyChange::cause).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<SharedText>,
+    /// In a `policy`: as [`PolicyChange::refused`](super::PolicyChange::refused).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<SharedText>,
     /// The process that made the call, as `pid-time-count`: the time is that of opening the log, in nanoseconds as
     /// hexadecimal, and the count numbers the logs that the process has opened.
     pub process: SharedText,
     /// The number of list entries that did not fit into the row.
+    #[serde(default)]
     pub omitted: u64,
     /// The hash of the previous row.
     pub prev: SharedText,
@@ -122,6 +171,7 @@ impl Row {
             code: self.code,
             rule: self.rule,
             approval: self.approval,
+            approver: self.approver,
             labels: self.labels,
             flow_rule: self.flow_rule,
             secrets: self.secrets,
@@ -135,10 +185,11 @@ impl Row {
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
+    #[serde(deserialize_with = "known_kind")]
     pub(super) event: RowKind,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub(super) call_id: Cow<'line, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub(super) tool: Cow<'line, str>,
     #[serde(borrow)]
     pub(super) process: Cow<'line, str>,
@@ -212,6 +263,16 @@ pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
     let end = file.metadata().map_err(failed)?.len();
     drop(lock_guard);
     Ok((file, end))
+}
+
+fn first_version() -> u64 {
+    1
+}
+
+/// Reads the kind of a row. A kind of a later version becomes [`RowKind::Other`], so that its row is still a row.
+fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowKind, D::Error> {
+    let word = Cow::<'de, str>::deserialize(deserializer)?;
+    Ok(RowKind::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(RowKind::Other))
 }
 
 fn microseconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

@@ -106,7 +106,12 @@ fn open_begins(
                 }
             }
             // These are not rows of calls.
-            RowKind::Approve | RowKind::Revoke => {}
+            RowKind::Approve
+            | RowKind::Revoke
+            | RowKind::Start
+            | RowKind::Policy
+            | RowKind::Stop
+            | RowKind::Other => {}
         }
     }
     let begins = open_begin_lines.into_values().flatten();

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    row::{MAX_NAME_BYTES, MAX_VALUE_BYTES, SharedText, push_key},
+    row::{
+        SharedText,
+        write::{MAX_NAME_BYTES, MAX_VALUE_BYTES, push_key},
+    },
     text::push_string,
 };
 

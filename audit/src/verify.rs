@@ -189,7 +189,12 @@ impl ChainWalk {
                 }
             }
             // These are not rows of calls.
-            RowKind::Approve | RowKind::Revoke => {}
+            RowKind::Approve
+            | RowKind::Revoke
+            | RowKind::Start
+            | RowKind::Policy
+            | RowKind::Stop
+            | RowKind::Other => {}
         }
     }
 

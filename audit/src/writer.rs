@@ -12,8 +12,12 @@ use super::{
     chain::Hash,
     error::AuditError,
     files::LogFiles,
+    process::{ProcessRow, write_process_line},
     recovery::TornTail,
-    row::{self, CallRecord, Phase, RowHead},
+    row::{
+        CallRecord, Phase,
+        write::{RowHead, write_line},
+    },
     tail::{self, Tail},
 };
 
@@ -103,8 +107,22 @@ impl LogWriter {
         phase: &Phase,
         omitted: u64,
     ) -> Result<(), AuditError> {
+        self.write_row(process, omitted, |line, head| write_line(line, head, call, phase))
+    }
+
+    /// Writes a row that is not about a call, like [`Self::write`].
+    pub(super) fn write_process_row(&mut self, process: &str, row: ProcessRow<'_>) -> Result<(), AuditError> {
+        self.write_row(process, 0, |line, head| write_process_line(line, head, row))
+    }
+
+    fn write_row(
+        &mut self,
+        process: &str,
+        omitted: u64,
+        fill: impl FnOnce(&mut Vec<u8>, &RowHead<'_>) -> Hash,
+    ) -> Result<(), AuditError> {
         let head = RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
-        let hash = row::write_line(&mut self.line, &head, call, phase);
+        let hash = fill(&mut self.line, &head);
         if let Err(source) = self.write_out() {
             // A part of the line may be in the log. If the truncation fails too, the next append finds the torn part
             // and moves it to another file.

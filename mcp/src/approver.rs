@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, StandingOffer, question,
+    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer, question,
 };
 use portcullis_types::escape_for_display;
 use rmcp::{
@@ -77,10 +77,17 @@ impl ClientApprover {
 
 #[async_trait]
 impl Approver for ClientApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         if self.approvals.covers(request) {
-            return ApprovalAnswer::Approve;
+            return GivenAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
+        let name = self.peer.peer_info().map(|client| client.client_info.name.clone());
+        GivenAnswer { answer: self.answer(request).await, by: ApproverKind::Elicitation, name }
+    }
+}
+
+impl ClientApprover {
+    async fn answer(&self, request: &ApprovalRequest) -> ApprovalAnswer {
         let Some(result) = self.ask(request).await else {
             return denied("the client gave no answer");
         };

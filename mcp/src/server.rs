@@ -78,6 +78,12 @@ impl McpServer {
         self
     }
 
+    /// The registry that is served now.
+    #[must_use]
+    pub fn registry(&self) -> Arc<ToolRegistry> {
+        Arc::clone(&self.offered().registry)
+    }
+
     /// Serves another registry from now on. Running calls end in the old registry. The labels of running sessions
     /// are kept. Clients are notified if the list of tools changes.
     ///

@@ -16,8 +16,7 @@ impl PolicyDigest {
     /// Hashes the JSON of the effective policy, which is canonical by construction: maps and sets are sorted, defaults
     /// are filled in, fields keep the order of their declaration, and there are no floating-point numbers.
     pub(crate) fn compute(policy: &EffectivePolicy) -> Self {
-        let text = serde_json::to_vec(policy).expect("a map with text keys always serialises");
-        Self(hex::encode(Sha256::digest(text)))
+        Self(hex::encode(Sha256::digest(canonical_json(policy))))
     }
 
     /// The digest as text: 64 hexadecimal digits.
@@ -25,6 +24,11 @@ impl PolicyDigest {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The text that the digest hashes.
+pub(crate) fn canonical_json(policy: &EffectivePolicy) -> Vec<u8> {
+    serde_json::to_vec(policy).expect("a map with text keys always serialises")
 }
 
 impl fmt::Display for PolicyDigest {

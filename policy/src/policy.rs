@@ -301,6 +301,12 @@ impl WorkspaceSecurityPolicy {
         &self.digest
     }
 
+    /// The effective policy as canonical JSON. Its SHA-256 is [`Self::digest`], so anybody can check a kept copy.
+    #[must_use]
+    pub fn canonical_json(&self) -> Vec<u8> {
+        digest::canonical_json(&self.effective)
+    }
+
     pub(crate) fn effective(&self) -> &EffectivePolicy {
         &self.effective
     }

@@ -182,6 +182,22 @@ pub(crate) async fn registry(
     build(envelope, &policy_files(envelope)?, shell).await
 }
 
+/// The registry of a command that makes calls. Like [`registry`], but a policy that is refused is also recorded in the
+/// audit log.
+///
+/// # Cancellation
+/// As for [`registry`].
+pub(crate) async fn calling_registry(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellSource,
+) -> Result<ToolRegistry, CliError> {
+    let built = registry(envelope, shell).await;
+    if let Err(CliError::Bootstrap(error)) = &built {
+        record_refused_start(envelope, error);
+    }
+    built
+}
+
 /// A registry that only describes its tools under a policy, without the workspace's folders.
 ///
 /// # Cancellation

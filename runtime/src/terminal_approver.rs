@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, StandingOffer, question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer, question,
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    termios::{QueueSelector, tcflush, tcgetwinsize},
+    termios::{QueueSelector, tcflush, tcgetwinsize, ttyname},
 };
 use tokio::sync::Mutex;
 
@@ -60,16 +60,24 @@ impl TerminalApprover {
 
 #[async_trait]
 impl Approver for TerminalApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         let terminal = self.terminal.lock().await;
         // Check after the wait for the lock: the answer to another question may cover this call.
         if self.approvals.covers(request) {
-            return ApprovalAnswer::Approve;
+            return GivenAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
+        let name = terminal_name();
+        let answer = self.ask_person(request, &terminal).await;
+        GivenAnswer { answer, by: ApproverKind::Terminal, name }
+    }
+}
+
+impl TerminalApprover {
+    async fn ask_person(&self, request: &ApprovalRequest, terminal: &File) -> ApprovalAnswer {
         let may_keep = SessionApprovals::may_keep(request);
         let instructions = if may_keep { HOW_TO_ANSWER_ONCE_OR_FOR_ALL } else { HOW_TO_ANSWER };
         let always = request.standing.as_ref().map(how_to_approve_always).unwrap_or_default();
-        let question = format!("\n{}{always}{instructions}", question(request, columns(&terminal)));
+        let question = format!("\n{}{always}{instructions}", question(request, columns(terminal)));
         let (Ok(terminal), Ok((cancel_end, _asking))) = (terminal.try_clone(), io::pipe()) else {
             return deny_without_answer();
         };
@@ -87,6 +95,12 @@ impl Approver for TerminalApprover {
             Ok(Ok(None) | Err(_)) | Err(_) => deny_without_answer(),
         }
     }
+}
+
+/// The device of the terminal that this process was started from.
+fn terminal_name() -> Option<String> {
+    let name = ttyname(io::stdin(), Vec::new()).or_else(|_| ttyname(io::stderr(), Vec::new())).ok()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// The width of a terminal.

@@ -9,6 +9,10 @@ mod entry;
 mod keep;
 mod lock;
 mod refusals;
+mod touches;
+
+pub use touches::TouchedMount;
+pub(super) use touches::Touch;
 
 use std::{
     collections::BTreeMap,
@@ -24,6 +28,7 @@ use rustix::{
     io::Errno as HostErrno,
 };
 
+use self::touches::Touches;
 use super::{
     fs_result::{Errno, FsResult, Violation, split},
     mode::{self, SavedMode},
@@ -61,6 +66,7 @@ pub(super) struct GuestFs {
     exposed: Arc<ExposedFiles>,
     used: MountUse,
     keeper: Option<ChangeKeeper>,
+    touches: Touches,
     violation: Option<Violation>,
 }
 
@@ -108,6 +114,9 @@ pub(super) struct OpenTarget {
     preopen: usize,
     directory: Option<OwnedFd>,
     writes: bool,
+    touch: Touch,
+    /// The guest path, if there is room to note it.
+    path: Option<String>,
 }
 
 /// How an operation affects the name at the end of a path.
@@ -134,7 +143,7 @@ impl GuestFs {
             let handle = Arc::clone(preopen.handle.directory());
             descriptors.insert(number, Descriptor::Directory(Directory::new(index, handle)));
         }
-        Self { descriptors, preopens, protection, exposed, used, keeper, violation: None }
+        Self { descriptors, preopens, protection, exposed, used, keeper, touches: Touches::default(), violation: None }
     }
 
     /// The first violation of the call.
@@ -201,12 +210,15 @@ impl GuestFs {
                         self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
                     }
                 }
+                let touch = if intent.writes { Touch::Written } else { Touch::Read };
+                let path = self.path_to_note(preopen, target.as_fd(), None);
                 let directory = (kind == FileType::Directory).then_some(target);
-                OpenTarget { preopen, directory, writes: intent.writes }
+                OpenTarget { preopen, directory, writes: intent.writes, touch, path }
             }
             Err(HostErrno::NOENT) if intent.create => {
                 self.judge_missing(preopen, &base, path)?;
-                OpenTarget { preopen, directory: None, writes: true }
+                let path = self.entry_to_note(preopen, &base, path);
+                OpenTarget { preopen, directory: None, writes: true, touch: Touch::Created, path }
             }
             Err(error) => return Err(self.refusal(error, preopen, &base, path)),
         };
@@ -218,6 +230,7 @@ impl GuestFs {
 
     /// Records the result of a `path_open`.
     pub(super) fn record_opened(&mut self, fd: u32, target: OpenTarget) {
+        self.touches.add(&self.preopens, target.preopen, target.touch, target.path);
         let descriptor = match target.directory {
             Some(handle) => Descriptor::Directory(Directory::new(target.preopen, Arc::new(handle))),
             None if target.writes => Descriptor::Written,

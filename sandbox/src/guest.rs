@@ -19,7 +19,7 @@ use wasmtime_wasi::{
 use super::{
     GuestFault, Violation, WasmError,
     control::{CallControl, CallStop},
-    fs::{GuestFs, Preopen},
+    fs::{GuestFs, Preopen, TouchedMount},
     http::GuestHttp,
     limiter::{LimitRefusal, Limiter},
     locks::GuestLocks,
@@ -56,6 +56,10 @@ pub struct GuestReport {
     pub violation: Option<Violation>,
     /// The mounts that the guest has used.
     pub mounts_used: Vec<String>,
+    /// What the guest did in each mount, as far as it succeeded.
+    pub touched: Vec<TouchedMount>,
+    /// The first guest paths that it opened or changed, with links resolved.
+    pub touched_paths: Vec<String>,
     /// The guest's standard error.
     pub stderr: String,
     /// The processor time of the worker thread for this call.
@@ -88,6 +92,7 @@ pub(super) fn run(
         },
     };
     let state = store.into_data();
+    let (touched, touched_paths) = state.fs.touched();
     let result = match result {
         Some(fault) => Err(fault),
         None => state.stdout.finish().map_err(|fault| limit_fault_or(fault, &state.limiter)),
@@ -96,6 +101,8 @@ pub(super) fn run(
         result,
         violation: state.fs.violation().cloned(),
         mounts_used: state.fs.mounts_used(),
+        touched,
+        touched_paths,
         stderr: state.stderr.into_text(),
         cpu: thread_cpu_time().saturating_sub(cpu_before),
         peak_memory_bytes: state.limiter.memory_bytes(),

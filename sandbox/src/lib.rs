@@ -52,6 +52,7 @@ pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;
 pub use fault::{GuestFault, WasmError};
+pub use fs::TouchedMount;
 pub use fs_result::Violation;
 pub use guest::GuestReport;
 pub use http::{HttpOperation, HttpPort, HttpReply};

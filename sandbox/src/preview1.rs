@@ -13,7 +13,7 @@ use wasmtime_wasi::{
 use wiggle::GuestMemory;
 
 use super::{
-    fs::{Descriptor, GuestFs, NameChange, OpenIntent},
+    fs::{Descriptor, GuestFs, NameChange, OpenIntent, Touch},
     fs_result::{Errno, FsResult},
     guest::GuestState,
     memory::{array, as_unsigned, slice, slice_mut, text, write_bytes},
@@ -54,6 +54,20 @@ macro_rules! ask {
             Ok(answer) => answer,
             Err(errno) => return Ok(errno.0),
         }
+    }};
+}
+
+/// Notes operations on names, for the audit row, if the forwarded call succeeded. Returns the call's error number.
+macro_rules! note {
+    ($caller:ident, $errno:expr, $(($fd:ident, $path:ident, $len:ident) => $touch:ident),+) => {{
+        let errno = $errno?;
+        if errno == Errno::SUCCESS.0 {
+            let (memory, state, _) = parts(&mut $caller)?;
+            $(if let Ok(path) = text(memory, $path, $len) {
+                state.fs.note(as_unsigned($fd), path, Touch::$touch);
+            })+
+        }
+        Ok(errno)
     }};
 }
 
@@ -163,7 +177,8 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 text(memory, path, len)?,
                 NameChange::Alter
             ));
-            forward!(caller, path_create_directory, fd, path, len)
+            let errno = forward!(caller, path_create_directory, fd, path, len);
+            note!(caller, errno, (fd, path, len) => Created)
         },
     )?;
     linker.func_wrap(
@@ -175,7 +190,8 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 text(memory, path, len)?,
                 NameChange::Alter
             ));
-            forward!(caller, path_remove_directory, fd, path, len)
+            let errno = forward!(caller, path_remove_directory, fd, path, len);
+            note!(caller, errno, (fd, path, len) => Removed)
         },
     )?;
     linker.func_wrap(
@@ -188,7 +204,8 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 text(memory, path, len)?,
                 NameChange::Move
             ));
-            forward!(caller, path_unlink_file, fd, path, len)
+            let errno = forward!(caller, path_unlink_file, fd, path, len);
+            note!(caller, errno, (fd, path, len) => Removed)
         },
     )?;
     linker.func_wrap(
@@ -210,7 +227,8 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 fs.judge_existing_target(as_unsigned(fd), path, follow)?;
                 fs.judge_change_in_place(as_unsigned(fd), path, follow)
             });
-            forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
+            let errno = forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which);
+            note!(caller, errno, (fd, path, len) => Written)
         },
     )?;
     Ok(())
@@ -242,7 +260,7 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
             {
                 saved_mode.give_back();
             }
-            Ok(errno)
+            note!(caller, Ok::<_, Error>(errno), (from_fd, from, from_len) => Removed, (to_fd, to, to_len) => Created)
         },
     )?;
     Ok(())
@@ -269,7 +287,8 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
                 fs.judge_link(as_unsigned(from_fd), as_unsigned(to_fd))?;
                 fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Move)
             });
-            forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
+            let errno = forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len);
+            note!(caller, errno, (to_fd, to, to_len) => Created)
         },
     )?;
     linker.func_wrap(
@@ -287,7 +306,8 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
                 fs.judge_link_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
                 fs.judge_name_change(as_unsigned(fd), link, NameChange::Move)
             });
-            forward!(caller, path_symlink, target, target_len, fd, link, link_len)
+            let errno = forward!(caller, path_symlink, target, target_len, fd, link, link_len);
+            note!(caller, errno, (fd, link, link_len) => Created)
         },
     )?;
     Ok(())

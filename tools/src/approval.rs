@@ -9,6 +9,7 @@ use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use crate::audit::ApproverKind;
 use crate::{digest, spawn};
 
 mod question;
@@ -51,7 +52,32 @@ pub trait Approver: Send + Sync {
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer;
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer;
+}
+
+/// An answer, and who gave it. An answer that is converted into this comes from the embedding program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenAnswer {
+    /// The answer.
+    pub answer: ApprovalAnswer,
+    /// The kind of approver.
+    pub by: ApproverKind,
+    /// The approver's name, if it gives one. Nothing vouches for it.
+    pub name: Option<String>,
+}
+
+impl GivenAnswer {
+    /// An answer without a name.
+    #[must_use]
+    pub fn by(by: ApproverKind, answer: ApprovalAnswer) -> Self {
+        Self { answer, by, name: None }
+    }
+}
+
+impl From<ApprovalAnswer> for GivenAnswer {
+    fn from(answer: ApprovalAnswer) -> Self {
+        Self::by(ApproverKind::Program, answer)
+    }
 }
 
 /// The question to an approver.
@@ -123,8 +149,8 @@ pub struct ApproveAll;
 
 #[async_trait]
 impl Approver for ApproveAll {
-    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
-        ApprovalAnswer::Approve
+    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
+        GivenAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve)
     }
 }
 
@@ -135,38 +161,50 @@ pub(crate) struct NotApproved {
     pub(crate) reason: Option<String>,
 }
 
-/// Asks the approver, unless a standing approval covers the request. Returns the new arguments, if the approver changed
-/// them. Everything but a clear yes is a refusal.
+/// The outcome of a question.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The new arguments, if the approver changed them.
+    pub(crate) outcome: Result<Option<String>, NotApproved>,
+    /// The giver of the answer, if there was one.
+    pub(crate) giver: Option<(ApproverKind, Option<String>)>,
+}
+
+/// Asks the approver, unless a standing approval covers the request. Everything but a clear yes is a refusal.
 pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
     mut request: ApprovalRequest,
     standing: Option<&Arc<StandingApprovals>>,
-) -> Result<Option<String>, NotApproved> {
-    let refuse = |code, reason| Err(NotApproved { code, reason });
+) -> Asked {
+    let unanswered = |code| Asked { outcome: Err(NotApproved { code, reason: None }), giver: None };
     if standing.is_some_and(|standing| standing.covers(&request)) {
-        return Ok(None);
+        return Asked { outcome: Ok(None), giver: Some((ApproverKind::Session, None)) };
     }
-    let Some(approver) = approver else { return refuse(DenialCode::ApprovalUnavailable, None) };
+    let Some(approver) = approver else { return unanswered(DenialCode::ApprovalUnavailable) };
     // Make the offer only for a request that reaches the approver: the offer reads the policy file.
     let offer = standing.and_then(|standing| standing.offer(&request));
     request.standing.clone_from(&offer);
     // The approver is foreign code: a separate task catches its panic.
     let approver = Arc::clone(approver);
     let answering = spawn::spawn_task(async move { approver.decide(&request).await });
-    match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
-        Err(_elapsed) => refuse(DenialCode::ApprovalTimedOut, None),
+    let GivenAnswer { answer, by, name } = match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
+        Err(_elapsed) => return unanswered(DenialCode::ApprovalTimedOut),
         // The approver panicked.
-        Ok(None) => refuse(DenialCode::ApprovalUnavailable, None),
-        Ok(Some(ApprovalAnswer::Approve)) => Ok(None),
-        Ok(Some(ApprovalAnswer::ApproveAlways)) => {
+        Ok(None) => return unanswered(DenialCode::ApprovalUnavailable),
+        Ok(Some(given)) => given,
+    };
+    let outcome = match answer {
+        ApprovalAnswer::Approve => Ok(None),
+        ApprovalAnswer::ApproveAlways => {
             if let (Some(standing), Some(offer)) = (standing, offer) {
                 keep(Arc::clone(standing), offer).await;
             }
             Ok(None)
         }
-        Ok(Some(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
-        Ok(Some(ApprovalAnswer::Deny { reason })) => refuse(DenialCode::ApprovalRefused, reason),
-    }
+        ApprovalAnswer::ApproveWith { arguments } => Ok(Some(arguments)),
+        ApprovalAnswer::Deny { reason } => Err(NotApproved { code: DenialCode::ApprovalRefused, reason }),
+    };
+    Asked { outcome, giver: Some((by, name)) }
 }
 
 /// Writes the rules of a standing approval. If the write fails, the call still runs, because the approver approved it.

@@ -109,9 +109,10 @@ async fn build_from(
         MountSource::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private_paths)?,
         MountSource::Nowhere => MountTable::default(),
     });
+    let cache = cache.unwrap_or_else(|| envelope.state.clone());
     let runner = HostWasmToolRunner::new(RunnerConfig {
         state: envelope.state.clone(),
-        cache: cache.unwrap_or_else(|| envelope.state.clone()),
+        cache: cache.clone(),
         mounts: Arc::clone(&mounts),
         protected: Arc::new(policy.protected().clone()),
         hidden: Arc::new(policy.hidden().clone()),
@@ -134,6 +135,7 @@ async fn build_from(
         .policy(policy)
         .requests(requests)
         .state(&envelope.state)
+        .cache(cache)
         .guests(mounts, runner)
         .default_tools()
         .hide_examples()

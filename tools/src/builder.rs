@@ -26,6 +26,7 @@ use crate::{
     output_store::OutputStore,
     pipeline::Host,
     policy_files::{PolicyFiles, xdg_folder},
+    process_facts,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
@@ -52,6 +53,8 @@ struct PolicyAndTools {
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
     state: Option<PathBuf>,
+    /// The folder that remembers the hash of this program. Default: the state folder.
+    cache: Option<PathBuf>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
@@ -83,6 +86,7 @@ impl RegistryBuilder {
         Self {
             policy: None,
             state: None,
+            cache: None,
             mounts: None,
             runner: None,
             natives: Vec::new(),
@@ -190,6 +194,12 @@ impl RegistryBuilder {
     /// Keeps state in this folder, which must lie outside every mount.
     pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state = Some(folder.into());
+        self
+    }
+
+    /// Remembers the hash of this program in this folder, which several state folders may share.
+    pub(crate) fn cache(mut self, folder: PathBuf) -> Self {
+        self.cache = Some(folder);
         self
     }
 
@@ -332,6 +342,8 @@ impl RegistryBuilder {
         let policy = Arc::new(policy.with_modules(digests));
         let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
         log_recovery(&recovery, &refused);
+        let cache = self.cache.unwrap_or_else(|| state.clone());
+        process_facts::introduce(&audit, &policy, cache, lock.sha256().map(str::to_owned));
         // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools

@@ -40,6 +40,7 @@ pub mod output_store;
 mod pipeline;
 mod policy_files;
 mod private_file;
+mod process_facts;
 mod rates;
 mod registered;
 mod registry;
@@ -71,6 +72,7 @@ pub use portcullis_sandbox::{
 };
 pub use portcullis_undo as undo;
 pub use private_file::open_private_file;
+pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 pub use web::{SecretError, TakenVariables};

@@ -15,12 +15,13 @@ use tokio::sync::watch;
 
 use crate::{
     arguments::SchemaError,
-    audit::{AuditLog, CallRecord},
+    audit::{AuditError, AuditLog, CallRecord, PolicyChange, PolicyChangeCause},
     builder::RegistryBuilder,
     call::Caller,
     modules::{Lock, RefusedModule},
     native::{Capability, ensure_given},
     pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
+    process_facts,
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     shell::ShellBackend,
@@ -265,6 +266,37 @@ impl ToolRegistry {
     pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
         let http_client = self.host.http_client.as_ref().filter(|_| self.host.policy.has_network())?;
         Some(http_client.client().await.map(|client| client.posture().clone()))
+    }
+
+    /// Records that this registry has taken the place of another one in a running process, after a hangup (SIGHUP). The
+    /// row has both policies. If they are the same, nothing is recorded.
+    ///
+    /// # Errors
+    /// As in [`AuditLog::append`].
+    pub fn record_reload(&self, before: &Self) -> Result<(), AuditError> {
+        let (old_digest, new_digest) = (before.policy().digest(), self.policy().digest());
+        if old_digest == new_digest {
+            return Ok(());
+        }
+        let change = PolicyChange {
+            old_digest: Some(old_digest.as_str().into()),
+            new_digest: Some(new_digest.as_str().into()),
+            cause: PolicyChangeCause::Hangup,
+            uid: process_facts::own_uid(),
+            refused: None,
+        };
+        self.host.audit.record_policy_change(&change).map(drop)
+    }
+
+    /// Records that a running process was asked to reload, and keeps this registry because the new policy or a module
+    /// is refused.
+    ///
+    /// # Errors
+    /// As in [`AuditLog::append`].
+    pub fn record_refused_reload(&self, reason: &str) -> Result<(), AuditError> {
+        let old_digest = Some(self.policy().digest().as_str());
+        let change = process_facts::refusal(PolicyChangeCause::Hangup, old_digest, reason);
+        self.host.audit.record_policy_change(&change).map(drop)
     }
 
     /// The findings of the registry's build.

@@ -137,7 +137,7 @@ impl Setting {
             Work::Question { .. } => setup::runtime()?,
             Work::Conversation { .. } => setup::waiting_runtime()?,
         };
-        let registry = Arc::new(runtime.block_on(setup::registry(&envelope, shell))?);
+        let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
         let run_caller = Caller::new(AGENT_ID, record.id.as_str());
         if reads_project_file {
             add_project_file(&mut config, &registry, &run_caller, &view);

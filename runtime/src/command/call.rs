@@ -55,7 +55,7 @@ fn run_call(
 ) -> Result<ToolResult, CliError> {
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
-        let registry = setup::registry(envelope, shell).await?;
+        let registry = setup::calling_registry(envelope, shell).await?;
         Ok(registry.execute_with_policy(call, caller).await)
     });
     // Do not wait for a native tool that blocks its thread, or for an unanswered question.

@@ -51,7 +51,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         None => None,
     };
     let registry = tokio::select! {
-        registry = registry(common, &envelope) => registry?,
+        registry = setup::calling_registry(&envelope, sidecar::shell_source(common)) => Arc::new(registry?),
         _ = signals.end.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let mut server = McpServer::new(registry, McpLimits::default())?;
@@ -101,24 +101,29 @@ fn host_of_address(address: SocketAddr) -> Option<String> {
     (!ip.is_unspecified()).then(|| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
 }
 
-async fn registry(
-    common: &CommonOptions,
-    envelope: &RunnerBootstrapEnvelope,
-) -> Result<Arc<ToolRegistry>, CliError> {
-    setup::registry(envelope, sidecar::shell_source(common)).await.map(Arc::new)
-}
-
-/// Reloads policy and modules. If they cannot be used, everything stays unchanged.
+/// Reloads policy and modules. If they cannot be used, everything stays unchanged. The audit log says which of the two
+/// happened.
 async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
+    let before = server.registry();
     let reload_result = async {
-        let registry = registry(common, envelope).await?;
-        server.replace(registry).map_err(CliError::from)
+        let registry = Arc::new(setup::registry(envelope, sidecar::shell_source(common)).await?);
+        server.replace(Arc::clone(&registry))?;
+        Ok::<_, CliError>(registry)
     };
-    match reload_result.await {
-        Ok(()) => stream::write_stderr("policy and modules were read anew\n"),
-        Err(error) => {
-            stream::write_stderr(&format!("policy and modules stay as they were\n{}", error.report()));
+    let recorded = match reload_result.await {
+        Ok(registry) => {
+            stream::write_stderr("policy and modules were read anew\n");
+            registry.record_reload(&before)
         }
+        Err(error) => {
+            let reason = error.report();
+            stream::write_stderr(&format!("policy and modules stay as they were\n{reason}"));
+            before.record_refused_reload(&reason)
+        }
+    };
+    // Calls need the log as well, and will be refused without it.
+    if let Err(source) = recorded {
+        stream::write_stderr(&CliError::Audit { source }.report());
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Resul
         let is_interactive = options.command.is_empty() && io::stdin().is_terminal();
         let runtime = if is_interactive { setup::waiting_runtime() } else { setup::runtime() }?;
         let code = runtime.block_on(async {
-            let registry = setup::registry(&envelope, shell).await?;
+            let registry = setup::calling_registry(&envelope, shell).await?;
             if is_interactive {
                 return exec_typed_lines(&registry, &envelope, &progress).await;
             }

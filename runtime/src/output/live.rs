@@ -11,7 +11,7 @@ use std::{
 use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use portcullis_agent::{AgentEnd, AgentEvent};
-use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
+use portcullis_tools::approval::{ApprovalRequest, Approver, GivenAnswer};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 
 use self::streamed::StreamedOutput;
@@ -403,7 +403,7 @@ impl PausingApprover {
 
 #[async_trait]
 impl Approver for PausingApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         let _quiet = self.live.pause();
         self.approver.decide(request).await
     }

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType};
 
-use super::{Descriptor, GuestFs, OpenIntent, OpenTarget};
+use super::{Descriptor, GuestFs, OpenIntent, OpenTarget, Touch};
 use crate::{
     fs_result::{Errno, FsResult},
     mounts::real_path,
@@ -37,7 +37,8 @@ impl GuestFs {
         };
         self.judge_sight_in(fd, preopen, directory, name)?;
         self.judge_read_of_links(preopen, &stat)?;
-        Ok(Some(OpenTarget { preopen, directory: None, writes: false }))
+        let path = self.path_to_note(preopen, directory.as_fd(), Some(name));
+        Ok(Some(OpenTarget { preopen, directory: None, writes: false, touch: Touch::Read, path }))
     }
 
     /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The directory's own names are

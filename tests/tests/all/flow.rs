@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer, SessionApprovals, question},
     new_call,
 };
 use portcullis_types::{ToolErrorKind, ToolEvent};
@@ -30,9 +30,9 @@ struct SessionApprover {
 
 #[async_trait]
 impl Approver for SessionApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         if self.approvals.covers(request) {
-            return ApprovalAnswer::Approve;
+            return ApprovalAnswer::Approve.into();
         }
         self.question_count.fetch_add(1, Ordering::Relaxed);
         let text = question(request, 200);
@@ -41,7 +41,7 @@ impl Approver for SessionApprover {
             self.has_named_the_call.fetch_or(text.contains("reads_the_vault"), Ordering::Relaxed);
         }
         self.approvals.keep(request);
-        ApprovalAnswer::Approve
+        ApprovalAnswer::Approve.into()
     }
 }
 

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     Caller, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
     new_call,
 };
 use portcullis_types::ToolErrorKind;
@@ -31,9 +31,9 @@ struct CountingApprover(AtomicUsize);
 
 #[async_trait]
 impl Approver for CountingApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
         self.0.fetch_add(1, Ordering::Relaxed);
-        ApprovalAnswer::Approve
+        ApprovalAnswer::Approve.into()
     }
 }
 

@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
     new_call,
 };
 use portcullis_types::{
@@ -197,13 +197,13 @@ impl ScriptedApprover {
 
 #[async_trait]
 impl Approver for ScriptedApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         let number = {
             let mut received = self.received.lock().expect("not poisoned");
             received.push(request.clone());
             received.len() - 1
         };
-        (self.answer)(number, request)
+        (self.answer)(number, request).into()
     }
 }
 

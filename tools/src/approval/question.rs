@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         Caller, ToolRegistry,
-        approval::{ApprovalAnswer, Approver},
+        approval::{ApprovalAnswer, Approver, GivenAnswer},
         new_call,
     };
 
@@ -147,9 +147,9 @@ mod tests {
 
     #[async_trait]
     impl Approver for RecordingApprover {
-        async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
             *self.0.lock().expect("not poisoned") = question(request, 80);
-            ApprovalAnswer::Deny { reason: None }
+            ApprovalAnswer::Deny { reason: None }.into()
         }
     }
 

@@ -19,6 +19,7 @@ use portcullis_policy::PinStatus;
 use portcullis_types::{ToolName, is_deceptive};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
 use super::{DeclarationFacts, LockError};
 use crate::sandbox::ModuleDigest;
@@ -52,6 +53,7 @@ pub struct Pin {
 pub(crate) struct Lock {
     path: PathBuf,
     pins: BTreeMap<ToolName, Pin>,
+    sha256: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -66,15 +68,23 @@ impl Lock {
     /// Reads the lock of a state folder. A missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
-        let pins = match read_text(&path) {
-            Ok(text) => parse(&text).map_err(|reason| LockError::Malformed { path: path.clone(), reason })?,
-            Err(source) if source.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+        let (pins, sha256) = match read_text(&path) {
+            Ok(text) => (
+                parse(&text).map_err(|reason| LockError::Malformed { path: path.clone(), reason })?,
+                Some(hex::encode(Sha256::digest(&text))),
+            ),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => (BTreeMap::new(), None),
             Err(source) if source.kind() == io::ErrorKind::InvalidData => {
                 return Err(LockError::Malformed { path, reason: source.to_string() });
             }
             Err(source) => return Err(LockError::Read { path, source }),
         };
-        Ok(Self { path, pins })
+        Ok(Self { path, pins, sha256 })
+    }
+
+    /// SHA-256 of the file, in hexadecimal. `None` if there is no file.
+    pub(crate) fn sha256(&self) -> Option<&str> {
+        self.sha256.as_deref()
     }
 
     /// The path of the lock file.

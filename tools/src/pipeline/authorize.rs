@@ -18,7 +18,7 @@ use super::{
     pending_record::ApprovalOutcome,
 };
 use crate::{
-    approval::{self, ApprovalRequest, NotApproved, StepGrant},
+    approval::{self, ApprovalRequest, Asked, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
     registered::RegisteredTool,
@@ -244,15 +244,23 @@ async fn ask_approval(
         steps,
         standing: None,
     };
+    let shown_request = request.clone();
+    let rule = match &grant.flow {
+        Some(flow_match) => flow_match.rule.clone(),
+        None => asking_rule(admitted, policy),
+    };
     let standing = host.standing.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
     pending_record.begin_wait();
     let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
     pending_record.end_wait();
-    let answer = answer?;
-    caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
-    match answer {
+    let Asked { outcome, giver } = answer?;
+    caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: outcome.is_ok() });
+    if let Some((by, name)) = giver {
+        pending_record.record_approver(by, name, &rule, &shown_request)?;
+    }
+    match outcome {
         Ok(None) => {
             pending_record.record_approval(ApprovalOutcome::Approved);
             Ok(None)

@@ -32,7 +32,7 @@ use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
 use super::{Host, PendingRecord, check::Checked};
 use crate::{
     approval::StepGrant,
-    audit::{Confinement, RecordedConnection, SharedText},
+    audit::{Confinement, RecordedConnection, SharedText, TouchedMount},
     call::Caller,
     registered::RegisteredTool,
     run_labels::LabelGuard,
@@ -158,13 +158,17 @@ impl AttemptOutcome {
     }
 }
 
-/// The resources that a call used, as far as the backend knows them: the fields `cpu_us`, `peak_memory`, `mounts_used`
-/// and `connections` of the audit row.
+/// The resources that a call used, as far as the backend knows them: the fields `cpu_us`, `peak_memory`,
+/// `mounts_used`, `touched`, `touched_paths` and `connections` of the audit row.
 #[derive(Debug)]
 pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<SharedText>,
+    /// What the call did in each mount. `None` if nothing observed it.
+    pub(super) touched: Option<Vec<TouchedMount>>,
+    /// The first guest paths that the call touched.
+    pub(super) touched_paths: Vec<SharedText>,
     /// The connections of a command.
     pub(super) connections: Vec<RecordedConnection>,
     /// The number of connections that are missing from the list.

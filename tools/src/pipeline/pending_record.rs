@@ -9,8 +9,18 @@ use std::{
 
 use portcullis_policy::DenialCode;
 use portcullis_types::{ToolError, ToolErrorKind};
+use sha2::{Digest as _, Sha256};
 
-use crate::audit::{AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record};
+use crate::{
+    approval::{self, ApprovalRequest},
+    audit::{
+        ApproverKind, AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record, RecordedApprover,
+    },
+    process_facts,
+};
+
+/// The width at which a question is kept, in columns. The approver has seen the same lines, wrapped at its own width.
+const KEPT_QUESTION_COLUMNS: usize = 100;
 
 /// The facts of one call, until they are written to the audit log.
 #[derive(Debug)]
@@ -83,6 +93,37 @@ impl PendingRecord {
     pub(super) fn record_approval(&mut self, outcome: ApprovalOutcome) {
         self.approval = Some(outcome);
         self.call.approval = Some(outcome.as_str().into());
+    }
+
+    /// Records who answered, and keeps the question if a person was shown it.
+    ///
+    /// # Errors
+    /// `unavailable` if the question cannot be kept: the call is then refused, like a call without a row.
+    pub(super) fn record_approver(
+        &mut self,
+        by: ApproverKind,
+        name: Option<String>,
+        rule: &str,
+        request: &ApprovalRequest,
+    ) -> Result<(), ToolError> {
+        let question_sha256 = match by {
+            ApproverKind::Terminal | ApproverKind::Elicitation => {
+                let question = approval::question(request, KEPT_QUESTION_COLUMNS);
+                let sha256 = hex::encode(Sha256::digest(&question));
+                self.log.keep_question(&sha256, &question).map_err(|error| unrecorded(&error))?;
+                Some(sha256.into())
+            }
+            // No question was shown: the answer was given before it, or by a program, which gets the facts instead.
+            ApproverKind::Flag | ApproverKind::Session | ApproverKind::Program => None,
+        };
+        self.call.approver = Some(RecordedApprover {
+            by,
+            uid: Some(process_facts::own_uid()),
+            name: name.map(Into::into),
+            question_sha256,
+            rule: (!rule.is_empty()).then(|| rule.into()),
+        });
+        Ok(())
     }
 
     /// Records that the present arguments need no approval. An earlier outcome stays: an approver may have put these

@@ -30,6 +30,8 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
         truncated: Some(truncated),
         connections_omitted: usage.as_ref().map_or(0, |usage| usage.connections_omitted),
         connections: usage.as_mut().map(|usage| take(&mut usage.connections)).unwrap_or_default(),
+        touched: usage.as_mut().and_then(|usage| usage.touched.take()),
+        touched_paths: usage.as_mut().map(|usage| take(&mut usage.touched_paths)).unwrap_or_default(),
         mounts_used: usage.map(|usage| usage.mounts_used).unwrap_or_default(),
     };
     let (outcome, details, truncated, original_bytes) = match pending_record.end(ending) {

@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver},
+    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver, GivenAnswer},
     audit::Outcome,
     policy::ToolFacts,
 };
@@ -35,7 +35,7 @@ struct NeverAnswering(Arc<Notify>);
 
 #[async_trait]
 impl Approver for NeverAnswering {
-    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
         self.0.notify_one();
         std::future::pending().await
     }
@@ -175,10 +175,10 @@ struct LinkSwappingApprover {
 
 #[async_trait]
 impl Approver for LinkSwappingApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
         fs::remove_file(&self.file).expect("there");
         symlink(&self.outside, &self.file).expect("a link");
-        ApprovalAnswer::Approve
+        ApprovalAnswer::Approve.into()
     }
 }
 

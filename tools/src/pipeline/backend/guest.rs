@@ -15,13 +15,16 @@ use super::{
 };
 use crate::{
     approval::StepGrant,
-    audit::Confinement,
+    audit::{Confinement, SharedText, Subject, TouchedMount},
     call::{Caller, cancelled_error},
     modules::DeclarationFacts,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
     sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, ModuleDigest, Violation, WasmError},
     web::DeclaredHosts,
 };
+
+/// The most touched paths of a row: 32.
+const MAX_TOUCHED_PATHS: usize = 32;
 
 /// A tool of a module.
 #[derive(Debug, Clone)]
@@ -162,12 +165,33 @@ fn outcome_of(
         cpu: report.cpu,
         peak_memory_bytes: report.peak_memory_bytes as u64,
         mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+        touched: Some(report.touched.iter().map(row_touched).collect()),
+        touched_paths: paths_beyond_subjects(&report.touched_paths, &pending_record.call.subjects),
     };
     AttemptOutcome {
         usage: Some(usage),
         ..AttemptOutcome::without_retry(guest_result(report, pending_record))
     }
 }
+
+fn row_touched(touched: &sandbox::TouchedMount) -> TouchedMount {
+    let sandbox::TouchedMount { mount, read, written, created, removed } = touched;
+    TouchedMount {
+        mount: mount.as_str().into(),
+        read: *read,
+        written: *written,
+        created: *created,
+        removed: *removed,
+    }
+}
+
+/// The first touched paths that the row's subjects do not name.
+fn paths_beyond_subjects(touched: &[String], subjects: &[Subject]) -> Vec<SharedText> {
+    let is_subject = |path: &str| subjects.iter().any(|subject| &*subject.value == path);
+    let beyond = touched.iter().filter(|path| !is_subject(path));
+    beyond.take(MAX_TOUCHED_PATHS).map(|path| path.as_str().into()).collect()
+}
+
 /// The frame on the guest's standard input.
 fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
     let internal = |error: serde_json::Error| ToolError::internal(error.to_string());

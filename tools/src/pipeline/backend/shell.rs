@@ -100,6 +100,8 @@ fn shell_result(
         peak_memory_bytes: shell_run.peak_memory_bytes,
         // The kernel does not report which mounts a program touched, so all are listed.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
+        touched: None,
+        touched_paths: Vec::new(),
         connections: shell_run.connections,
         connections_omitted: shell_run.connections_omitted,
     };

@@ -1,0 +1,54 @@
+//! Who answered for a call, as its row says it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    row::{
+        SharedText,
+        write::{MAX_NAME_BYTES, field_number, field_text},
+    },
+    text::push_string,
+};
+
+portcullis_types::words! {
+    /// The kind of an approver.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum ApproverKind {
+        /// A person at this process's terminal.
+        Terminal = "terminal",
+        /// An option of the command line, such as `--approve`, which the operator gave in advance.
+        Flag = "flag",
+        /// A person at a client of the Model Context Protocol, which the client asked.
+        Elicitation = "elicitation",
+        /// An earlier answer, which covers later calls too.
+        Session = "session",
+        /// Code of the program that embeds the runtime.
+        Program = "program",
+    }
+}
+
+/// The approver of a call, and what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedApprover {
+    /// The kind of approver.
+    pub by: ApproverKind,
+    /// The user of the process that took the answer. The operating system vouches for it, unlike for the name.
+    pub uid: Option<u32>,
+    /// The approver's name, as far as the approver gives one: the terminal's device, or a client's own name.
+    pub name: Option<SharedText>,
+    /// SHA-256 of the question, which is kept in `questions/` of the state folder. `None` if no question was shown.
+    pub question_sha256: Option<SharedText>,
+    /// The rule that required the approval.
+    pub rule: Option<SharedText>,
+}
+
+/// Writes the approver of a row.
+pub(super) fn push_approver(out: &mut Vec<u8>, approver: &RecordedApprover) {
+    out.extend_from_slice(b"{\"by\":");
+    push_string(out, approver.by.as_str(), MAX_NAME_BYTES);
+    field_number(out, "uid", approver.uid.map(u64::from));
+    field_text(out, "name", approver.name.as_deref());
+    field_text(out, "question_sha256", approver.question_sha256.as_deref());
+    field_text(out, "rule", approver.rule.as_deref());
+    out.push(b'}');
+}

@@ -1,0 +1,108 @@
+//! Texts that rows name by their SHA-256, kept beside the log: policies and questions to approvers.
+
+use std::{fs::File, io, os::unix::fs::FileExt as _, path::PathBuf};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
+    io::Errno,
+};
+
+use super::{
+    error::AuditError,
+    files::LogFiles,
+    process::{KeptPolicy, PolicyText},
+};
+
+/// The folder of the effective policies in the state folder: `<digest>.toml` and `<digest>.json`.
+pub const POLICIES_DIR: &str = "policies";
+
+/// The folder of the questions to approvers in the state folder: `<sha256>.txt`.
+pub const QUESTIONS_DIR: &str = "questions";
+
+/// The file in [`POLICIES_DIR`] that names the policy of the newest start.
+const NEWEST_POLICY: &str = "newest";
+
+fn is_kept(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditError> {
+    match statat(&files.dir, format!("{folder}/{name}"), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(keep_error(files, folder, name, errno.into())),
+    }
+}
+
+/// Writes a file of a folder beside the log. The folder and the file are made for their owner alone. A file is either
+/// there as a whole or not at all.
+fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
+    let failed = |errno: Errno| keep_error(files, folder, name, errno.into());
+    match mkdirat(&files.dir, folder, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
+    // The process id tells apart the copies of processes that keep the same file at once. Threads of one process take
+    // turns, because they hold the log's lock.
+    let temporary = format!(".{name}.{}", std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || openat(&directory, temporary.as_str(), flags, Mode::RUSR | Mode::WUSR);
+    let file = match open() {
+        // A process of this number died before it could rename its copy.
+        Err(Errno::EXIST) => {
+            unlinkat(&directory, temporary.as_str(), AtFlags::empty()).map_err(failed)?;
+            open()
+        }
+        opened => opened,
+    };
+    let file = File::from(file.map_err(failed)?);
+    let written = file
+        .write_all_at(content, 0)
+        .and_then(|()| Ok(renameat(&directory, temporary.as_str(), &directory, name)?));
+    written.map_err(|source| {
+        // The half-written copy is useless, and the first error says more than one of its removal.
+        let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
+        keep_error(files, folder, name, source)
+    })
+}
+
+/// Keeps the effective policy of a digest, in both forms.
+pub(super) fn keep_policy(files: &LogFiles, digest: &str, text: PolicyText) -> Result<(), AuditError> {
+    // The JSON is kept last: if it is there, both are.
+    let json_name = format!("{digest}.json");
+    if is_kept(files, POLICIES_DIR, &json_name)? {
+        return Ok(());
+    }
+    let KeptPolicy { toml, json } = text();
+    keep(files, POLICIES_DIR, &format!("{digest}.toml"), toml.as_bytes())?;
+    keep(files, POLICIES_DIR, &json_name, &json)
+}
+
+/// Keeps a question.
+pub(super) fn keep_question(files: &LogFiles, sha256: &str, question: &str) -> Result<(), AuditError> {
+    let name = format!("{sha256}.txt");
+    if is_kept(files, QUESTIONS_DIR, &name)? {
+        return Ok(());
+    }
+    keep(files, QUESTIONS_DIR, &name, question.as_bytes())
+}
+
+/// The digest of the policy of the newest start. `None` before the first start.
+pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
+    let mut digest = [0; DIGEST_BYTES];
+    File::from(file).read_exact_at(&mut digest, 0).ok()?;
+    String::from_utf8(digest.to_vec()).ok().filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Remembers the policy of this start.
+pub(super) fn remember_policy(files: &LogFiles, digest: &str) -> Result<(), AuditError> {
+    keep(files, POLICIES_DIR, NEWEST_POLICY, digest.as_bytes())
+}
+
+/// The length of a SHA-256 in hexadecimal.
+const DIGEST_BYTES: usize = 64;
+
+fn keep_error(files: &LogFiles, folder: &str, name: &str, source: io::Error) -> AuditError {
+    let path: PathBuf = files.state_dir.join(folder).join(name);
+    AuditError::Keep { path, source }
+}

@@ -1,0 +1,148 @@
+//! Rows that are not about a call: the start of a process, its end, and changes of the policy.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    chain::Hash,
+    row::{
+        RowKind, SharedText,
+        write::{RowHead, begin_line, end_line, field_number, field_text, field_word},
+    },
+};
+
+/// The facts of a process that opens the log. They become its row `start`, which is written before its first other row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProcessStart {
+    /// The version of Portcullis.
+    pub version: SharedText,
+    /// SHA-256 of the program's file. `None` if it cannot be read.
+    pub binary_sha256: Option<SharedText>,
+    /// The user of the process.
+    pub uid: u32,
+    /// The machine's host name. In a container, that of the container.
+    pub host: Option<SharedText>,
+    /// The name of this instance among several that share a policy. `None` if it was given none.
+    pub instance: Option<SharedText>,
+    /// Digest of the effective policy.
+    pub policy_digest: Option<SharedText>,
+    /// SHA-256 of the lock of approved modules. `None` if there is no lock.
+    pub lock_sha256: Option<SharedText>,
+}
+
+portcullis_types::words! {
+    /// What made a process read its policy.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum PolicyChangeCause {
+        /// The start of the process.
+        Start = "start",
+        /// A hangup (SIGHUP) of a server.
+        Hangup = "hangup",
+    }
+}
+
+/// A change of the policy in force, or a policy that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyChange {
+    /// The digest of the policy before. `None` if it is not known.
+    pub old_digest: Option<SharedText>,
+    /// The digest of the new policy. `None` if it was refused.
+    pub new_digest: Option<SharedText>,
+    /// What made the process read the policy.
+    pub cause: PolicyChangeCause,
+    /// The user of the process.
+    pub uid: u32,
+    /// The reason why the new policy was refused. The policy before stays in force, or the process does not start.
+    pub refused: Option<SharedText>,
+}
+
+/// A row that is not about a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ProcessRow<'a> {
+    Start(&'a ProcessStart),
+    Policy(&'a PolicyChange),
+    Stop,
+}
+
+/// Replaces the content of `out` by a whole line, and returns its hash.
+pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: ProcessRow<'_>) -> Hash {
+    let event = match row {
+        ProcessRow::Start(_) => RowKind::Start,
+        ProcessRow::Policy(_) => RowKind::Policy,
+        ProcessRow::Stop => RowKind::Stop,
+    };
+    begin_line(out, head, event);
+    match row {
+        ProcessRow::Start(start) => {
+            field_text(out, "version", Some(&start.version));
+            field_text(out, "binary_sha256", start.binary_sha256.as_deref());
+            field_number(out, "uid", Some(u64::from(start.uid)));
+            field_text(out, "host", start.host.as_deref());
+            field_text(out, "instance", start.instance.as_deref());
+            field_text(out, "policy_digest", start.policy_digest.as_deref());
+            field_text(out, "lock_sha256", start.lock_sha256.as_deref());
+        }
+        ProcessRow::Policy(change) => {
+            field_text(out, "old_digest", change.old_digest.as_deref());
+            field_text(out, "new_digest", change.new_digest.as_deref());
+            field_word(out, "cause", Some(change.cause.as_str()));
+            field_number(out, "uid", Some(u64::from(change.uid)));
+            field_text(out, "refused", change.refused.as_deref());
+        }
+        ProcessRow::Stop => {}
+    }
+    field_text(out, "process", Some(head.process));
+    end_line(out, head)
+}
+
+/// The text of a policy by its digest, which is rendered only if no earlier process has kept it.
+pub type PolicyText = Box<dyn FnOnce() -> KeptPolicy + Send>;
+
+/// The forms in which a policy is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPolicy {
+    /// The effective policy as a policy file.
+    pub toml: String,
+    /// The canonical JSON of the effective policy. Its SHA-256 is the policy's digest, so the file proves itself.
+    pub json: Vec<u8>,
+}
+
+/// Gathers the facts of a process. Called at most once, when the first row is written.
+pub type GatherFacts = Box<dyn FnOnce() -> ProcessStart + Send>;
+
+/// The start of a process, before its row is written.
+pub(super) struct PendingStart {
+    facts: Facts,
+    pub(super) policy: Option<PolicyText>,
+}
+
+enum Facts {
+    Gathered(Box<ProcessStart>),
+    /// `None` only while they are gathered.
+    ToGather(Option<GatherFacts>),
+}
+
+impl PendingStart {
+    pub(super) fn new(facts: GatherFacts, policy: Option<PolicyText>) -> Self {
+        Self { facts: Facts::ToGather(Some(facts)), policy }
+    }
+
+    /// The facts, which are gathered on first use and kept: a row that could not be written is tried again.
+    pub(super) fn facts(&mut self) -> &ProcessStart {
+        if let Facts::ToGather(gather) = &mut self.facts {
+            let start = gather.take().map(|gather| gather()).unwrap_or_default();
+            self.facts = Facts::Gathered(Box::new(start));
+        }
+        match &self.facts {
+            Facts::Gathered(start) => start,
+            Facts::ToGather(_) => unreachable!("they were gathered above"),
+        }
+    }
+}
+
+impl fmt::Debug for PendingStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingStart").finish_non_exhaustive()
+    }
+}

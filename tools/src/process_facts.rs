@@ -1,0 +1,196 @@
+//! The facts of this process for the audit log's row `start`, and the policies that its rows name.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use portcullis_policy::WorkspaceSecurityPolicy;
+use portcullis_types::RunnerBootstrapEnvelope;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    audit::{
+        AuditError, AuditLog, KeptPolicy, PolicyChange, PolicyChangeCause, ProcessStart, SyncMode, log_path,
+    },
+    error::BootstrapError,
+};
+
+/// The variable that names this instance among several that share a policy, such as the replicas of a service.
+pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
+
+/// The file of the cache folder that remembers the hash of this program.
+const PROGRAM_FILE: &str = "program";
+
+/// Gives the log the facts of this process. They are gathered when the first row is written.
+pub(crate) fn introduce(
+    log: &AuditLog,
+    policy: &Arc<WorkspaceSecurityPolicy>,
+    cache: PathBuf,
+    lock_sha256: Option<String>,
+) {
+    let digest = policy.digest().as_str().to_owned();
+    let facts = move || ProcessStart {
+        policy_digest: Some(digest.into()),
+        lock_sha256: lock_sha256.map(Into::into),
+        ..facts(&cache)
+    };
+    let policy = Arc::clone(policy);
+    let text = move || KeptPolicy { toml: policy.effective_toml(), json: policy.canonical_json() };
+    log.introduce(Box::new(facts), Some(Box::new(text)));
+}
+
+/// Records that a process does not start because its policy is refused. Other errors are not recorded, and without a log
+/// nothing is: the log of a state folder begins with the first process that starts. A row that cannot be written is only
+/// a warning, because the process ends anyway.
+pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &BootstrapError) {
+    let is_of_policy = matches!(
+        error,
+        BootstrapError::Policy { .. }
+            | BootstrapError::PolicyFile { .. }
+            | BootstrapError::UntrustedPolicy { .. }
+    );
+    let state = &envelope.state;
+    if !is_of_policy || !log_path(state).exists() {
+        return;
+    }
+    let record = || -> Result<(), AuditError> {
+        let (log, _recovery) = AuditLog::open(state, SyncMode::Interval)?;
+        let cache = envelope.cache.as_ref().unwrap_or(state).clone();
+        log.introduce(Box::new(move || facts(&cache)), None);
+        let reason = error.to_string();
+        log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
+    };
+    if let Err(error) = record() {
+        tracing::warn!(cause = &error as &dyn std::error::Error, "the refusal of a policy is not on record");
+    }
+}
+
+/// A policy that was refused. The old policy, if there is one, stays in force.
+pub(crate) fn refusal(cause: PolicyChangeCause, old_digest: Option<&str>, reason: &str) -> PolicyChange {
+    PolicyChange {
+        old_digest: old_digest.map(Into::into),
+        new_digest: None,
+        cause,
+        uid: own_uid(),
+        refused: Some(reason.into()),
+    }
+}
+
+/// The user of this process.
+pub(crate) fn own_uid() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// The facts that do not depend on the policy.
+fn facts(cache: &Path) -> ProcessStart {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    ProcessStart {
+        version: env!("CARGO_PKG_VERSION").into(),
+        binary_sha256: binary_sha256(cache).map(Into::into),
+        uid: own_uid(),
+        host: (!host.is_empty()).then(|| host.into()),
+        instance: std::env::var(INSTANCE_VARIABLE).ok().filter(|name| !name.is_empty()).map(Into::into),
+        policy_digest: None,
+        lock_sha256: None,
+    }
+}
+
+/// SHA-256 of this program's file. It is computed once for each file and remembered in the cache folder.
+fn binary_sha256(cache: &Path) -> Option<String> {
+    static HASH: OnceLock<Option<String>> = OnceLock::new();
+    HASH.get_or_init(|| {
+        let hash = remembered_hash(Path::new("/proc/self/exe"), cache);
+        if let Err(error) = &hash {
+            tracing::warn!(%error, "the hash of this program is not on record");
+        }
+        hash.ok()
+    })
+    .clone()
+}
+
+fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
+    let mut file = File::open(program)?;
+    let facts = file.metadata()?;
+    // The time of the last change cannot be set back, so a changed file never has the line of the file before.
+    let key = format!(
+        "{} {} {} {}.{:09} ",
+        facts.dev(),
+        facts.ino(),
+        facts.size(),
+        facts.ctime(),
+        facts.ctime_nsec()
+    );
+    let remembered = cache.join(PROGRAM_FILE);
+    if let Ok(line) = fs::read_to_string(&remembered)
+        && let Some(hash) = line.trim_end().strip_prefix(&key)
+        && is_sha256(hash)
+    {
+        return Ok(hash.to_owned());
+    }
+    let hash = hash_of(&mut file)?;
+    // The hash is computed again next time if it cannot be remembered.
+    if let Err(error) = remember(&remembered, &format!("{key}{hash}\n")) {
+        tracing::debug!(%error, "the hash of this program is not remembered");
+    }
+    Ok(hash)
+}
+
+fn hash_of(file: &mut File) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut chunk = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hex::encode(hasher.finalize())),
+            length => hasher.update(&chunk[..length]),
+        }
+    }
+}
+
+/// Replaces the file in one step, because another process may read it.
+fn remember(path: &Path, line: &str) -> io::Result<()> {
+    let copy = path.with_extension(std::process::id().to_string());
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&copy)?;
+    file.write_all(line.as_bytes())?;
+    fs::rename(copy, path)
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_program_is_remembered_until_the_file_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("binary");
+        fs::write(&program, "one").expect("written");
+        let hash = remembered_hash(&program, folder.path()).expect("hashed");
+        assert_eq!(hash, hex::encode(Sha256::digest("one")));
+        let remembered = folder.path().join(PROGRAM_FILE);
+        let line = fs::read_to_string(&remembered).expect("remembered");
+        // A remembered hash is used without reading the program.
+        fs::write(&remembered, line.replace(&hash, &"0".repeat(64))).expect("written");
+        assert_eq!(remembered_hash(&program, folder.path()).expect("remembered"), "0".repeat(64));
+        fs::write(&program, "other").expect("written");
+        let hash = remembered_hash(&program, folder.path()).expect("hashed");
+        assert_eq!(hash, hex::encode(Sha256::digest("other")));
+        fs::write(&remembered, "nonsense").expect("written");
+        assert_eq!(remembered_hash(&program, folder.path()).expect("hashed"), hash);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_does_not_prevent_the_hash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("binary");
+        fs::write(&program, "one").expect("written");
+        assert!(remembered_hash(&program, &folder.path().join("absent")).is_ok());
+        assert!(remembered_hash(&folder.path().join("absent"), folder.path()).is_err());
+    }
+}
