@@ -126,23 +126,23 @@ pub enum AuditError {
         source: io::Error,
     },
     /// A line of the log is not a row. [`super::verify()`] reports the details.
-    #[error("line {line} of the audit log `{path}` is not a row", path = .path.display())]
+    #[error("the line at byte {offset} of the audit log `{path}` is not a row", path = .path.display())]
     Malformed {
         /// The log's path.
         path: PathBuf,
-        /// The line's number, from 1.
-        line: u64,
+        /// The line's byte offset.
+        offset: u64,
         /// The parse error.
         #[source]
         source: serde_json::Error,
     },
     /// A line of the log is longer than any row.
-    #[error("line {line} of the audit log `{path}` is longer than any row", path = .path.display())]
+    #[error("the line at byte {offset} of the audit log `{path}` is longer than any row", path = .path.display())]
     Overlong {
         /// The log's path.
         path: PathBuf,
-        /// The line's number, from 1.
-        line: u64,
+        /// The line's byte offset.
+        offset: u64,
     },
 }
 

@@ -65,7 +65,7 @@ fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<()
 }
 
 /// Keeps the effective policy of a digest, in both forms.
-pub(super) fn keep_policy(files: &LogFiles, digest: &str, text: PolicyText) -> Result<(), AuditError> {
+pub(super) fn keep_policy(files: &LogFiles, digest: &str, text: &PolicyText) -> Result<(), AuditError> {
     // The JSON is kept last: if it is there, both are.
     let json_name = format!("{digest}.json");
     if is_kept(files, POLICIES_DIR, &json_name)? {
@@ -91,7 +91,9 @@ pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
     let mut digest = [0; DIGEST_BYTES];
     File::from(file).read_exact_at(&mut digest, 0).ok()?;
-    String::from_utf8(digest.to_vec()).ok().filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    String::from_utf8(digest.to_vec())
+        .ok()
+        .filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Remembers the policy of this start.

@@ -17,10 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod approver;
+mod backwards;
 mod chain;
 mod connection;
 mod error;
 mod files;
+mod follow;
 mod kept;
 mod lines;
 mod live;
@@ -43,10 +45,11 @@ pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
 pub use connection::RecordedConnection;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
+pub use follow::LogFollower;
 pub use kept::{POLICIES_DIR, QUESTIONS_DIR};
 pub use log::{AuditLog, RowRef};
 pub use process::{GatherFacts, KeptPolicy, PolicyChange, PolicyChangeCause, PolicyText, ProcessStart};
-pub use read::{Row, rows};
+pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{

@@ -25,6 +25,8 @@ pub(super) struct NumberedLine<'a> {
     pub(super) number: u64,
     /// The line's byte offset in the file.
     pub(super) offset: u64,
+    /// The line's length in the file, newline included.
+    pub(super) length: u64,
     /// The line's bytes, newline included. If the line is too long, only its first bytes.
     pub(super) bytes: &'a [u8],
     /// How the line ends.
@@ -83,7 +85,8 @@ impl<F: Borrow<File>> LogLines<F> {
             end = LineEnd::TooLong;
         }
         self.number += 1;
-        Ok(Some(NumberedLine { number: self.number, offset, bytes: &self.line, end }))
+        let length = self.offset - offset;
+        Ok(Some(NumberedLine { number: self.number, offset, length, bytes: &self.line, end }))
     }
 }
 

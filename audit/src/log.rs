@@ -294,13 +294,12 @@ impl LogState {
     /// start gets a row here.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };
-        let policy = pending.policy.take();
         let start = pending.facts();
         let (digest, uid) = (start.policy_digest.clone(), start.uid);
-        if let (Some(digest), Some(text)) = (&digest, policy) {
+        if let (Some(digest), Some(text)) = (&digest, &pending.policy) {
             kept::keep_policy(&shared.files, digest, text)?;
         }
-        self.writer.write_process_row(&self.process, ProcessRow::Start(start))?;
+        self.writer.write_process_row(&self.process, ProcessRow::Start(pending.facts()))?;
         self.start = None;
         self.has_started = true;
         let Some(digest) = digest else { return Ok(()) };

@@ -97,7 +97,7 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
 }
 
 /// The text of a policy by its digest, which is rendered only if no earlier process has kept it.
-pub type PolicyText = Box<dyn FnOnce() -> KeptPolicy + Send>;
+pub type PolicyText = Box<dyn Fn() -> KeptPolicy + Send>;
 
 /// The forms in which a policy is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

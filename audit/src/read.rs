@@ -1,6 +1,10 @@
 //! Reads rows for `audit log`. [`super::verify()`] checks their validity; this module does not.
 
-use std::{borrow::Cow, fs::File, path::Path};
+use std::{
+    borrow::Cow,
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
@@ -9,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
     approver::RecordedApprover,
+    backwards::BackwardLines,
     connection::RecordedConnection,
     error::AuditError,
     lines::{LineEnd, LogLines},
@@ -195,52 +200,88 @@ pub(super) struct OpenCallFields<'line> {
     pub(super) process: Cow<'line, str>,
 }
 
+/// A row with its line, as the log has it.
+#[derive(Debug, Clone)]
+pub struct RowLine {
+    /// The row.
+    pub row: Row,
+    /// The line without its newline. It can have fields of a later version, which the row lacks.
+    pub line: Vec<u8>,
+}
+
 /// The rows of a log, oldest first, up to the log's end at the time of the call.
 ///
 /// An invalid line yields an error in its place, and the reading continues after it. A torn last line is skipped; the
 /// next start of a writer reports it. If the log cannot be opened or read, the error is the last item.
 pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
-    let path = path.to_owned();
-    let mut state = match open(&path) {
-        Ok((file, end)) => Reading::Open(LogLines::new(file, 0, end)),
-        Err(error) => Reading::Failed(error),
-    };
-    std::iter::from_fn(move || match std::mem::replace(&mut state, Reading::Done) {
-        Reading::Done => None,
-        Reading::Failed(error) => Some(Err(error)),
-        Reading::Open(mut lines) => {
-            let item = next_row(&mut lines, &path)?;
-            // A read error would repeat for ever, so end the iteration with it.
-            if !matches!(item, Err(AuditError::Read { .. })) {
-                state = Reading::Open(lines);
+    row_lines(path).map(|line| line.map(|line| line.row))
+}
+
+/// Like [`rows()`], with the lines.
+pub fn row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
+    let reading = open(path).map(|(file, end)| LogLines::new(file, 0, end));
+    read_lines(path.to_owned(), reading, |lines, path| {
+        let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+        Ok(line.map(|line| parse(path, line.offset, line.bytes, line.end)))
+    })
+}
+
+/// Like [`row_lines()`], newest first. The time until the first row does not depend on the length of the log.
+pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
+    let reading = open(path).map(|(file, end)| BackwardLines::new(file, end));
+    read_lines(path.to_owned(), reading, |lines, path| {
+        let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+        Ok(line.map(|line| parse(path, line.offset, &line.bytes, line.end)))
+    })
+}
+
+/// The outcome of a line: a row, no row, or an error after which the reading goes on.
+type ParsedLine = Result<Option<RowLine>, AuditError>;
+
+/// The rows that `next` finds, until it fails or finds no other line.
+fn read_lines<L>(
+    path: PathBuf,
+    reading: Result<L, AuditError>,
+    next: impl Fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
+) -> impl Iterator<Item = Result<RowLine, AuditError>> {
+    let mut state = Some(reading);
+    std::iter::from_fn(move || {
+        let mut lines = match state.take()? {
+            Ok(lines) => lines,
+            Err(error) => return Some(Err(error)),
+        };
+        loop {
+            match next(&mut lines, &path) {
+                // A read error would repeat for ever, so the iteration ends with it.
+                Err(error) => return Some(Err(error)),
+                Ok(None) => return None,
+                Ok(Some(Ok(None))) => {}
+                Ok(Some(Ok(Some(row)))) => {
+                    state = Some(Ok(lines));
+                    return Some(Ok(row));
+                }
+                Ok(Some(Err(error))) => {
+                    state = Some(Ok(lines));
+                    return Some(Err(error));
+                }
             }
-            Some(item)
         }
     })
 }
 
-enum Reading {
-    Open(LogLines<File>),
-    Failed(AuditError),
-    Done,
-}
-
-fn next_row(lines: &mut LogLines<File>, path: &Path) -> Option<Result<Row, AuditError>> {
+/// Parses a line. A torn last line is no row and no error.
+pub(super) fn parse(path: &Path, offset: u64, bytes: &[u8], end: LineEnd) -> ParsedLine {
     let path = || path.to_owned();
-    let line = match lines.next() {
-        Ok(line) => line?,
-        Err(source) => return Some(Err(AuditError::Read { path: path(), source })),
-    };
-    match line.end {
-        LineEnd::File => None,
-        LineEnd::TooLong => Some(Err(AuditError::Overlong { path: path(), line: line.number })),
-        LineEnd::Newline => {
-            Some(serde_json::from_slice(line.bytes).map_err(|source| AuditError::Malformed {
-                path: path(),
-                line: line.number,
-                source,
-            }))
-        }
+    match end {
+        LineEnd::File => Ok(None),
+        LineEnd::TooLong => Err(AuditError::Overlong { path: path(), offset }),
+        LineEnd::Newline => match serde_json::from_slice(bytes) {
+            Ok(row) => {
+                let line = bytes.strip_suffix(b"\n").unwrap_or(bytes).to_vec();
+                Ok(Some(RowLine { row, line }))
+            }
+            Err(source) => Err(AuditError::Malformed { path: path(), offset, source }),
+        },
     }
 }
 

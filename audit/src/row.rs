@@ -6,9 +6,7 @@ use portcullis_types::{Access, SafetyTier, ToolErrorKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    approver::RecordedApprover,
-    connection::RecordedConnection,
-    request::RecordedRequest,
+    approver::RecordedApprover, connection::RecordedConnection, request::RecordedRequest,
     touched::TouchedMount,
 };
 
@@ -222,7 +220,7 @@ impl<'de> Deserialize<'de> for Outcome {
 portcullis_types::words! {
     /// The kind of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum RowKind {
+    pub enum RowKind as "event" {
         /// Written before the call runs.
         Begin = "begin",
         /// Written after the call, or instead of its run.
@@ -239,6 +237,14 @@ portcullis_types::words! {
         Stop = "stop",
         /// A kind that a later version writes. Never written.
         Other = "other",
+    }
+}
+
+impl RowKind {
+    /// Whether the row is about a process: its start, its end, or its policy.
+    #[must_use]
+    pub const fn is_of_process(self) -> bool {
+        matches!(self, Self::Start | Self::Policy | Self::Stop)
     }
 }
 
@@ -260,7 +266,7 @@ portcullis_types::words! {
 portcullis_types::words! {
     /// The policy's decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Verdict {
+    pub enum Verdict as "decision" {
         /// The call may run.
         Allow = "allow",
         /// The call may not run.
@@ -300,4 +306,3 @@ portcullis_types::words! {
         Command = "command",
     }
 }
-

@@ -2,6 +2,8 @@
 
 mod crash;
 mod faults;
+mod process;
+mod reading;
 mod rows;
 mod sharing;
 mod tampering;
@@ -63,7 +65,7 @@ fn all_closed_once(dir: &Path) {
         match row.event {
             RowKind::Begin => counts.0 += 1,
             RowKind::End => counts.1 += 1,
-            RowKind::Approve | RowKind::Revoke => {}
+            other => unreachable!("{other} is not the row of a call"),
         }
     }
     for (call, counts) in calls {

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer, question,
+    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals,
+    StandingOffer, question,
 };
 use portcullis_types::escape_for_display;
 use rmcp::{

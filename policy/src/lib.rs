@@ -88,6 +88,7 @@ pub use network::{
 };
 pub use operation::Operation;
 pub use origins::{Origin, Place, PolicyOrigins, PolicyValue};
+pub use path_rules::PathPattern;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;

@@ -25,7 +25,7 @@ pub(crate) struct PathRules(BTreeMap<String, BTreeSet<PathPattern>>);
 /// A pattern of paths, such as `src/**` or `/tmp/*.txt`. In a component, `*` stands for any characters. The component
 /// `**` stands for any number of components. A pattern without a `/` at its start is relative to the mount `home`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PathPattern(String);
+pub struct PathPattern(String);
 
 impl PathRules {
     /// The rules of these arguments, each with one pattern.
@@ -65,9 +65,11 @@ impl fmt::Display for PathRules {
 }
 
 impl PathPattern {
+    /// Reads a pattern of at most 4,096 bytes.
+    ///
     /// # Errors
     /// Why the text is no pattern.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern has at most {MAX_PATTERN_BYTES} bytes"));
         }
@@ -97,19 +99,34 @@ impl PathPattern {
         Ok(Self(text.to_owned()))
     }
 
-    fn covers(&self, path: &GuestPath, home: &MountName) -> bool {
-        let names: Vec<&str> = path.components().collect();
-        // A path with `..` has another target than its text says.
-        if names.contains(&"..") {
-            return false;
-        }
-        let (mount, pattern) = match self.0.strip_prefix('/') {
-            Some(absolute) => absolute.split_once('/').unwrap_or((absolute, "")),
-            None => (home.as_str(), self.0.as_str()),
-        };
-        let pattern: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty()).collect();
-        names.first() == Some(&mount) && covers(&pattern, &names[1..])
+    /// Whether a pattern that starts with `/` covers a path. A pattern that does not, and a path with `..`, never match.
+    #[must_use]
+    pub fn covers_absolute(&self, path: &GuestPath) -> bool {
+        let Some((mount, pattern)) = self.split_absolute() else { return false };
+        covers_in(mount, pattern, path)
     }
+
+    /// The mount of a pattern that starts with `/`, and the pattern below it.
+    fn split_absolute(&self) -> Option<(&str, &str)> {
+        let absolute = self.0.strip_prefix('/')?;
+        Some(absolute.split_once('/').unwrap_or((absolute, "")))
+    }
+
+    fn covers(&self, path: &GuestPath, home: &MountName) -> bool {
+        let (mount, pattern) = self.split_absolute().unwrap_or((home.as_str(), &self.0));
+        covers_in(mount, pattern, path)
+    }
+}
+
+/// Whether a pattern below a mount covers a path.
+fn covers_in(mount: &str, pattern: &str, path: &GuestPath) -> bool {
+    let names: Vec<&str> = path.components().collect();
+    // A path with `..` has another target than its text says.
+    if names.contains(&"..") {
+        return false;
+    }
+    let pattern: Vec<&str> = pattern.split('/').filter(|name| !name.is_empty()).collect();
+    names.first() == Some(&mount) && covers(&pattern, &names[1..])
 }
 
 /// Whether a pattern covers the names of a path. Each `**` first stands for as few names as possible. Only the last

@@ -304,7 +304,7 @@ impl WorkspaceSecurityPolicy {
     /// The effective policy as canonical JSON. Its SHA-256 is [`Self::digest`], so anybody can check a kept copy.
     #[must_use]
     pub fn canonical_json(&self) -> Vec<u8> {
-        digest::canonical_json(&self.effective)
+        crate::digest::canonical_json(&self.effective)
     }
 
     pub(crate) fn effective(&self) -> &EffectivePolicy {

@@ -9,6 +9,7 @@ use clap::{
 use portcullis_types::SandboxTier;
 
 mod agent;
+mod audit;
 mod explain;
 mod mount_option;
 mod serve;
@@ -17,6 +18,7 @@ mod tool;
 mod undo;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
+pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions};
 pub(crate) use explain::{ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use serve::ServeOptions;
@@ -31,9 +33,6 @@ pub(crate) const CLI_ID: &str = "cli";
 
 /// The agent of a model's calls.
 pub(crate) const AGENT_ID: &str = "agent";
-
-/// The number of rows that `audit log` shows by default.
-const DEFAULT_LIMIT: usize = 50;
 
 /// A tool runtime for AI agents: decides, confines, records.
 ///
@@ -319,25 +318,6 @@ pub(crate) enum PolicyCommand {
         json: bool,
     },
     Lint(LintOptions),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AuditCommand {
-    /// Show the newest rows of the audit log, the newest last.
-    Log {
-        /// The number of rows to show; 0 means all.
-        #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
-        limit: usize,
-        /// Print the rows as they are in the log, one JSON object a line.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check that no row of the audit log was changed, removed or inserted.
-    ///
-    /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
-    /// up to it was changed, and that none was cut off the end. Exits with 1 if the log is not intact, or if there is
-    /// none.
-    Verify,
 }
 
 /// Run a command with the confinement and the limits of a model's command.

@@ -42,7 +42,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Policy(PolicyCommand::Show { json }) => policy::show(common, json),
         CliCommand::Policy(PolicyCommand::Lint(options)) => policy::lint(common, options),
         CliCommand::Explain(options) => explain::run(common, options),
-        CliCommand::Audit(AuditCommand::Log { limit, json }) => audit::log(common, limit, json),
+        CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),
         CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
         CliCommand::Serve(options) => serve::run(common, options),
         CliCommand::Shell(options) => shell::run(common, options),

@@ -57,6 +57,9 @@ pub(crate) enum CliError {
     /// No call can have the subject.
     #[error("cannot explain the call")]
     Explain { source: ToolError },
+    /// A filter of the audit log cannot be read.
+    #[error("`{option} {text}`: {reason}")]
+    Filter { option: &'static str, text: String, reason: String },
     /// There is no folder for state.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
@@ -165,6 +168,7 @@ impl CliError {
             | Self::Mount { .. }
             | Self::NoTool { .. }
             | Self::Explain { .. }
+            | Self::Filter { .. }
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable

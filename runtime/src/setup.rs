@@ -13,7 +13,8 @@ use std::{
 
 use portcullis_shell_daemon::absolute_variable;
 use portcullis_tools::{
-    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, runtime_builder_with, shell::ShellSource,
+    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, record_refused_start,
+    runtime_builder_with, shell::ShellSource,
 };
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};

@@ -8,7 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer, question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer,
+    question,
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -189,7 +190,8 @@ mod tests {
             // Keep the person's end open until the answer is read.
             person
         });
-        assert_eq!(runtime.block_on(approver.decide(&request)), ApprovalAnswer::Approve);
+        let given = runtime.block_on(approver.decide(&request));
+        assert_eq!((given.answer, given.by), (ApprovalAnswer::Approve, ApproverKind::Terminal));
         answering.join().expect("answers");
     }
 

@@ -11,8 +11,8 @@ mod lock;
 mod refusals;
 mod touches;
 
-pub use touches::TouchedMount;
 pub(super) use touches::Touch;
+pub use touches::TouchedMount;
 
 use std::{
     collections::BTreeMap,
@@ -143,7 +143,16 @@ impl GuestFs {
             let handle = Arc::clone(preopen.handle.directory());
             descriptors.insert(number, Descriptor::Directory(Directory::new(index, handle)));
         }
-        Self { descriptors, preopens, protection, exposed, used, keeper, touches: Touches::default(), violation: None }
+        Self {
+            descriptors,
+            preopens,
+            protection,
+            exposed,
+            used,
+            keeper,
+            touches: Touches::default(),
+            violation: None,
+        }
     }
 
     /// The first violation of the call.

@@ -230,15 +230,36 @@ impl Fixture {
         builder.build().expect("builds")
     }
 
-    /// The rows of the audit log.
+    /// The rows of the audit log, without those about processes.
     ///
     /// # Panics
     /// If a row cannot be read.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        let rows = audit::rows(&audit::log_path(&self.state()));
-        rows.map(|row| row.expect("a readable row")).collect()
+        call_rows(&self.state())
     }
+
+    /// All rows of the audit log.
+    ///
+    /// # Panics
+    /// If a row cannot be read.
+    #[must_use]
+    pub fn all_rows(&self) -> Vec<Row> {
+        all_rows(&self.state())
+    }
+}
+
+/// The rows of a state folder's audit log, without those about processes.
+///
+/// # Panics
+/// If a row cannot be read.
+#[must_use]
+pub fn call_rows(state: &Path) -> Vec<Row> {
+    all_rows(state).into_iter().filter(|row| !row.event.is_of_process()).collect()
+}
+
+fn all_rows(state: &Path) -> Vec<Row> {
+    audit::rows(&audit::log_path(state)).map(|row| row.expect("a readable row")).collect()
 }
 
 impl Default for Fixture {

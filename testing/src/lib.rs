@@ -27,7 +27,7 @@ pub mod registries;
 mod stock_container;
 
 #[cfg(feature = "fixtures")]
-pub use fixture::{CallOutcome, Fixture, LATE_TIMEOUT, approving_caller, binary};
+pub use fixture::{CallOutcome, Fixture, LATE_TIMEOUT, approving_caller, binary, call_rows};
 #[cfg(feature = "fixtures")]
 pub use guests::guest;
 pub use kernel::{kernel_is_required, kernel_or_skip};

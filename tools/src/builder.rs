@@ -25,7 +25,7 @@ use crate::{
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
-    policy_files::{PolicyFiles, xdg_folder},
+    policy_files::PolicyFiles,
     process_facts,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
@@ -301,7 +301,7 @@ impl RegistryBuilder {
     /// and the builder was not given, or a state folder or audit log that cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let policy = self.policy.map_or_else(installed_policy, Ok)?;
-        let state = self.state.or_else(default_state).ok_or(BootstrapError::NoHome)?;
+        let state = self.state.or_else(state::default_folder).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
 
@@ -393,10 +393,6 @@ impl ToolRegistry {
 /// The operator's policy, or the shipped policy.
 fn installed_policy() -> Result<WorkspaceSecurityPolicy, BootstrapError> {
     PolicyFiles::without_workspace()?.load(SandboxTier::Process)
-}
-
-fn default_state() -> Option<PathBuf> {
-    Some(xdg_folder("XDG_STATE_HOME", ".local/state")?.join("portcullis/in-process"))
 }
 
 /// The settings of a sidecar that this program starts.

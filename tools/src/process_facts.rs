@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_policy::WorkspaceSecurityPolicy;
-use portcullis_types::RunnerBootstrapEnvelope;
+use portcullis_types::{RunnerBootstrapEnvelope, chain};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -61,7 +61,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
         let (log, _recovery) = AuditLog::open(state, SyncMode::Interval)?;
         let cache = envelope.cache.as_ref().unwrap_or(state).clone();
         log.introduce(Box::new(move || facts(&cache)), None);
-        let reason = error.to_string();
+        let reason = chain(error);
         log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
     };
     if let Err(error) = record() {

@@ -9,6 +9,14 @@ use std::{
 
 use thiserror::Error;
 
+use crate::policy_files::xdg_folder;
+
+/// The state folder of a program that names none: `$XDG_STATE_HOME/portcullis/in-process`, else the same below
+/// `$HOME/.local/state`. `None` without a home.
+pub(crate) fn default_folder() -> Option<PathBuf> {
+    Some(xdg_folder("XDG_STATE_HOME", ".local/state")?.join("portcullis/in-process"))
+}
+
 /// Creates the state folder on first use, and makes an existing folder private.
 ///
 /// # Errors

@@ -7,9 +7,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Confinement, MAX_ROW_BYTES, RecordedConnection, RecordedMount, RecordedRequest, SharedText, Subject,
-    SubjectKind, Verdict,
+    ApproverKind, Confinement, MAX_ROW_BYTES, RecordedApprover, RecordedConnection, RecordedMount,
+    RecordedRequest, SharedText, Subject, SubjectKind, TouchedMount, Verdict,
 };
+
+fn touched(mount: &str) -> TouchedMount {
+    TouchedMount { mount: mount.into(), read: u64::MAX, written: 1, created: 2, removed: u64::MAX }
+}
 
 fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
     let text = SharedText::from(text);
@@ -34,6 +38,13 @@ fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
         code: some(),
         rule: some(),
         approval: some(),
+        approver: Some(RecordedApprover {
+            by: ApproverKind::Elicitation,
+            uid: Some(u32::MAX),
+            name: some(),
+            question_sha256: some(),
+            rule: some(),
+        }),
         labels: vec![Arc::clone(&text); 200],
         flow_rule: some(),
         secrets: vec![Arc::clone(&text); 200],
@@ -58,6 +69,8 @@ fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
         output_bytes: Some(u64::MAX),
         truncated: Some(false),
         mounts_used: vec![Arc::clone(&text); 200],
+        touched: Some(vec![touched(&text); 200]),
+        touched_paths: vec![Arc::clone(&text); 200],
         connections: vec![connection; 200],
         connections_omitted: 1,
     };
@@ -84,6 +97,13 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         }],
         decision: Some(Verdict::Allow),
         approval: Some("not_required".into()),
+        approver: Some(RecordedApprover {
+            by: ApproverKind::Terminal,
+            uid: Some(1000),
+            name: Some("/dev/pts/3".into()),
+            question_sha256: None,
+            rule: Some("tiers.side_effecting.approval".into()),
+        }),
         labels: vec!["vault".into()],
         requests: vec![
             RecordedRequest { url: "https://b.test/".into(), address: Some("192.0.2.1:443".into()) },
@@ -97,6 +117,14 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         duration: Some(Duration::from_micros(90)),
         truncated: Some(true),
         mounts_used: vec!["shared".into()],
+        touched: Some(vec![TouchedMount {
+            mount: "shared".into(),
+            read: 3,
+            written: 0,
+            created: 1,
+            removed: 0,
+        }]),
+        touched_paths: vec!["/shared/b".into()],
         connections: vec![RecordedConnection {
             host: Some("a.test".into()),
             port: Some(443),
@@ -125,16 +153,16 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         (
             "begin",
             concat!(
-                r#""code":null,"rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":null,"duration_us":null,"#,
-                r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"connections":[],"#,
+                r#""code":null,"rule":null,"approval":"not_required","approver":{"by":"terminal","uid":1000,"name":"/dev/pts/3","question_sha256":null,"rule":"tiers.side_effecting.approval"},"labels":["vault"],"flow_rule":null,"secrets":[],"outcome":null,"duration_us":null,"#,
+                r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"touched":null,"touched_paths":[],"connections":[],"#,
             ),
         ),
         (
             "end",
             concat!(
-                r#""code":"mount_read_only","rule":null,"approval":"not_required","labels":["vault"],"flow_rule":null,"secrets":[],"outcome":"denied","#,
+                r#""code":"mount_read_only","rule":null,"approval":"not_required","approver":{"by":"terminal","uid":1000,"name":"/dev/pts/3","question_sha256":null,"rule":"tiers.side_effecting.approval"},"labels":["vault"],"flow_rule":null,"secrets":[],"outcome":"denied","#,
                 r#""duration_us":90,"cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":true,"#,
-                r#""mounts_used":["shared"],"connections":[{"host":"a.test","port":443,"address":null,"#,
+                r#""mounts_used":["shared"],"touched":[{"mount":"shared","read":3,"written":0,"created":1,"removed":0}],"touched_paths":["/shared/b"],"connections":[{"host":"a.test","port":443,"address":null,"#,
                 r#""count":2,"sent":0,"received":0,"end":"host_not_granted"}],"#,
             ),
         ),
@@ -142,7 +170,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     for (row, (event, rest)) in rows.iter().zip(parts) {
         let Row { seq, time, process, prev, hash, .. } = row;
         expected += &format!(
-            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{shared_fields}{rest}\"requests\":[{{\"url\":\"https://b.test/\",\"address\":\"192.0.2.1:443\"}},\
+            "{{\"v\":2,\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{shared_fields}{rest}\"requests\":[{{\"url\":\"https://b.test/\",\"address\":\"192.0.2.1:443\"}},\
              {{\"url\":\"https://a.test/?q\",\"address\":null}}],\"posture\":\"full\",\
              \"process\":\"{process}\",\"omitted\":0,\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}\n",
         );

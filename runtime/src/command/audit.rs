@@ -1,7 +1,9 @@
 //! `portcullis audit`: shows the audit log, and verifies it.
 
+mod filter;
+mod log;
+
 use std::{
-    collections::VecDeque,
     fmt::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -9,43 +11,14 @@ use std::{
 
 use portcullis_tools::audit::{self, Row, RowKind, VerifyReport};
 
+pub(super) use self::log::listing_of_run;
+pub(crate) use self::log::log;
 use crate::{
     cli::CommonOptions,
     error::CliError,
     output::{stream, table, text},
     setup,
 };
-
-/// Shows the newest rows. An unreadable line is reported and skipped, and the exit code is then 1.
-pub(crate) fn log(common: &CommonOptions, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
-    let path = path(common)?;
-    let mut newest: VecDeque<Row> = VecDeque::new();
-    let mut code = ExitCode::SUCCESS;
-    for row in audit::rows(&path) {
-        match row {
-            Ok(row) => {
-                if limit != 0 && newest.len() == limit {
-                    newest.pop_front();
-                }
-                newest.push_back(row);
-            }
-            Err(error) if error.is_missing() => {
-                stream::write_stderr(&format!(
-                    "no call is on record yet: there is no `{}`\n",
-                    path.display()
-                ));
-                return Ok(ExitCode::SUCCESS);
-            }
-            Err(source) => {
-                stream::write_stderr(&CliError::Audit { source }.report());
-                code = ExitCode::FAILURE;
-            }
-        }
-    }
-    let answer = if as_json { json_lines(&newest)? } else { listing(&newest) };
-    stream::write_answer(&answer)?;
-    Ok(code)
-}
 
 /// Verifies the whole log.
 pub(crate) fn verify(common: &CommonOptions) -> Result<ExitCode, CliError> {
@@ -65,55 +38,11 @@ fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
-fn json_lines(rows: &VecDeque<Row>) -> Result<String, CliError> {
-    let mut out = String::new();
-    for row in rows {
-        out.push_str(&serde_json::to_string(row).map_err(|source| CliError::Json { source })?);
-        out.push('\n');
-    }
-    Ok(out)
-}
-
-/// The rows of one run as a table.
-///
-/// # Errors
-/// [`CliError::Audit`] if a row cannot be read.
-pub(super) fn listing_of_run(path: &Path, run: &str) -> Result<String, CliError> {
-    let mut rows = VecDeque::new();
-    for row in audit::rows(path) {
-        match row {
-            Ok(row) if row.run_id.as_deref() == Some(run) => rows.push_back(row),
-            Ok(_) => {}
-            // No call is on record yet.
-            Err(error) if error.is_missing() => break,
-            Err(source) => return Err(CliError::Audit { source }),
-        }
-    }
-    Ok(listing(&rows))
-}
-
-fn listing(rows: &VecDeque<Row>) -> String {
-    let rows = rows.iter().map(|row| {
-        let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
-        [
-            row.seq.to_string(),
-            format!("{:.3}", row.time),
-            row.agent.as_deref().unwrap_or("–").to_owned(),
-            row.tool.to_string(),
-            outcome_cell(row),
-            row.code.as_deref().unwrap_or("–").to_owned(),
-            row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
-            subjects.join(", "),
-        ]
-    });
-    table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
-}
-
-/// All rows of a short log as a table, with each call's mounts and posture.
+/// The calls of a short log as a table, with each call's mounts and posture.
 pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =
         audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
-    let rows = rows.iter().map(|row| {
+    let rows = rows.iter().filter(|row| !row.call_id.is_empty()).map(|row| {
         let mounts: Vec<String> =
             row.mounts.iter().map(|mount| format!("{} {}", mount.name, mount.access)).collect();
         let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
@@ -158,6 +87,10 @@ fn outcome_cell(row: &Row) -> String {
         (RowKind::End, None) => "–".to_owned(),
         (RowKind::Approve, _) => "approves".to_owned(),
         (RowKind::Revoke, _) => "revokes".to_owned(),
+        (RowKind::Start, _) => "starts".to_owned(),
+        (RowKind::Policy, _) => "policy".to_owned(),
+        (RowKind::Stop, _) => "stops".to_owned(),
+        (RowKind::Other, _) => "–".to_owned(),
     }
 }
 

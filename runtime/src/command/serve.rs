@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 use portcullis_mcp::{
     BearerToken, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http, serve_stdio,
 };
-use portcullis_tools::{ToolRegistry, approval::ApproveAll};
+use portcullis_tools::approval::ApproveAll;
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -11,7 +11,7 @@ use portcullis_agent::{
     event_channel, AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
     DEFAULT_EVENT_CAPACITY,
 };
-use portcullis_testing::Fixture;
+use portcullis_testing::{call_rows, Fixture};
 use portcullis_tools::{
     audit::{self, Confinement, RowKind},
     BootstrapError, Caller, ToolRegistry,
@@ -133,8 +133,7 @@ async fn the_lines_build_registries_under_the_operators_policy() {
     if run_in_separate_process(module_path!(), name, &fixture, &[]).is_none() {
         return;
     }
-    let rows = audit::rows(&audit::log_path(&fixture.state().join("portcullis/in-process")));
-    let rows: Vec<_> = rows.map(|row| row.expect("a readable row")).collect();
+    let rows = call_rows(&fixture.state().join("portcullis/in-process"));
     let called: Vec<&str> =
         rows.iter().filter(|row| row.event == RowKind::End).map(|row| &*row.tool).collect();
     let custom = "my_custom_tool";

@@ -9,8 +9,8 @@ use portcullis_adapters::yoagent::{
     types::{async_trait, AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy, ToolResult},
 };
 use portcullis_agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
-use portcullis_testing::Fixture;
-use portcullis_tools::audit::{self, Outcome, Row, RowKind, Verdict};
+use portcullis_testing::{call_rows, Fixture};
+use portcullis_tools::audit::{Outcome, Row, RowKind, Verdict};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
 
@@ -77,8 +77,7 @@ const TRANSCRIPT: &str = example_text!("002_transcript.txt");
 
 /// The rows of programs that keep their state in the usual place.
 fn rows(fixture: &Fixture) -> Vec<Row> {
-    let rows = audit::rows(&audit::log_path(&fixture.state().join("portcullis/in-process")));
-    rows.map(|row| row.expect("a readable row")).collect()
+    call_rows(&fixture.state().join("portcullis/in-process"))
 }
 
 /// A server for the program: the model deploys, then reports it.

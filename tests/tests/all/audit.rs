@@ -1,6 +1,8 @@
 //! The audit rows of calls: their content, the data that they never hold, and that a row is written before its call has
 //! an effect.
 
+mod facts;
+mod listing;
 mod processes;
 mod unwritable;
 
@@ -13,7 +15,7 @@ use futures_util::future::join_all;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
-    audit::{self, Confinement, Outcome, Row, RowKind, SubjectKind, Verdict},
+    audit::{self, ApproverKind, Confinement, Outcome, Row, RowKind, SubjectKind, Verdict},
     confine::{Layer, probe_kernel},
 };
 use portcullis_types::{Access, SafetyTier, ToolErrorKind, ToolOutput};
@@ -41,7 +43,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "a call without effects has one row");
     let row = &rows[0];
-    assert_eq!((row.seq, row.event, row.outcome), (1, RowKind::End, Some(Outcome::Ok)));
+    assert_eq!((row.seq, row.event, row.outcome), (2, RowKind::End, Some(Outcome::Ok)));
     assert_eq!(*row.call_id, *id);
     assert_eq!(row.agent.as_deref(), Some("the agent"));
     assert_eq!(row.run_id.as_deref(), Some("the run"));
@@ -245,7 +247,7 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
     }
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
-    assert_eq!((report.rows, report.last_seq), (225, 225));
+    assert_eq!((report.rows, report.last_seq), (226, 226));
 }
 
 /// The words in backquotes of each cell of a table's row.
@@ -267,12 +269,25 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
         .outcome
         .expect("echoes");
     let log = fs::read_to_string(audit::log_path(&fixture.state())).expect("readable");
-    let line = log.lines().next().expect("a row");
+    let line = log.lines().nth(1).expect("a row after the start");
     let row: BTreeMap<String, Value> = serde_json::from_str(line).expect("JSON");
     assert_eq!(fields.iter().copied().collect::<BTreeSet<_>>(), row.keys().map(String::as_str).collect());
     // No key within a field has the name of another field.
     let positions: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
     assert!(positions.is_sorted(), "the document has another order: {fields:?} in {line}");
+    let processes = document.split_once("\n### Rows about a process\n").expect("a section").1;
+    for kind in [RowKind::Start, RowKind::Policy, RowKind::Stop] {
+        assert!(processes.contains(&format!("\n| `{kind}` |")), "{kind}");
+    }
+    let start =
+        log.lines().next().and_then(|line| serde_json::from_str::<BTreeMap<String, Value>>(line).ok());
+    for field in start.expect("a start").keys() {
+        assert!(processes.contains(&format!("`{field}`")), "{field}");
+    }
+    let approvers = document.split_once("\n### Approvers\n").expect("a section").1;
+    for kind in ApproverKind::ALL {
+        assert!(approvers.contains(&format!("\n| `{kind}` |")), "{kind}");
+    }
     for (field, expected_word) in [
         (
             "event",

@@ -16,7 +16,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_tools::audit::{self, Row};
+use portcullis_testing::call_rows;
+use portcullis_tools::audit::Row;
 use tempfile::TempDir;
 
 /// An author with a folder of their own.
@@ -95,9 +96,7 @@ impl Author {
     /// The rows of the default workspace's audit log.
     fn rows(&self) -> Vec<Row> {
         let state = fs::read_dir(self.path("state/portcullis")).expect("there").next().expect("one");
-        audit::rows(&audit::log_path(&state.expect("readable").path()))
-            .map(|row| row.expect("a row"))
-            .collect()
+        call_rows(&state.expect("readable").path())
     }
 }
 

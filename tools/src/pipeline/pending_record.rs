@@ -13,9 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     approval::{self, ApprovalRequest},
-    audit::{
-        ApproverKind, AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record, RecordedApprover,
-    },
+    audit::{ApproverKind, AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record, RecordedApprover},
     process_facts,
 };
 

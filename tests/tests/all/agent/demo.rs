@@ -37,7 +37,7 @@ fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
     let output = portcullis(&fixture, &["demo"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
-    let closing_words = ["vault_copyto_write", "intact: 14 rows", ENFORCED];
+    let closing_words = ["vault_copyto_write", "intact: 16 rows", ENFORCED];
     assert_words_in_order(&text, SESSION.iter().chain(&closing_words));
 }
 
@@ -83,7 +83,7 @@ fn the_demonstration_can_be_kept_and_its_log_read() {
     let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("kept");
     fs::remove_dir_all(kept_folder).expect("removed");
     assert!(notes.ends_with("- [ ] pay the gas\n"), "{notes}");
-    assert_eq!(log.lines().count(), 14);
+    assert_eq!(log.lines().count(), 16);
 }
 
 /// Runs a program without a network: not even the loopback interface is up.
@@ -114,7 +114,7 @@ fn the_demonstration_needs_no_network() {
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     // Without a network the demonstration is complete, including the shell.
-    for words in ["│  36 total", "Done: the notes are in order", "intact: 14 rows", ENFORCED] {
+    for words in ["│  36 total", "Done: the notes are in order", "intact: 16 rows", ENFORCED] {
         assert!(text.contains(words), "no `{words}` in\n{text}");
     }
 }

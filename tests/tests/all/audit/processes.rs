@@ -225,5 +225,5 @@ async fn processes_that_share_a_log_write_one_chain() {
     assert_eq!(rows.len(), CALLS * (2 + 2 + 1));
     let processes: std::collections::BTreeSet<_> = rows.iter().map(|row| &row.process).collect();
     assert_eq!(processes.len(), 3);
-    assert!(rows.iter().zip(1..).all(|(row, seq)| row.seq == seq));
+    assert!(fixture.all_rows().iter().zip(1..).all(|(row, seq)| row.seq == seq));
 }

@@ -128,7 +128,7 @@ async fn calls_run_again_once_the_log_is_back() {
     echo().await.expect("runs again");
     let report = audit::verify(&log).expect("readable");
     assert!(report.is_intact(), "{report:#?}");
-    assert_eq!(report.rows, 2);
+    assert_eq!(report.rows, 3);
 }
 
 #[tokio::test]

@@ -4,9 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use portcullis_mcp::{McpLimits, McpServer, serve_lines};
 use portcullis_testing::Fixture;
-use portcullis_tools::approval::APPROVAL_TIMEOUT;
+use portcullis_tools::{
+    approval::APPROVAL_TIMEOUT,
+    audit::{ApproverKind, QUESTIONS_DIR},
+};
 use portcullis_types::{CancellationToken, SafetyTier};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     time::Instant,
@@ -66,7 +70,15 @@ fn the_client_sees_caller_tool_and_escaped_arguments() {
     assert_eq!(result["isError"], false, "{result}");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     client.leave();
-    assert_eq!(end_rows(&fixture, "side")[0].approval.as_deref(), Some("approved"));
+    let row = end_rows(&fixture, "side").remove(0);
+    assert_eq!(row.approval.as_deref(), Some("approved"));
+    let approver = row.approver.expect("approved");
+    assert_eq!((approver.by, approver.name.as_deref()), (ApproverKind::Elicitation, Some("tester")));
+    let sha256 = approver.question_sha256.expect("a question was shown");
+    let kept_file = fixture.state().join(QUESTIONS_DIR).join(format!("{sha256}.txt"));
+    let kept = std::fs::read_to_string(kept_file).expect("kept");
+    assert_eq!(hex::encode(Sha256::digest(&kept)), *sha256);
+    assert!(kept.contains("side_effecting") && kept.contains(r"\u{202e}gpj"), "{kept}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
 use portcullis_testing::{Fixture, outer::KernelEnvironment};
-use portcullis_tools::policy::DEFAULT_POLICY;
+use portcullis_tools::{audit::RowKind, policy::DEFAULT_POLICY};
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
 
@@ -275,6 +275,21 @@ fn clients_are_notified_when_a_hangup_changes_the_tools() {
     let listed = client.request("tools/list", json!({}));
     assert!(!listed.to_string().contains("\"get_current_time\""), "{listed}");
     assert_eq!(client.call("get_current_time", json!({}))["isError"], true);
+    std::fs::write(fixture.root().join("policy.toml"), "version = 1\nmistake = true\n").expect("written");
+    client.hang_up();
+    let policy_rows = || {
+        let rows = fixture.all_rows().into_iter();
+        rows.filter(|row| row.event == RowKind::Policy).collect::<Vec<_>>()
+    };
+    // The row is written after the refusal, of which no client is told.
+    while policy_rows().len() < 2 {
+        client.request("ping", json!({}));
+    }
+    let changes = policy_rows();
+    assert!(changes.iter().all(|row| row.cause.as_deref() == Some("hangup")), "{changes:?}");
+    assert!(changes[0].refused.is_none() && changes[0].old_digest.is_some());
+    assert_eq!((&changes[1].old_digest, &changes[1].new_digest), (&changes[0].new_digest, &None));
+    assert!(changes[1].refused.as_deref().is_some_and(|reason| reason.contains("mistake")), "{changes:?}");
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! The options of `portcullis audit`.
+
+use clap::{Args, Subcommand};
+use portcullis_tools::audit::{RowKind, Verdict};
+
+/// The number of rows that `audit log` shows by default.
+const DEFAULT_LIMIT: usize = 50;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    Log(Box<LogOptions>),
+    /// Check that no row of the audit log was changed, removed or inserted.
+    ///
+    /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
+    /// up to it was changed, and that none was cut off the end. Exits with 1 if the log is not intact, or if there is
+    /// none.
+    Verify,
+}
+
+/// Show the newest rows of the audit log, the newest last.
+///
+/// Filters combine: a row is shown if it meets every one. A filter given several times is met by any of its values. The
+/// log is read from its end, so the newest rows of a long log come at once.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit log --since 2h --decision deny
+  portcullis audit log --path '/shared/src/**' --tool file_write --json
+  portcullis audit log --event policy --limit 0
+  portcullis audit log --follow --agent reviewer
+
+Exit codes:
+  0 done    1 a line of the log is not a row, or the log was replaced while it was followed    2 wrong usage")]
+pub(crate) struct LogOptions {
+    /// The number of rows to show; 0 means all.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    pub(crate) limit: usize,
+
+    /// Print the rows as they are in the log, one JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Go on with the rows that are written from now on, until it is interrupted.
+    #[arg(long)]
+    pub(crate) follow: bool,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+}
+
+/// Which rows are meant.
+#[derive(Debug, Args, Default)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct FilterOptions {
+    /// Calls of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Vec<String>,
+
+    /// Calls of this tool.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) tool: Vec<String>,
+
+    /// Calls of this run.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Vec<String>,
+
+    /// The rows of this call.
+    #[arg(long, value_name = "ID")]
+    pub(crate) call: Vec<String>,
+
+    /// The rows of this operation, such as the steps of one `vault_copyto`.
+    #[arg(long, value_name = "ID")]
+    pub(crate) operation: Vec<String>,
+
+    /// Rows from this time on: `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as `2h` or
+    /// `30d`. A time without a zone is a local time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+
+    /// Rows before this time, in the same forms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+
+    /// Calls that used this mount, or named a path in it.
+    #[arg(long, value_name = "MOUNT")]
+    pub(crate) in_mount: Vec<String>,
+
+    /// Calls that named or touched this guest path or a path below it. A pattern such as `/shared/**/*.rs` is met by the
+    /// paths that it covers.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) path: Vec<String>,
+
+    /// Calls with this decision.
+    #[arg(long, value_name = "DECISION")]
+    pub(crate) decision: Vec<Verdict>,
+
+    /// Calls that this rule decided, denied, or asked about. `tools.file_write` also means the rules below it.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) rule: Vec<String>,
+
+    /// Calls that ended with this code.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) code: Vec<String>,
+
+    /// Calls of runs that had this label when the call was decided.
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) label: Vec<String>,
+
+    /// Calls under the policy with this digest, which may be shortened.
+    #[arg(long = "policy-digest", value_name = "DIGEST")]
+    pub(crate) policy_digest: Vec<String>,
+
+    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `stop`.
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<RowKind>,
+}

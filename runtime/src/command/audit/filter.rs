@@ -1,0 +1,277 @@
+//! The filters of `portcullis audit log`.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, ToSpan as _, Zoned, civil, tz::TimeZone};
+use portcullis_tools::{
+    audit::{Row, RowKind, SharedText, SubjectKind, Verdict},
+    policy::PathPattern,
+};
+use portcullis_types::GuestPath;
+
+use crate::{cli::FilterOptions, error::CliError};
+
+/// Decides which rows are shown. A row must meet every filter that was given.
+#[derive(Debug, Default)]
+pub(super) struct RowFilter {
+    agents: Vec<String>,
+    tools: Vec<String>,
+    runs: Vec<String>,
+    calls: Vec<String>,
+    operations: Vec<String>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    mounts: Vec<String>,
+    /// Each path stands twice: as it is, and for everything below it.
+    paths: Vec<PathPattern>,
+    decisions: Vec<Verdict>,
+    rules: Vec<String>,
+    codes: Vec<String>,
+    labels: Vec<String>,
+    policies: Vec<String>,
+    events: Vec<RowKind>,
+}
+
+impl RowFilter {
+    /// # Errors
+    /// [`CliError::Filter`] for a time or a path that cannot be read.
+    pub(super) fn new(options: FilterOptions) -> Result<Self, CliError> {
+        let now = Zoned::now();
+        let time = |option: &'static str, text: Option<String>| match text {
+            None => Ok(None),
+            Some(text) => parse_time(&text, &now).map(Some).map_err(|reason| CliError::Filter {
+                option,
+                text: text.clone(),
+                reason,
+            }),
+        };
+        let mut paths = Vec::new();
+        for path in &options.path {
+            paths.extend(path_patterns(path).map_err(|reason| CliError::Filter {
+                option: "--path",
+                text: path.clone(),
+                reason,
+            })?);
+        }
+        Ok(Self {
+            since: time("--since", options.since)?,
+            until: time("--until", options.until)?,
+            paths,
+            agents: options.agent,
+            tools: options.tool,
+            runs: options.run,
+            calls: options.call,
+            operations: options.operation,
+            mounts: options.in_mount,
+            decisions: options.decision,
+            rules: options.rule,
+            codes: options.code,
+            labels: options.label,
+            policies: options.policy_digest,
+            events: options.event,
+        })
+    }
+
+    /// Whether a row meets every filter.
+    pub(super) fn matches(&self, row: &Row) -> bool {
+        let digests = || [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten();
+        is_any(&self.agents, |agent| row.agent.as_deref() == Some(agent))
+            && is_any(&self.tools, |tool| &*row.tool == tool)
+            && is_any(&self.runs, |run| row.run_id.as_deref() == Some(run))
+            && is_any(&self.calls, |call| &*row.call_id == call)
+            && is_any(&self.operations, |operation| row.operation_id.as_deref() == Some(operation))
+            && self.since.is_none_or(|since| row.time >= since)
+            && self.until.is_none_or(|until| row.time < until)
+            && is_any(&self.mounts, |mount| touches_mount(row, mount))
+            && (self.paths.is_empty() || self.paths.iter().any(|pattern| touches_path(row, pattern)))
+            && (self.decisions.is_empty()
+                || row.decision.is_some_and(|decision| self.decisions.contains(&decision)))
+            && is_any(&self.rules, |rule| has_rule(row, rule))
+            && is_any(&self.codes, |code| row.code.as_deref() == Some(code))
+            && is_any(&self.labels, |label| row.labels.iter().any(|own| &**own == label))
+            && is_any(&self.policies, |start| digests().any(|digest| digest.starts_with(start)))
+            && (self.events.is_empty() || self.events.contains(&row.event))
+    }
+}
+
+/// Whether one of the values is met, or none was given.
+fn is_any(values: &[String], is_met: impl Fn(&str) -> bool) -> bool {
+    values.is_empty() || values.iter().any(|value| is_met(value))
+}
+
+fn touches_mount(row: &Row, mount: &str) -> bool {
+    let is_in_mount =
+        |path: &str| path.strip_prefix('/').is_some_and(|below| below.split('/').next() == Some(mount));
+    row.mounts_used.iter().any(|used| &**used == mount) || paths_of(row).any(is_in_mount)
+}
+
+fn touches_path(row: &Row, pattern: &PathPattern) -> bool {
+    paths_of(row).any(|path| GuestPath::parse(path).is_ok_and(|path| pattern.covers_absolute(&path)))
+}
+
+/// The guest paths that a call named or touched.
+fn paths_of(row: &Row) -> impl Iterator<Item = &str> {
+    let named = row.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+    named.map(|subject| &*subject.value).chain(row.touched_paths.iter().map(|path| &**path))
+}
+
+fn has_rule(row: &Row, rule: &str) -> bool {
+    let asked_by = row.approver.as_ref().and_then(|approver| approver.rule.as_ref());
+    let is_met = |own: &SharedText| {
+        own.strip_prefix(rule).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ' ']))
+    };
+    [row.rule.as_ref(), row.flow_rule.as_ref(), asked_by].into_iter().flatten().any(is_met)
+}
+
+/// The patterns of a path: the path or pattern itself, and everything below it.
+fn path_patterns(path: &str) -> Result<[PathPattern; 2], String> {
+    if !path.starts_with('/') {
+        return Err("it is no guest path; one starts with `/`, such as `/shared/src`".to_owned());
+    }
+    let path = path.trim_end_matches('/');
+    Ok([PathPattern::parse(path)?, PathPattern::parse(&format!("{path}/**"))?])
+}
+
+/// Reads a time: with or without a zone, a date, `today`, `yesterday`, or a duration back from now.
+fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    let midnight = |date: civil::Date| {
+        date.to_zoned(now.time_zone().clone())
+            .map(|zoned| zoned.timestamp())
+            .map_err(|error| error.to_string())
+    };
+    match text {
+        "today" => return midnight(now.date()),
+        "yesterday" => return midnight(now.date().saturating_sub(1.day())),
+        _ => {}
+    }
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    if let Ok(time) = text.parse::<civil::DateTime>() {
+        let zone: TimeZone = now.time_zone().clone();
+        return zone.to_timestamp(time).map_err(|error| error.to_string());
+    }
+    let back: Duration = humantime::parse_duration(text).map_err(|_cause| {
+        "it is no time; write `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as \
+         `2h` or `30d`"
+            .to_owned()
+    })?;
+    now.timestamp().checked_sub(back).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Zoned {
+        "2026-11-26T14:30:00+01:00[Europe/Berlin]".parse().expect("a time")
+    }
+
+    #[test]
+    fn times_are_read_in_the_local_zone_unless_they_name_one() {
+        for (text, expected) in [
+            ("2026-11-26", "2026-11-25T23:00:00Z"),
+            ("2026-11-26T14:00", "2026-11-26T13:00:00Z"),
+            ("2026-11-26T14:00:00Z", "2026-11-26T14:00:00Z"),
+            ("today", "2026-11-25T23:00:00Z"),
+            ("yesterday", "2026-11-24T23:00:00Z"),
+            ("2h", "2026-11-26T11:30:00Z"),
+            ("30d", "2026-10-27T13:30:00Z"),
+        ] {
+            assert_eq!(parse_time(text, &now()), Ok(expected.parse().expect("a time")), "{text}");
+        }
+        for text in ["", "soon", "2026-13-01", "-2h"] {
+            assert!(parse_time(text, &now()).is_err(), "{text}");
+        }
+    }
+
+    fn row(fields: &str) -> Row {
+        let hash = "0".repeat(64);
+        let head = r#""v":2,"seq":1,"time":"2026-11-26T12:00:00Z","event":"end","process":"1-1-1""#;
+        let line = format!("{{{head},{fields},\"prev\":\"{hash}\",\"hash\":\"{hash}\"}}");
+        serde_json::from_str(&line).expect("a row")
+    }
+
+    #[track_caller]
+    fn matches(options: FilterOptions, fields: &str) -> bool {
+        RowFilter::new(options).expect("a filter").matches(&row(fields))
+    }
+
+    #[test]
+    fn each_filter_is_met_by_any_of_its_values_and_all_filters_count() {
+        let fields = r#""agent":"a","tool":"file_read","run_id":"r","decision":"deny","code":"timeout","labels":["vault"]"#;
+        let of = |agent: &[&str], tool: &[&str]| FilterOptions {
+            agent: agent.iter().map(|&agent| agent.to_owned()).collect(),
+            tool: tool.iter().map(|&tool| tool.to_owned()).collect(),
+            ..FilterOptions::default()
+        };
+        assert!(matches(of(&[], &[]), fields));
+        assert!(matches(of(&["b", "a"], &["file_read"]), fields));
+        assert!(!matches(of(&["a"], &["file_write"]), fields));
+        let with = |change: fn(&mut FilterOptions)| {
+            let mut options = FilterOptions::default();
+            change(&mut options);
+            matches(options, fields)
+        };
+        assert!(with(|options| options.decision = vec![Verdict::Deny]));
+        assert!(!with(|options| options.decision = vec![Verdict::Allow]));
+        assert!(with(|options| options.code = vec!["timeout".to_owned()]));
+        assert!(!with(|options| options.code = vec!["time".to_owned()]));
+        assert!(with(|options| options.label = vec!["vault".to_owned()]));
+        assert!(!with(|options| options.run = vec!["s".to_owned()]));
+        assert!(with(|options| options.event = vec![RowKind::End]));
+        assert!(!with(|options| options.event = vec![RowKind::Start]));
+        assert!(with(|options| options.since = Some("2026-11-26T12:00:00Z".to_owned())));
+        assert!(!with(|options| options.until = Some("2026-11-26T12:00:00Z".to_owned())));
+    }
+
+    #[test]
+    fn a_path_means_itself_and_everything_below_it() {
+        let fields = r#""subjects":[{"argument":"path","kind":"path","value":"/shared/src/a.rs"}],"touched_paths":["/tmp/x"],"mounts_used":["vault"]"#;
+        for (path, expected) in [
+            ("/shared/src/a.rs", true),
+            ("/shared/src", true),
+            ("/shared/", true),
+            ("/shared/**/*.rs", true),
+            ("/tmp", true),
+            ("/shared/sr", false),
+            ("/shared/*.rs", false),
+            ("/vault", false),
+        ] {
+            let options = FilterOptions { path: vec![path.to_owned()], ..FilterOptions::default() };
+            assert_eq!(matches(options, fields), expected, "{path}");
+        }
+        for (mount, expected) in [("shared", true), ("tmp", true), ("vault", true), ("share", false)] {
+            let options = FilterOptions { in_mount: vec![mount.to_owned()], ..FilterOptions::default() };
+            assert_eq!(matches(options, fields), expected, "{mount}");
+        }
+        let options = FilterOptions { path: vec!["src".to_owned()], ..FilterOptions::default() };
+        assert!(matches!(RowFilter::new(options), Err(CliError::Filter { option: "--path", .. })));
+    }
+
+    #[test]
+    fn a_rule_means_the_rules_below_it_too() {
+        let fields =
+            r#""rule":"tools.file_write.approval","approver":{"by":"flag","rule":"tiers.privileged"}"#;
+        for (rule, expected) in [
+            ("tools.file_write.approval", true),
+            ("tools.file_write", true),
+            ("tools.file", false),
+            ("tiers.privileged", true),
+            ("profiles", false),
+        ] {
+            let options = FilterOptions { rule: vec![rule.to_owned()], ..FilterOptions::default() };
+            assert_eq!(matches(options, fields), expected, "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_digest_may_be_shortened() {
+        let fields = r#""policy_digest":"abcdef""#;
+        for (digest, expected) in [("abc", true), ("bcd", false)] {
+            let options =
+                FilterOptions { policy_digest: vec![digest.to_owned()], ..FilterOptions::default() };
+            assert_eq!(matches(options, fields), expected, "{digest}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `portcullis audit log`: shows rows of the audit log.
+
+use std::{path::Path, process::ExitCode, thread, time::Duration};
+
+use portcullis_tools::audit::{self, AuditError, LogFollower, Row, RowKind, RowLine};
+
+use super::{filter::RowFilter, path};
+use crate::{
+    cli::{CommonOptions, LogOptions},
+    error::CliError,
+    output::{stream, table},
+};
+
+/// How many rows a table has before its columns are measured anew: 500. So the rows of a long log need little memory.
+const TABLE_ROWS: usize = 500;
+
+/// How long `--follow` waits before it looks for further rows: 200 ms.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Shows rows. An unreadable line is reported and skipped, and the exit code is then 1.
+pub(crate) fn log(common: &CommonOptions, options: LogOptions) -> Result<ExitCode, CliError> {
+    let LogOptions { limit, json, follow, filter } = options;
+    let path = path(common)?;
+    let mut listing =
+        Listing { filter: RowFilter::new(filter)?, as_json: json, rows: Vec::new(), has_faults: false };
+    if follow {
+        return listing.follow(&path, limit);
+    }
+    let shown = match limit {
+        0 => listing.show_all(audit::row_lines(&path)),
+        _ => listing.show_newest(&path, limit).map(|_newest| ()),
+    };
+    match shown {
+        Err(CliError::Audit { source }) if source.is_missing() => {
+            stream::write_stderr(&format!("no call is on record yet: there is no `{}`\n", path.display()));
+            Ok(ExitCode::SUCCESS)
+        }
+        shown => shown.map(|()| listing.exit_code()),
+    }
+}
+
+/// The rows that are shown.
+struct Listing {
+    filter: RowFilter,
+    as_json: bool,
+    /// Rows that wait for the end of their table.
+    rows: Vec<RowLine>,
+    /// Whether a line of the log was not a row.
+    has_faults: bool,
+}
+
+impl Listing {
+    /// Shows the newest rows that meet the filter, and returns the number of the newest row of all.
+    fn show_newest(&mut self, path: &Path, limit: usize) -> Result<Option<u64>, CliError> {
+        let mut newest = None;
+        for row in audit::newest_row_lines(path) {
+            let Some(row) = self.readable(row)? else { continue };
+            newest = newest.or(Some(row.row.seq));
+            if self.filter.matches(&row.row) {
+                self.rows.push(row);
+                if self.rows.len() == limit {
+                    break;
+                }
+            }
+        }
+        self.rows.reverse();
+        self.print()?;
+        Ok(newest)
+    }
+
+    /// Shows all rows that meet the filter.
+    fn show_all(
+        &mut self,
+        rows: impl IntoIterator<Item = Result<RowLine, AuditError>>,
+    ) -> Result<(), CliError> {
+        for row in rows {
+            let Some(row) = self.readable(row)? else { continue };
+            if self.filter.matches(&row.row) {
+                self.rows.push(row);
+            }
+            if self.rows.len() == TABLE_ROWS {
+                self.print()?;
+            }
+        }
+        self.print()
+    }
+
+    /// Shows the newest rows, then those that are written from now on, until this process is interrupted or the log is
+    /// replaced.
+    fn follow(&mut self, path: &Path, limit: usize) -> Result<ExitCode, CliError> {
+        let failed = |source| CliError::Audit { source };
+        let mut follower = loop {
+            match LogFollower::at_start(path) {
+                Ok(follower) => break follower,
+                // The first call will begin the log.
+                Err(error) if error.is_missing() => thread::sleep(FOLLOW_INTERVAL),
+                Err(source) => return Err(failed(source)),
+            }
+        };
+        let mut shown_up_to = 0;
+        if limit != 0 {
+            // Rows that are written meanwhile are found by both readers, and told apart by their numbers.
+            follower = LogFollower::at_end(path).map_err(failed)?;
+            shown_up_to = self.show_newest(path, limit)?.unwrap_or(0);
+        }
+        loop {
+            let rows = follower.new_rows().map_err(failed)?;
+            if rows.is_empty() {
+                thread::sleep(FOLLOW_INTERVAL);
+                continue;
+            }
+            let is_new = |row: &Result<RowLine, AuditError>| {
+                row.as_ref().map_or(true, |row| row.row.seq > shown_up_to)
+            };
+            self.show_all(rows.into_iter().filter(is_new))?;
+        }
+    }
+
+    /// The row, unless its line is not a row, which is reported.
+    fn readable(&mut self, row: Result<RowLine, AuditError>) -> Result<Option<RowLine>, CliError> {
+        match row {
+            Ok(row) => Ok(Some(row)),
+            Err(source @ (AuditError::Malformed { .. } | AuditError::Overlong { .. })) => {
+                stream::write_stderr(&CliError::Audit { source }.report());
+                self.has_faults = true;
+                Ok(None)
+            }
+            Err(source) => Err(CliError::Audit { source }),
+        }
+    }
+
+    fn print(&mut self) -> Result<(), CliError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let rows = std::mem::take(&mut self.rows);
+        if !self.as_json {
+            return stream::write_answer(&listing(rows.iter().map(|row| &row.row)));
+        }
+        let mut out = String::new();
+        for row in &rows {
+            // A row was parsed from the line, so it is UTF-8.
+            out.push_str(&String::from_utf8_lossy(&row.line));
+            out.push('\n');
+        }
+        stream::write_answer(&out)
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        if self.has_faults { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// The rows of one run as a table.
+///
+/// # Errors
+/// [`CliError::Audit`] if a row cannot be read.
+pub(crate) fn listing_of_run(path: &Path, run: &str) -> Result<String, CliError> {
+    let mut rows = Vec::new();
+    for row in audit::rows(path) {
+        match row {
+            Ok(row) if row.run_id.as_deref() == Some(run) => rows.push(row),
+            Ok(_) => {}
+            // No call is on record yet.
+            Err(error) if error.is_missing() => break,
+            Err(source) => return Err(CliError::Audit { source }),
+        }
+    }
+    Ok(listing(&rows))
+}
+
+fn listing<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
+    let rows = rows.into_iter().map(|row| {
+        [
+            row.seq.to_string(),
+            format!("{:.3}", row.time),
+            row.agent.as_deref().unwrap_or("–").to_owned(),
+            if row.tool.is_empty() { "–".to_owned() } else { row.tool.to_string() },
+            super::outcome_cell(row),
+            row.code.as_deref().unwrap_or("–").to_owned(),
+            row.duration_us.map_or_else(|| "–".to_owned(), super::milliseconds),
+            names_cell(row),
+        ]
+    });
+    table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
+}
+
+/// The last column of a row: what its arguments name, or the facts of a row that is not about a call.
+fn names_cell(row: &Row) -> String {
+    let short = |digest: &Option<audit::SharedText>| match digest {
+        Some(digest) => digest.chars().take(SHORT_DIGEST_CHARS).collect(),
+        None => "none".to_owned(),
+    };
+    match row.event {
+        RowKind::Start => {
+            let version = row.version.as_deref().unwrap_or("an unknown version");
+            format!("{version}, policy {}", short(&row.policy_digest))
+        }
+        RowKind::Policy => match &row.refused {
+            // The first line names the first fault; the row itself has more.
+            Some(reason) => format!("refused: {}", reason.lines().next().unwrap_or_default()),
+            None => format!("{} → {}", short(&row.old_digest), short(&row.new_digest)),
+        },
+        _ => {
+            let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
+            subjects.join(", ")
+        }
+    }
+}
+
+/// How much of a digest a table shows: 12 characters, which are enough for `--policy-digest`.
+const SHORT_DIGEST_CHARS: usize = 12;
