@@ -18,7 +18,11 @@ pub struct HiddenNames {
 
 /// One folded pattern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HiddenPattern(String);
+pub(crate) struct HiddenPattern {
+    text: String,
+    /// The bytes before the first wildcard and after the last one. `None` without a wildcard.
+    ends: Option<(usize, usize)>,
+}
 
 /// The reason why a text is not a pattern of a hidden name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -81,7 +85,7 @@ impl HiddenNames {
 
     /// The patterns in folded form, sorted.
     pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
-        self.patterns.iter().map(|pattern| pattern.0.as_str())
+        self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
     /// Whether hidden names apply in a mount. They do not apply in the vault, which has its own rules.
@@ -97,11 +101,23 @@ impl HiddenNames {
         if self.patterns.is_empty() || matches!(name, "." | "..") {
             return None;
         }
+        // A search asks about each name that it finds. For ASCII, folding is lower case: no ASCII character is
+        // invisible, and each letter has two forms only.
+        let mut buffer = [0; MAX_NAME_BYTES];
+        if let Some(lower) = buffer.get_mut(..name.len())
+            && name.is_ascii()
+        {
+            lower.copy_from_slice(name.as_bytes());
+            lower.make_ascii_lowercase();
+            return self.matching(str::from_utf8(lower).ok()?);
+        }
         let folded: String = fold(name).collect();
-        self.patterns
-            .iter()
-            .find(|pattern| matches_wildcards(&pattern.0, &folded))
-            .map(|pattern| pattern.0.as_str())
+        self.matching(&folded)
+    }
+
+    /// The pattern that matches a folded name, if any.
+    fn matching(&self, folded: &str) -> Option<&str> {
+        self.patterns.iter().find(|pattern| pattern.matches(folded)).map(|pattern| pattern.text.as_str())
     }
 
     /// The pattern that hides a path, if any: one of its components has a hidden name.
@@ -145,7 +161,20 @@ impl HiddenPattern {
         if folded.chars().all(|character| character == '*') {
             return Err(InvalidHiddenName::All);
         }
-        Ok(Self(folded))
+        let first = folded.find('*');
+        let ends = first.and_then(|first| Some((first, folded.len() - folded.rfind('*')? - 1)));
+        Ok(Self { text: folded, ends })
+    }
+
+    /// Whether the pattern matches a folded name.
+    fn matches(&self, name: &str) -> bool {
+        let Some((prefix, suffix)) = self.ends else { return self.text == name };
+        // Nearly every name fails here, so the parts between the wildcards are looked at for few names.
+        let (text, bytes) = (self.text.as_bytes(), name.as_bytes());
+        bytes.len() >= prefix + suffix
+            && bytes.starts_with(&text[..prefix])
+            && bytes.ends_with(&text[text.len() - suffix..])
+            && (text.len() == prefix + suffix + 1 || matches_wildcards(&self.text, name))
     }
 }
 
@@ -226,7 +255,21 @@ mod tests {
     proptest! {
         #[test]
         fn wildcards_match_as_by_trying_each_way(pattern in "[ab*]{0,8}", name in "[ab]{0,10}") {
-            prop_assert_eq!(matches_wildcards(&pattern, &name), matches_slowly(pattern.as_bytes(), name.as_bytes()));
+            let expected = matches_slowly(pattern.as_bytes(), name.as_bytes());
+            prop_assert_eq!(matches_wildcards(&pattern, &name), expected);
+            if let Ok(pattern) = HiddenPattern::parse(&pattern) {
+                prop_assert_eq!(pattern.matches(&name), expected);
+            }
+        }
+
+        #[test]
+        fn a_name_is_judged_by_its_folded_form(name in "[aAbBſıİ\u{200c}*.]{0,12}") {
+            let hidden = hidden(&["a*b", "*.a", "b.*", "ab", "a*b*a"]);
+            let folded: String = fold(&name).collect();
+            let by_folding = hidden.patterns().find(|pattern| matches_wildcards(pattern, &folded));
+            if !matches!(name.as_str(), "." | "..") {
+                prop_assert_eq!(hidden.hides(&name), by_folding);
+            }
         }
     }
 }

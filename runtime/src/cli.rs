@@ -12,6 +12,7 @@ mod agent;
 mod audit;
 mod explain;
 mod mount_option;
+mod mounts;
 mod serve;
 mod shell_option;
 mod tool;
@@ -21,6 +22,7 @@ pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
 pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions};
 pub(crate) use explain::{ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
+pub(crate) use mounts::{MountsOptions, MountsView};
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{
@@ -106,6 +108,7 @@ pub(crate) enum CliCommand {
     Call(CallOptions),
     Tools(ToolsOptions),
     Explain(ExplainOptions),
+    Mounts(MountsOptions),
     /// Author a tool, or approve one of a foreign module.
     #[command(subcommand)]
     Tool(ToolCommand),
@@ -504,6 +507,7 @@ mod tests {
                 "call",
                 "tools",
                 "explain",
+                "mounts",
                 "tool",
                 "policy",
                 "audit",

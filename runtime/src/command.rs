@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod init;
 mod interrupts;
+mod mounts;
 mod policy;
 mod progress;
 mod serve;
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Policy(PolicyCommand::Show { json }) => policy::show(common, json),
         CliCommand::Policy(PolicyCommand::Lint(options)) => policy::lint(common, options),
         CliCommand::Explain(options) => explain::run(common, options),
+        CliCommand::Mounts(options) => mounts::run(common, options),
         CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),
         CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
         CliCommand::Serve(options) => serve::run(common, options),

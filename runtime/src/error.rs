@@ -60,6 +60,9 @@ pub(crate) enum CliError {
     /// A filter of the audit log cannot be read.
     #[error("`{option} {text}`: {reason}")]
     Filter { option: &'static str, text: String, reason: String },
+    /// The policy has no source of data with the name.
+    #[error("the policy has no {what} `{name}`")]
+    NoSource { what: &'static str, name: String },
     /// There is no folder for state.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
@@ -169,6 +172,7 @@ impl CliError {
             | Self::NoTool { .. }
             | Self::Explain { .. }
             | Self::Filter { .. }
+            | Self::NoSource { .. }
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable

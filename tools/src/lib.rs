@@ -64,7 +64,10 @@ pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use hint::hinted;
 pub use lint::lint;
-pub use pipeline::{ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict};
+pub use pipeline::{
+    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, MountGrant, ReachSource, ReachStep,
+    ToolGrants, Verdict,
+};
 pub use policy_files::{OVERLAY_FILE, PolicyFiles};
 pub use portcullis_sandbox::{
     HostWasmToolRunner,

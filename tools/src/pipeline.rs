@@ -31,7 +31,10 @@ pub(crate) use authorize::authorize;
 pub(crate) use backend::{Backend, GuestTool, NativeTool, time_limit_error};
 pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
-pub use explain::{ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict};
+pub use explain::{
+    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, MountGrant, ReachSource, ReachStep,
+    ToolGrants, Verdict,
+};
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;
 pub(crate) use pending_record::PendingRecord;

@@ -7,15 +7,21 @@ use super::{stream, text};
 
 /// A table with a head. Deceptive characters in cells are escaped.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    render_columns(head.map(str::to_owned).into(), rows.into_iter().map(Vec::from))
+}
+
+/// Like [`render`], for a number of columns that is known only when the program runs. Each row has as many cells as the
+/// head.
+pub(crate) fn render_columns(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     // Fold lines only on a terminal, whose width a person sees.
     let columns = stream::stdout_is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
     render_within(head, rows, columns.map(|(_, columns)| columns))
 }
 
 /// A table of at most `columns` columns, if given.
-fn render_within<const N: usize>(
-    head: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
+fn render_within(
+    head: Vec<String>,
+    rows: impl IntoIterator<Item = Vec<String>>,
     columns: Option<u16>,
 ) -> String {
     let mut table = Table::new();
@@ -25,7 +31,7 @@ fn render_within<const N: usize>(
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(1));
     }
     for row in rows {
-        table.add_row(row.map(|cell| text::inline(&cell)));
+        table.add_row(row.iter().map(|cell| text::inline(cell)));
     }
     let mut out = String::new();
     for line in table.lines() {
@@ -63,8 +69,8 @@ mod tests {
         };
         for columns in 60..=200 {
             let rendered = render_within(
-                ["tool", "tier", "profile", "approval", "confinement"],
-                names.map(row),
+                ["tool", "tier", "profile", "approval", "confinement"].map(str::to_owned).into(),
+                names.map(|name| row(name).into()),
                 Some(columns),
             );
             let head = rendered.lines().next().expect("a head");
@@ -82,7 +88,11 @@ mod tests {
 
     #[test]
     fn columns_stay_in_their_order_whatever_is_written_in_them() {
-        let rendered = render_within(["a", "b"], [["שלום".to_owned(), "עולם".to_owned()]], None);
+        let rendered = render_within(
+            vec!["a".to_owned(), "b".to_owned()],
+            [vec!["שלום".to_owned(), "עולם".to_owned()]],
+            None,
+        );
         assert!(rendered.contains("שלום\u{200e}  עולם"), "{rendered:?}");
     }
 }

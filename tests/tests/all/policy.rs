@@ -1,6 +1,7 @@
 //! The policy from file to call: refusals at the start, and enforcement afterwards.
 
 mod explained;
+mod mounts;
 mod names;
 mod overlay;
 mod refusals;

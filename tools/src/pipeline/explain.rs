@@ -1,6 +1,9 @@
 //! Explains calls without making them. The judgement is [`judge_call`], which enforcement uses too; this module only
 //! chooses its inputs and puts the answer into words. Nothing is created on disk, and nothing runs.
 
+mod grants;
+mod reach;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
@@ -9,6 +12,9 @@ use portcullis_policy::{
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
 use serde::Serialize;
+
+pub use grants::{MountGrant, ToolGrants};
+pub use reach::{ReachSource, ReachStep};
 
 use super::{
     judge::{Grants, JudgedTool, judge_call, rule_of},
@@ -80,7 +86,8 @@ pub struct ExplainRequest<'a> {
 
 portcullis_types::words! {
     /// The answer to a call.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    /// The order is that of strictness.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     pub enum Verdict {
         /// The call runs.
         Allow = "allow",

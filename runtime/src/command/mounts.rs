@@ -1,0 +1,272 @@
+//! `portcullis mounts`: what each tool may do in each mount, and where data can go.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+    process::ExitCode,
+};
+
+use portcullis_tools::{
+    ExplainedTool, Explainer, MountGrant, ReachSource, ReachStep, ToolGrants, Verdict,
+    audit::{self, Outcome, Row, RowKind, SubjectKind},
+    policy::{Place, WorkspaceSecurityPolicy},
+};
+use portcullis_types::Access;
+use serde::Serialize;
+
+use crate::{
+    cli::{CommonOptions, MountsOptions, MountsView},
+    error::CliError,
+    output::{json, stream, table, text},
+    setup,
+};
+
+pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<ExitCode, CliError> {
+    let MountsOptions { by, reach, json: as_json, modules } = options;
+    let envelope = setup::envelope_with(common, modules)?;
+    let files = setup::policy_files(&envelope)?;
+    let runtime = setup::runtime()?;
+    let explainer = runtime.block_on(Explainer::new(&envelope, &files))?;
+    let policy = explainer.policy();
+    let tools: Vec<ExplainedTool> = match policy.modules_dir().is_none() && envelope.modules.is_empty() {
+        true => ExplainedTool::all_shipped(policy).collect(),
+        // Only a module knows the declarations of its tools, so the modules are loaded.
+        false => {
+            let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
+            registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect()
+        }
+    };
+    if let Some(source) = reach {
+        check_source(policy, &source)?;
+        let steps = explainer.reach(&source, &tools);
+        match as_json {
+            true => json::write_answer(&steps)?,
+            false => stream::write_answer(&reach_text(&steps))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let use_counts = UseCounts::read(&audit::log_path(&envelope.state))?;
+    let grants = explainer.grants_of(&tools);
+    let answer = match (as_json, by) {
+        (true, _) => return json::write_answer(&entries(&grants, &use_counts)).map(|()| ExitCode::SUCCESS),
+        (false, MountsView::Tool) => by_tool(policy, &grants, &use_counts),
+        (false, MountsView::Mount) => by_mount(&grants, &use_counts),
+        (false, MountsView::Profile) => by_profile(policy, &grants),
+    };
+    stream::write_answer(&answer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a source that the policy does not know: its answer would be empty, and look safe.
+fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Result<(), CliError> {
+    let (what, name, is_known) = match source {
+        ReachSource::Web => return Ok(()),
+        ReachSource::Mount(name) => {
+            ("mount", name.as_str(), policy.mounts().iter().any(|mount| mount.name == *name))
+        }
+        ReachSource::Secret(name) => {
+            ("secret", name.as_str(), policy.secrets().any(|(known, _)| known == name))
+        }
+        ReachSource::Variable(name) => {
+            let names = policy.shell().into_iter().flat_map(|shell| &shell.environment);
+            ("variable", name.as_str(), names.into_iter().any(|known| known.as_str() == name))
+        }
+    };
+    match is_known {
+        true => Ok(()),
+        false => Err(CliError::NoSource { what, name: name.to_owned() }),
+    }
+}
+
+/// How many calls of a tool used a mount, and how many were refused that named a path in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct UseCount {
+    used: u64,
+    tried: u64,
+}
+
+/// The counts of an audit log, by tool and mount. A step counts under its own name.
+#[derive(Debug, Default)]
+struct UseCounts(BTreeMap<(String, String), UseCount>);
+
+impl UseCounts {
+    /// Counts the calls of a log, row by row. Without a log all counts are 0.
+    fn read(path: &Path) -> Result<Self, CliError> {
+        let mut counts = Self::default();
+        for row in audit::rows(path) {
+            match row {
+                Ok(row) => counts.add(&row),
+                Err(error) if error.is_missing() => break,
+                Err(source) => return Err(CliError::Audit { source }),
+            }
+        }
+        Ok(counts)
+    }
+
+    fn add(&mut self, row: &Row) {
+        if row.event != RowKind::End {
+            return;
+        }
+        for mount in &row.mounts_used {
+            self.count(row, mount).used += 1;
+        }
+        if matches!(row.outcome, Some(Outcome::Error(portcullis_types::ToolErrorKind::Denied))) {
+            let paths = row.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+            let mounts: BTreeSet<&str> =
+                paths.filter_map(|path| path.value.strip_prefix('/')?.split('/').next()).collect();
+            for mount in mounts {
+                self.count(row, mount).tried += 1;
+            }
+        }
+    }
+
+    fn count(&mut self, row: &Row, mount: &str) -> &mut UseCount {
+        self.0.entry((row.tool.to_string(), mount.to_owned())).or_default()
+    }
+
+    fn of(&self, grants: &ToolGrants, mount: &str) -> UseCount {
+        let name = grants.step.as_ref().unwrap_or(&grants.tool);
+        self.0.get(&(name.clone(), mount.to_owned())).copied().unwrap_or_default()
+    }
+}
+
+/// The grants of a tool with the counts of its mounts, as JSON.
+#[derive(Debug, Serialize)]
+struct Entry<'a> {
+    #[serde(flatten)]
+    grants: &'a ToolGrants,
+    /// By mount: also mounts that are not granted, if a call tried them.
+    calls: BTreeMap<&'a str, UseCount>,
+}
+
+fn entries<'a>(grants: &'a [ToolGrants], use_counts: &'a UseCounts) -> Vec<Entry<'a>> {
+    let calls = |grants: &'a ToolGrants| {
+        let name = grants.step.as_ref().unwrap_or(&grants.tool);
+        let own = use_counts.0.iter().filter(move |((tool, _), _)| tool == name);
+        own.map(|((_, mount), count)| (mount.as_str(), *count)).collect()
+    };
+    grants.iter().map(|grants| Entry { grants, calls: calls(grants) }).collect()
+}
+
+fn mount_names(policy: &WorkspaceSecurityPolicy) -> Vec<String> {
+    policy.mounts().iter().map(|mount| mount.name.to_string()).collect()
+}
+
+fn name_cell(grants: &ToolGrants) -> String {
+    match &grants.step {
+        Some(step) => format!("{} → {step}", grants.tool),
+        None => grants.tool.clone(),
+    }
+}
+
+/// The access to a mount, and how often it was used and tried: `write, 12 used`, `–, 3 tried`.
+fn access_cell(access: Option<Access>, UseCount { used, tried }: UseCount) -> String {
+    let mut cell = access.map_or("–", Access::as_str).to_owned();
+    // Writing to a string cannot fail.
+    if used > 0 {
+        let _ = write!(cell, ", {used} used");
+    }
+    if tried > 0 {
+        let _ = write!(cell, ", {tried} tried");
+    }
+    cell
+}
+
+fn hosts_cell(hosts: &[String]) -> String {
+    if hosts.is_empty() { "–".to_owned() } else { hosts.join(", ") }
+}
+
+fn by_tool(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], use_counts: &UseCounts) -> String {
+    let mounts = mount_names(policy);
+    let head = ["TOOL", "PROFILE", "CALLS"].map(str::to_owned).into_iter();
+    let head = head.chain(mounts.iter().map(|mount| format!("/{mount}"))).chain(["HOSTS".to_owned()]);
+    let rows = grants.iter().map(|grants| {
+        let mut row = vec![name_cell(grants), grants.profile.clone(), grants.verdict.to_string()];
+        for mount in &mounts {
+            let granted = grants.mounts.iter().find(|grant| grant.mount == *mount);
+            row.push(access_cell(granted.map(|grant| grant.access), use_counts.of(grants, mount)));
+        }
+        row.push(hosts_cell(&grants.hosts));
+        row
+    });
+    table::render_columns(head.collect(), rows)
+}
+
+fn by_mount(grants: &[ToolGrants], use_counts: &UseCounts) -> String {
+    let mut rows: Vec<(&MountGrant, &ToolGrants)> =
+        grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();
+    rows.sort_by(|(left, left_tool), (right, right_tool)| {
+        (&left.mount, &left_tool.tool, &left_tool.step).cmp(&(
+            &right.mount,
+            &right_tool.tool,
+            &right_tool.step,
+        ))
+    });
+    let rows = rows.into_iter().map(|(grant, grants)| {
+        [
+            format!("/{}", grant.mount),
+            name_cell(grants),
+            access_cell(Some(grant.access), use_counts.of(grants, &grant.mount)),
+            grants.verdict.to_string(),
+            grant.rule.clone(),
+            grant.place.as_ref().map_or_else(|| "default".to_owned(), Place::to_string),
+        ]
+    });
+    table::render(["MOUNT", "TOOL", "ACCESS", "CALLS", "RULE", "FROM"], rows)
+}
+
+fn by_profile(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants]) -> String {
+    let mounts = mount_names(policy);
+    let head = std::iter::once("PROFILE".to_owned()).chain(mounts.iter().map(|mount| format!("/{mount}")));
+    let head = head.chain(["HOSTS", "TOOLS"].map(str::to_owned));
+    let mut profiles: BTreeMap<&str, Vec<&ToolGrants>> = BTreeMap::new();
+    // A profile that no tool has is listed too.
+    for (profile, _) in policy.profiles() {
+        profiles.entry(profile.as_str()).or_default();
+    }
+    for grants in grants {
+        profiles.entry(&grants.profile).or_default().push(grants);
+    }
+    let rows = profiles.into_iter().map(|(profile, tools)| {
+        let profile_mounts = policy.profiles().find(|(known, _)| known.as_str() == profile);
+        let shell_mounts = policy.shell().filter(|_| profile_mounts.is_none());
+        let granted = profile_mounts.map(|(_, mounts)| mounts).or(shell_mounts.map(|shell| &*shell.mounts));
+        let mut row = vec![profile.to_owned()];
+        for mount in &mounts {
+            let access = granted.into_iter().flatten().find(|grant| grant.name.as_str() == mount);
+            row.push(access.map_or("–", |grant| grant.access.as_str()).to_owned());
+        }
+        let hosts: BTreeSet<&String> = tools.iter().flat_map(|grants| &grants.hosts).collect();
+        row.push(hosts_cell(&hosts.into_iter().cloned().collect::<Vec<_>>()));
+        let names: Vec<String> = tools.iter().map(|grants| name_cell(grants)).collect();
+        row.push(if names.is_empty() { "–".to_owned() } else { names.join(", ") });
+        row
+    });
+    table::render_columns(head.collect(), rows)
+}
+
+/// The ways of data, one a line, grouped by the place that they start from.
+fn reach_text(steps: &[ReachStep]) -> String {
+    if steps.is_empty() {
+        return "no tool reads it\n".to_owned();
+    }
+    let mut out = String::new();
+    let mut from = "";
+    for step in steps {
+        if step.from != from {
+            from = &step.from;
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{}", text::inline(from));
+        }
+        let gate = match step.verdict {
+            Verdict::Allow => "runs".to_owned(),
+            Verdict::Ask => format!("asks by {}", step.rule),
+            Verdict::Deny => format!("refused by {}", step.rule),
+        };
+        let to = if step.to.is_empty() { "ends".to_owned() } else { step.to.join(", ") };
+        let _ =
+            writeln!(out, "  {} ({}) → {}", text::inline(&step.tool), text::inline(&gate), text::inline(&to));
+    }
+    out
+}

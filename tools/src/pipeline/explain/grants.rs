@@ -1,0 +1,152 @@
+//! The map of what each tool may do in each mount. Every entry is an answer of the function that decides about calls.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_policy::{
+    Approval, CallRequest, FlowLabel, Grant, Place, ProfileName, RequestedSubject, RunFacts, ToolFacts,
+};
+use portcullis_types::{Access, GuestPath};
+use serde::Serialize;
+
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, rule_of};
+
+/// What one tool, or one step of an operation, may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolGrants {
+    /// The tool.
+    pub tool: String,
+    /// The step of the operation that holds these grants; `None` for a tool without steps.
+    pub step: Option<String>,
+    /// The profile.
+    pub profile: String,
+    /// Whether a call runs, asks, or is refused whatever it names.
+    pub verdict: Verdict,
+    /// The rule of that answer.
+    pub rule: String,
+    /// The place of the rule; `None` for a default.
+    pub place: Option<Place>,
+    /// The mounts that the tool may read or write, sorted by name.
+    pub mounts: Vec<MountGrant>,
+    /// The hosts that it may request, or that its commands may reach.
+    pub hosts: Vec<String>,
+}
+
+/// What a tool may do in one mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MountGrant {
+    /// The mount.
+    pub mount: String,
+    /// The access.
+    pub access: Access,
+    /// The rule that grants it.
+    pub rule: String,
+    /// The place of the rule; `None` for a default.
+    pub place: Option<Place>,
+}
+
+impl Explainer {
+    /// What these tools may do in each mount, and which hosts they may reach. An operation has an entry for each step,
+    /// because no two steps hold their grants at the same time.
+    #[must_use]
+    pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
+        let mut all = Vec::new();
+        for tool in tools {
+            let own = self.grants(tool, None);
+            match tool.steps.is_empty() {
+                true => all.push(own),
+                false => all.extend(tool.steps.iter().map(|step| self.grants(tool, Some(step)))),
+            }
+        }
+        all
+    }
+
+    /// The grants of a tool or of one of its steps, in a run that has read nothing.
+    pub(super) fn grants(&self, tool: &ExplainedTool, step: Option<&ToolFacts>) -> ToolGrants {
+        let facts = step.unwrap_or(&tool.facts);
+        let (own_verdict, own_rule) = self.verdict(&tool.facts, &[], None);
+        let (step_verdict, step_rule) = self.verdict(facts, &[], None);
+        // The strictest of an operation and its step counts.
+        let (verdict, rule) = match step_verdict > own_verdict {
+            true => (step_verdict, step_rule),
+            false => (own_verdict, own_rule),
+        };
+        let profile = self.policy.describe(facts).profile;
+        let grant = self.judge_names(facts, &[], None).ok();
+        ToolGrants {
+            tool: tool.facts.name.to_string(),
+            step: step.map(|step| step.name.to_string()),
+            profile: profile.to_string(),
+            verdict,
+            place: self.origins.place_of(&rule),
+            rule,
+            mounts: self.mounts_of(facts, &profile),
+            hosts: grant.as_ref().map(hosts_of).unwrap_or_default(),
+        }
+    }
+
+    /// The mounts that a tool may touch: a path of each mount is judged for writing, then for reading.
+    fn mounts_of(&self, facts: &ToolFacts, profile: &ProfileName) -> Vec<MountGrant> {
+        let mounts = self.policy.mounts().iter().filter_map(|mount| {
+            let mount = mount.name.as_str();
+            let path = GuestPath::parse(&format!("/{mount}")).ok()?;
+            let access = [Access::Write, Access::Read]
+                .into_iter()
+                .find(|access| self.judge_names(facts, &[], Some((&path, *access))).is_ok())?;
+            let rule = match profile.is_shell() {
+                true => format!("shell.mounts.{mount}"),
+                false => format!("profiles.{profile}.mounts.{mount}"),
+            };
+            let place = self.origins.place_of(&rule);
+            Some(MountGrant { mount: mount.to_owned(), access, rule, place })
+        });
+        mounts.collect()
+    }
+
+    /// The answer to a call that names one path, or nothing, and the deciding rule.
+    pub(super) fn verdict(
+        &self,
+        facts: &ToolFacts,
+        labels: &[FlowLabel],
+        path: Option<(&GuestPath, Access)>,
+    ) -> (Verdict, String) {
+        match self.judge_names(facts, labels, path) {
+            Err(rule) => (Verdict::Deny, rule),
+            Ok(grant) if grant.approval == Approval::Ask => {
+                let rule = match &grant.flow {
+                    Some(matched) => matched.rule.clone(),
+                    None => self.policy.approval_rule(facts, &self.policy.describe(facts)),
+                };
+                (Verdict::Ask, rule)
+            }
+            Ok(grant) => (Verdict::Allow, rule_of(&grant)),
+        }
+    }
+
+    /// The grant of a call, or the rule that denies it. The names alone are judged: no link is followed.
+    fn judge_names(
+        &self,
+        facts: &ToolFacts,
+        labels: &[FlowLabel],
+        path: Option<(&GuestPath, Access)>,
+    ) -> Result<Grant, String> {
+        let labels: BTreeMap<FlowLabel, String> =
+            labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
+        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        // No tool has an argument without a name, so the role of no argument raises the access.
+        let subject = path.map(|(path, access)| RequestedSubject::Path {
+            argument: String::new(),
+            path: path.clone(),
+            access,
+        });
+        let subjects: Vec<_> = subject.into_iter().collect();
+        let request = CallRequest { tool: facts, subjects: &subjects, run: &run };
+        self.policy.authorize(&request).map_err(|denial| denial.rule)
+    }
+}
+
+/// The hosts of a grant: those of its requests, or those of its commands.
+fn hosts_of(grant: &Grant) -> Vec<String> {
+    let requests = grant.network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string));
+    let shell = grant.shell.iter().filter_map(|shell| shell.network.as_ref());
+    requests.chain(shell.flat_map(|network| network.hosts.iter().map(ToString::to_string))).collect()
+}

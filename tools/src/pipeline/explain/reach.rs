@@ -1,0 +1,253 @@
+//! Where data can go: from a mount, a secret, a variable or the web, over chains of calls.
+//!
+//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of ways: from a
+//! place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
+//! that hold for a run that has read the place before. The answer may name a way that no data takes, such as that of a
+//! tool that only deletes; it leaves none out that the grants open.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use portcullis_policy::{FlowLabel, MountName, SecretName, ToolFacts};
+use portcullis_types::{Access, GuestPath};
+use serde::Serialize;
+
+use super::{ExplainedTool, Explainer, ToolGrants, Verdict};
+
+/// The beginning of a question for reach.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReachSource {
+    /// The files of a mount.
+    Mount(MountName),
+    /// What a request brings back.
+    Web,
+    /// A secret of the policy.
+    Secret(SecretName),
+    /// A variable of the operator's environment.
+    Variable(String),
+}
+
+/// One way that data can take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReachStep {
+    /// The place that the data comes from.
+    pub from: String,
+    /// The tool.
+    pub tool: String,
+    /// Whether the call runs, asks, or is refused.
+    pub verdict: Verdict,
+    /// The rule of that answer.
+    pub rule: String,
+    /// The places that the data reaches: `/MOUNT`, a host, or `the model`. Empty if the call is refused.
+    pub to: Vec<String>,
+}
+
+/// The place of data that a model has seen.
+const MODEL: &str = "the model";
+
+impl Explainer {
+    /// The ways that data can take from a source, nearest first. Data that reaches a mount can be read from there by
+    /// another run, which has no label of the source; those ways follow.
+    #[must_use]
+    pub fn reach(&self, source: &ReachSource, tools: &[ExplainedTool]) -> Vec<ReachStep> {
+        let mut steps = Vec::new();
+        let mut reached_mounts = BTreeSet::new();
+        let mut pending = VecDeque::new();
+        match source {
+            ReachSource::Mount(mount) => {
+                reached_mounts.insert(mount.as_str().to_owned());
+                pending.push_back(mount.clone());
+            }
+            ReachSource::Web => self.ways_from_web(tools, &mut steps),
+            ReachSource::Secret(secret) => self.ways_from_secret(secret, tools, &mut steps),
+            ReachSource::Variable(name) => self.ways_from_variable(name, tools, &mut steps),
+        }
+        let mut queue_new_mounts = |steps: &[ReachStep], pending: &mut VecDeque<MountName>| {
+            for place in steps.iter().flat_map(|step| &step.to) {
+                if let Some(mount) = place.strip_prefix('/').and_then(|mount| MountName::parse(mount).ok())
+                    && reached_mounts.insert(mount.as_str().to_owned())
+                {
+                    pending.push_back(mount);
+                }
+            }
+        };
+        queue_new_mounts(&steps, &mut pending);
+        while let Some(mount) = pending.pop_front() {
+            let mut from_mount = Vec::new();
+            self.ways_from_mount(&mount, tools, &mut from_mount);
+            queue_new_mounts(&from_mount, &mut pending);
+            steps.append(&mut from_mount);
+        }
+        steps
+    }
+
+    fn ways_from_mount(&self, mount: &MountName, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+        let from = format!("/{mount}");
+        let mut reaches_model = false;
+        for tool in tools {
+            let grants = self.all_grants(tool);
+            let reads = |grants: &ToolGrants| grants.mounts.iter().any(|grant| grant.mount == mount.as_str());
+            if !grants.iter().any(reads) {
+                continue;
+            }
+            let (verdict, rule) = strictest(&grants);
+            // An operation passes what one step reads on to the next one; a tool's own result goes to the model.
+            let mut to = places(&grants, Some(mount));
+            if tool.steps.is_empty() {
+                to.insert(0, MODEL.to_owned());
+                reaches_model |= verdict != Verdict::Deny;
+            }
+            let to = if verdict == Verdict::Deny { Vec::new() } else { to };
+            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to });
+        }
+        if reaches_model {
+            self.ways_from_model(&from, &FlowLabel::of_mount(mount), tools, steps);
+        }
+    }
+
+    /// What a model can do with what it has read in a run that has this label.
+    fn ways_from_model(
+        &self,
+        origin: &str,
+        label: &FlowLabel,
+        tools: &[ExplainedTool],
+        steps: &mut Vec<ReachStep>,
+    ) {
+        let from = format!("{MODEL}, after {origin}");
+        let labels = std::slice::from_ref(label);
+        for tool in tools {
+            // Each place is judged by itself: a flow rule can ask about one and not about another.
+            let mut ways: BTreeMap<(Verdict, String), BTreeSet<String>> = BTreeMap::new();
+            let mut add = |answer, place| ways.entry(answer).or_default().insert(place);
+            for (facts, grants) in self.grants_by_facts(tool) {
+                for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
+                    let place = format!("/{}", grant.mount);
+                    if let Ok(path) = GuestPath::parse(&place) {
+                        add(self.strictest_of(tool, facts, labels, Some(&path)), place);
+                    }
+                }
+                for host in grants.hosts {
+                    add(self.strictest_of(tool, facts, labels, None), host);
+                }
+            }
+            steps.extend(ways.into_iter().map(|((verdict, rule), places)| {
+                let to = if verdict == Verdict::Deny { Vec::new() } else { places.into_iter().collect() };
+                ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to }
+            }));
+        }
+    }
+
+    /// The strictest answer of an operation and its step to a call that writes this path.
+    fn strictest_of(
+        &self,
+        tool: &ExplainedTool,
+        facts: &ToolFacts,
+        labels: &[FlowLabel],
+        path: Option<&GuestPath>,
+    ) -> (Verdict, String) {
+        let answer = self.verdict(facts, labels, path.map(|path| (path, Access::Write)));
+        if tool.steps.is_empty() {
+            return answer;
+        }
+        let own = self.verdict(&tool.facts, labels, None);
+        if own.0 > answer.0 { own } else { answer }
+    }
+
+    fn ways_from_web(&self, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+        let mut reaches_model = false;
+        for tool in tools {
+            let grants = self.all_grants(tool);
+            if grants.iter().all(|grants| grants.hosts.is_empty()) {
+                continue;
+            }
+            let (verdict, rule) = strictest(&grants);
+            reaches_model |= verdict != Verdict::Deny;
+            let to = if verdict == Verdict::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
+            steps.push(ReachStep { from: "the web".to_owned(), tool: name_of(tool), verdict, rule, to });
+        }
+        if reaches_model {
+            self.ways_from_model("the web", &FlowLabel::Web, tools, steps);
+        }
+    }
+
+    /// A secret goes only to its hosts, with the requests of its tools: the host attaches it, and no guest or model
+    /// sees it. Its responses may tell of it.
+    fn ways_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+        let Some((_, secret)) = self.policy.secrets().find(|(known, _)| *known == name) else { return };
+        let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
+        let mut is_sent = false;
+        for tool in tools {
+            let mut names = std::iter::once(&tool.facts.name).chain(tool.steps.iter().map(|step| &step.name));
+            if !secret.enabled || !names.any(|name| secret.tools.contains(name)) {
+                continue;
+            }
+            let grants = self.all_grants(tool);
+            let (verdict, rule) = strictest(&grants);
+            is_sent |= verdict != Verdict::Deny;
+            let to = if verdict == Verdict::Deny { Vec::new() } else { hosts.clone() };
+            steps.push(ReachStep { from: format!("secret {name}"), tool: name_of(tool), verdict, rule, to });
+        }
+        if is_sent {
+            let origin = format!("a response to secret {name}");
+            self.ways_from_model(&origin, &FlowLabel::Secret(name.clone()), tools, steps);
+        }
+    }
+
+    /// A variable reaches commands if `[shell] environment` names it.
+    fn ways_from_variable(&self, name: &str, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+        let is_passed_on = self
+            .policy
+            .shell()
+            .is_some_and(|shell| shell.environment.iter().any(|known| known.as_str() == name));
+        for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
+            let grants = self.all_grants(tool);
+            let (verdict, rule) = strictest(&grants);
+            let mut to = places(&grants, None);
+            to.insert(0, MODEL.to_owned());
+            let to = if verdict == Verdict::Deny { Vec::new() } else { to };
+            steps.push(ReachStep {
+                from: format!("variable {name}"),
+                tool: name_of(tool),
+                verdict,
+                rule,
+                to,
+            });
+        }
+    }
+
+    /// The grants of a tool, or those of all its steps.
+    fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
+        self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
+    }
+
+    fn grants_by_facts<'a>(&self, tool: &'a ExplainedTool) -> Vec<(&'a ToolFacts, ToolGrants)> {
+        match tool.steps.is_empty() {
+            true => vec![(&tool.facts, self.grants(tool, None))],
+            false => tool.steps.iter().map(|step| (step, self.grants(tool, Some(step)))).collect(),
+        }
+    }
+}
+
+fn name_of(tool: &ExplainedTool) -> String {
+    tool.facts.name.to_string()
+}
+
+/// The strictest answer of a tool or its steps, with its rule.
+fn strictest(grants: &[ToolGrants]) -> (Verdict, String) {
+    let strictest = grants.iter().max_by_key(|grants| grants.verdict);
+    strictest.map_or((Verdict::Deny, String::new()), |grants| (grants.verdict, grants.rule.clone()))
+}
+
+/// The mounts that these grants may write, without the data's own, and their hosts.
+fn places(grants: &[ToolGrants], own: Option<&MountName>) -> Vec<String> {
+    let mut places = BTreeSet::new();
+    for grants in grants {
+        let writable = grants.mounts.iter().filter(|grant| grant.access == Access::Write);
+        for grant in writable.filter(|grant| own.is_none_or(|own| own.as_str() != grant.mount)) {
+            places.insert(format!("/{}", grant.mount));
+        }
+        for host in &grants.hosts {
+            places.insert(host.clone());
+        }
+    }
+    places.into_iter().collect()
+}
