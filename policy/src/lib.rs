@@ -59,6 +59,7 @@ mod origins;
 mod trace;
 
 mod denial;
+mod diff;
 mod digest;
 mod error;
 mod grant;
@@ -67,6 +68,7 @@ mod render;
 pub use approval::Approval;
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};
+pub use diff::{Direction, EffectChange, PolicyDiff};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};

@@ -37,6 +37,16 @@ impl PathRules {
         Self(rules)
     }
 
+    /// All rules, as `ARGUMENT["PATTERN"]`.
+    pub(crate) fn patterns(&self) -> BTreeSet<String> {
+        let rules = self.0.iter();
+        rules
+            .flat_map(|(argument, patterns)| {
+                patterns.iter().map(move |pattern| format!("{argument}[\"{pattern}\"]"))
+            })
+            .collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

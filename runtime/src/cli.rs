@@ -19,8 +19,8 @@ mod tool;
 mod undo;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
-pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions};
-pub(crate) use explain::{ExplainOptions, LintOptions};
+pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions};
+pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
 pub(crate) use serve::ServeOptions;
@@ -320,6 +320,7 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    Diff(DiffOptions),
     Lint(LintOptions),
 }
 

@@ -41,11 +41,13 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
             policy::check_in_force(common, modules)
         }
         CliCommand::Policy(PolicyCommand::Show { json }) => policy::show(common, json),
+        CliCommand::Policy(PolicyCommand::Diff(options)) => policy::diff(common, &options),
         CliCommand::Policy(PolicyCommand::Lint(options)) => policy::lint(common, options),
         CliCommand::Explain(options) => explain::run(common, options),
         CliCommand::Mounts(options) => mounts::run(common, options),
         CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),
         CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
+        CliCommand::Audit(AuditCommand::Replay(options)) => audit::replay(common, *options),
         CliCommand::Serve(options) => serve::run(common, options),
         CliCommand::Shell(options) => shell::run(common, options),
         CliCommand::Changes(options) => undo::changes(common, &options),

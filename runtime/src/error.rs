@@ -63,6 +63,9 @@ pub(crate) enum CliError {
     /// The policy has no source of data with the name.
     #[error("the policy has no {what} `{name}`")]
     NoSource { what: &'static str, name: String },
+    /// No kept policy, or more than one, has a digest that begins like this.
+    #[error("{count} kept policies have a digest that begins with `{start}`")]
+    KeptPolicy { start: String, count: usize },
     /// There is no folder for state.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
@@ -173,6 +176,7 @@ impl CliError {
             | Self::Explain { .. }
             | Self::Filter { .. }
             | Self::NoSource { .. }
+            | Self::KeptPolicy { .. }
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable

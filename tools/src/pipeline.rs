@@ -37,6 +37,7 @@ pub use explain::{
 };
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;
+pub(crate) use judge::rule_of;
 pub(crate) use pending_record::PendingRecord;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;

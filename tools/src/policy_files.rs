@@ -86,6 +86,12 @@ impl PolicyFiles {
         Ok(Self::without_overlay(PolicyText::read(path)?))
     }
 
+    /// The shipped policy alone.
+    #[must_use]
+    pub fn shipped() -> Self {
+        Self::without_overlay(PolicyText::shipped())
+    }
+
     fn without_overlay(operator: PolicyText) -> Self {
         Self { operator, overlay: None, taken_variables: TakenVariables::default() }
     }
@@ -199,7 +205,11 @@ impl PolicyText {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { name: "shipped default".to_owned(), path: None, text: DEFAULT_POLICY.to_owned() })
+        Ok(Self::shipped())
+    }
+
+    fn shipped() -> Self {
+        Self { name: "shipped default".to_owned(), path: None, text: DEFAULT_POLICY.to_owned() }
     }
 
     fn read_if_exists(path: &Path) -> Result<Option<Self>, BootstrapError> {

@@ -9,6 +9,7 @@ const DEFAULT_LIMIT: usize = 50;
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
+    Replay(Box<ReplayOptions>),
     /// Check that no row of the audit log was changed, removed or inserted.
     ///
     /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
@@ -43,6 +44,28 @@ pub(crate) struct LogOptions {
     /// Go on with the rows that are written from now on, until it is interrupted.
     #[arg(long)]
     pub(crate) follow: bool,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+}
+
+/// Decide the recorded calls anew under the policy in force, or that of `--policy`.
+///
+/// A call is compared with the answer of the policy that was in force then, which the state folder keeps. Names are
+/// judged, not files: links and the answers of persons do not count.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit replay --policy new.toml
+  portcullis audit replay --policy new.toml --since 30d --json
+
+Exit codes:
+  0 no call would be allowed more    1 some would, or a line of the log is not a row    2 wrong usage, or an
+  unusable policy")]
+pub(crate) struct ReplayOptions {
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 
     #[command(flatten)]
     pub(crate) filter: FilterOptions,

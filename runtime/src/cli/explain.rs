@@ -62,6 +62,38 @@ pub(crate) struct ExplainOptions {
     pub(crate) modules: Modules,
 }
 
+/// Compare two policies by their effect.
+///
+/// Shows what each tool may do under the new policy that it may not under the old one, and the other way round, and
+/// every other value that differs. Comments and the order of entries make no difference.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis policy diff old.toml new.toml
+  portcullis policy diff default my.toml --log
+  portcullis policy diff bc7a9b516771 new.toml
+
+Exit codes:
+  0 the new policy allows nothing more    1 it may allow more    2 wrong usage, or an unusable policy")]
+pub(crate) struct DiffOptions {
+    /// The old policy: a file, `default` for the shipped policy, or the digest of a policy that rows of the audit log
+    /// have, or its beginning.
+    #[arg(value_name = "OLD")]
+    pub(crate) old: String,
+
+    /// The new policy, in the same forms.
+    #[arg(value_name = "NEW")]
+    pub(crate) new: String,
+
+    /// Also decide the calls of the audit log anew under the new policy.
+    #[arg(long)]
+    pub(crate) log: bool,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Look for mistakes in a policy: faults, and lines that probably do not say what their author meant.
 ///
 /// Each finding has a stable code, its file and line, and the line to write instead. Without FILE the policy in force is

@@ -2,6 +2,7 @@
 
 mod filter;
 mod log;
+mod replay;
 
 use std::{
     fmt::Write as _,
@@ -11,8 +12,12 @@ use std::{
 
 use portcullis_tools::audit::{self, Row, RowKind, VerifyReport};
 
-pub(super) use self::log::listing_of_run;
-pub(crate) use self::log::log;
+pub(super) use self::{
+    filter::RowFilter,
+    log::listing_of_run,
+    replay::{replay_log, replay_text},
+};
+pub(crate) use self::{log::log, replay::replay};
 use crate::{
     cli::CommonOptions,
     error::CliError,

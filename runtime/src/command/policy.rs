@@ -1,9 +1,11 @@
 //! `portcullis policy`: prints the shipped policy, and checks a policy and shows its grants.
 
+mod diff;
 mod lint;
 mod sarif;
 mod show;
 
+pub(crate) use diff::diff;
 pub(crate) use lint::lint;
 pub(crate) use show::show;
 

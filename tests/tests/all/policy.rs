@@ -1,5 +1,6 @@
 //! The policy from file to call: refusals at the start, and enforcement afterwards.
 
+mod compared;
 mod explained;
 mod mounts;
 mod names;

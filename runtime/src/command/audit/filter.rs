@@ -13,7 +13,7 @@ use crate::{cli::FilterOptions, error::CliError};
 
 /// Decides which rows are shown. A row must meet every filter that was given.
 #[derive(Debug, Default)]
-pub(super) struct RowFilter {
+pub(crate) struct RowFilter {
     agents: Vec<String>,
     tools: Vec<String>,
     runs: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) struct RowFilter {
 impl RowFilter {
     /// # Errors
     /// [`CliError::Filter`] for a time or a path that cannot be read.
-    pub(super) fn new(options: FilterOptions) -> Result<Self, CliError> {
+    pub(crate) fn new(options: FilterOptions) -> Result<Self, CliError> {
         let now = Zoned::now();
         let time = |option: &'static str, text: Option<String>| match text {
             None => Ok(None),
@@ -73,7 +73,7 @@ impl RowFilter {
     }
 
     /// Whether a row meets every filter.
-    pub(super) fn matches(&self, row: &Row) -> bool {
+    pub(crate) fn matches(&self, row: &Row) -> bool {
         let digests = || [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten();
         is_any(&self.agents, |agent| row.agent.as_deref() == Some(agent))
             && is_any(&self.tools, |tool| &*row.tool == tool)

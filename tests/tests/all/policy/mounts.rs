@@ -23,11 +23,8 @@ fn access<'a>(map: &'a [Value], tool: &str, mount: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn the_map_agrees_with_calls() {
-    let fixture = Fixture::new()
-        .with_policy(
-            "[tools.file_edit]\nprofile = \"FileReadOnly\"\n[tools.file_list]\nprofile = \"WorkspaceRead\"\n",
-        )
-        .with_policy_edit(
+    let fixture =
+        Fixture::new().with_policy("[tools.file_edit]\nprofile = \"FileReadOnly\"\n").with_policy_edit(
             "FileReadWrite]\nmounts = { shared = \"write\"",
             "FileReadWrite]\nmounts = { shared = \"read\"",
         );

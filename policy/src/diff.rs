@@ -1,0 +1,246 @@
+//! Compares two policies by their effect: what each tool may do, and every other value in force.
+//!
+//! The grants of tools are answers of the evaluator. The other values are compared in their canonical form, the one that
+//! the digest hashes, so a value that a later version adds is never overlooked: without a rule here it counts as
+//! [`Direction::Changed`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_types::{Access, GuestPath, ToolName};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    Approval, CallRequest, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy, shipped_tools,
+};
+
+mod values;
+
+portcullis_types::words! {
+    /// Whether a change gives more or less.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    pub enum Direction {
+        /// The new policy allows something that the old one does not.
+        Wider = "wider",
+        /// The values differ, and neither is part of the other. A reader must look at them.
+        Changed = "changed",
+        /// The new policy allows less.
+        Narrower = "narrower",
+    }
+}
+
+/// One difference between two policies.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct EffectChange {
+    /// Whether the new policy gives more or less.
+    pub direction: Direction,
+    /// The tool, or the key of the value.
+    pub subject: String,
+    /// What of it has changed.
+    pub aspect: String,
+    /// The old value.
+    pub old: String,
+    /// The new value.
+    pub new: String,
+    /// The rule behind the new value, as a path in the policy file.
+    pub rule: String,
+}
+
+/// The differences between two policies, the widest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PolicyDiff {
+    /// The differences.
+    pub changes: Vec<EffectChange>,
+    /// Sections whose values differ without any effect on the tools that are known.
+    pub without_effect: Vec<String>,
+}
+
+impl PolicyDiff {
+    /// Compares two policies. `tools` are tools besides the shipped ones; tools that only an entry of a policy names
+    /// count as approved tools of modules.
+    #[must_use]
+    pub fn between(
+        old: &WorkspaceSecurityPolicy,
+        new: &WorkspaceSecurityPolicy,
+        tools: &[ToolFacts],
+    ) -> Self {
+        let mut diff = Self::default();
+        let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
+        let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries).map(named_tool);
+        for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
+            known.insert(facts.name.clone(), facts);
+        }
+        for facts in known.values() {
+            diff.compare_tool(facts, &effect(old, facts), &effect(new, facts));
+        }
+        let has_tool_changes = !diff.changes.is_empty();
+        if let (Value::Object(old), Value::Object(new)) = (canonical(old), canonical(new)) {
+            diff.compare_sections(&old, &new, has_tool_changes);
+        }
+        diff.changes.sort();
+        diff
+    }
+
+    /// Whether the new policy may allow something that the old one does not.
+    #[must_use]
+    pub fn is_wider(&self) -> bool {
+        self.changes.iter().any(|change| change.direction != Direction::Narrower)
+    }
+
+    fn compare_tool(&mut self, facts: &ToolFacts, old: &ToolEffect, new: &ToolEffect) {
+        let tool = facts.name.as_str();
+        let mut add = |direction, aspect: &str, old: String, new: String, rule: &str| {
+            self.changes.push(EffectChange {
+                direction,
+                subject: tool.to_owned(),
+                aspect: aspect.to_owned(),
+                old,
+                new,
+                rule: rule.to_owned(),
+            });
+        };
+        if old.approval != new.approval {
+            let direction = if new.approval < old.approval { Direction::Wider } else { Direction::Narrower };
+            add(direction, "calls", old.approval.to_string(), new.approval.to_string(), &new.approval_rule);
+        }
+        let mounts: BTreeSet<&String> = old.mounts.keys().chain(new.mounts.keys()).collect();
+        for mount in mounts {
+            let (before, after) = (old.mounts.get(mount).copied(), new.mounts.get(mount).copied());
+            if before != after {
+                let direction = if after > before { Direction::Wider } else { Direction::Narrower };
+                let word = |access: Option<Access>| access.map_or("none", Access::as_str).to_owned();
+                let rule = format!("{}.mounts.{mount}", new.grants_rule);
+                add(direction, &format!("/{mount}"), word(before), word(after), &rule);
+            }
+        }
+        for (direction, host) in values::host_changes(&old.hosts, &new.hosts) {
+            let (before, after) = values::presence(direction == Direction::Wider, host);
+            add(direction, "hosts", before, after, &new.grants_rule);
+        }
+        for (aspect, before, after) in [
+            ("methods", &old.methods, &new.methods),
+            ("paths without a question", &old.unasked, &new.unasked),
+        ] {
+            for (direction, element) in values::set_changes(before, after, Direction::Wider) {
+                let (before, after) = values::presence(direction == Direction::Wider, element);
+                add(direction, aspect, before, after, &new.grants_rule);
+            }
+        }
+        for (aspect, before, after) in [
+            ("timeout, ms", old.timeout_ms, new.timeout_ms),
+            ("memory, bytes", old.memory, new.memory),
+            ("output, bytes", old.max_output, new.max_output),
+        ] {
+            if before != after {
+                let direction = if after > before { Direction::Wider } else { Direction::Narrower };
+                add(direction, aspect, before.to_string(), after.to_string(), &format!("tools.{tool}"));
+            }
+        }
+    }
+
+    fn compare_sections(
+        &mut self,
+        old: &Map<String, Value>,
+        new: &Map<String, Value>,
+        has_tool_changes: bool,
+    ) {
+        let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for key in keys {
+            let (before, after) = (old.get(key), new.get(key));
+            if before == after {
+                continue;
+            }
+            if TOOL_SECTIONS.contains(&key.as_str()) {
+                // Their effect is that on the tools.
+                if !has_tool_changes {
+                    self.without_effect.push(key.clone());
+                }
+                continue;
+            }
+            let null = Value::Null;
+            values::compare(key, before.unwrap_or(&null), after.unwrap_or(&null), &mut self.changes);
+        }
+    }
+}
+
+/// The sections whose effect is what tools may do.
+const TOOL_SECTIONS: [&str; 4] = ["networks", "profiles", "tiers", "tools"];
+
+/// What a policy gives to one tool.
+struct ToolEffect {
+    /// `Deny` also if the tool is disabled or refused.
+    approval: Approval,
+    approval_rule: String,
+    mounts: BTreeMap<String, Access>,
+    hosts: BTreeSet<String>,
+    methods: BTreeSet<String>,
+    unasked: BTreeSet<String>,
+    /// The profile or the shell, as a rule.
+    grants_rule: String,
+    timeout_ms: u64,
+    memory: u64,
+    max_output: u64,
+}
+
+fn effect(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> ToolEffect {
+    let assignment = policy.describe(facts);
+    let run = RunFacts::default();
+    let judge =
+        |subjects: &[RequestedSubject]| policy.authorize(&CallRequest { tool: facts, subjects, run: &run });
+    let grant = judge(&[]);
+    let access_to = |mount: &str| {
+        let path = GuestPath::parse(&format!("/{mount}")).ok()?;
+        [Access::Write, Access::Read].into_iter().find(|access| {
+            let subject =
+                RequestedSubject::Path { argument: String::new(), path: path.clone(), access: *access };
+            judge(&[subject]).is_ok()
+        })
+    };
+    let mounts = policy.mounts().iter().filter_map(|mount| {
+        let mount = mount.name.as_str();
+        Some((mount.to_owned(), access_to(mount)?))
+    });
+    let network = grant.as_ref().ok().and_then(|grant| grant.network.clone());
+    let unasked = policy.effective().tools.get(&facts.name).map(|rule| rule.unasked.patterns());
+    ToolEffect {
+        approval: grant.as_ref().map_or(Approval::Deny, |grant| grant.approval),
+        approval_rule: match &grant {
+            Ok(_) => policy.approval_rule(facts, &assignment),
+            Err(denial) => denial.rule.clone(),
+        },
+        mounts: mounts.collect(),
+        hosts: network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string)).collect(),
+        methods: network.iter().flat_map(|network| network.methods.iter().map(ToString::to_string)).collect(),
+        unasked: unasked.unwrap_or_default(),
+        grants_rule: match assignment.profile.is_shell() {
+            true => "shell".to_owned(),
+            false => format!("profiles.{}", assignment.profile),
+        },
+        timeout_ms: u64::try_from(assignment.timeout.as_millis()).unwrap_or(u64::MAX),
+        memory: assignment.memory.0,
+        max_output: assignment.max_output.0,
+    }
+}
+
+/// A tool that only an entry names: an approved tool of a module, which is given what the entry gives.
+fn named_tool(name: &ToolName) -> ToolFacts {
+    ToolFacts {
+        name: name.clone(),
+        declared_tier: None,
+        declared_policy: portcullis_types::ToolPolicy::Auto,
+        declared_timeout: None,
+        declared_max_output: None,
+        roles: Vec::new(),
+        origin: ToolOrigin::ForeignModule,
+        pin_status: PinStatus::Approved,
+    }
+}
+
+fn canonical(policy: &WorkspaceSecurityPolicy) -> Value {
+    // The text was written by serde, so it is JSON.
+    serde_json::from_slice(&policy.canonical_json()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Decides recorded calls anew under another policy. The answer to a call is that of the function that decides about
+//! calls; its inputs come from the call's audit row.
+
+use std::collections::BTreeMap;
+
+use portcullis_policy::{
+    Approval, CallRequest, FlowLabel, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy, shipped_tools,
+};
+use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName, ToolPolicy};
+use serde::Serialize;
+
+use crate::{
+    audit::{Confinement, Row, RowKind, SubjectKind, Verdict as RecordedVerdict},
+    pipeline::Verdict,
+};
+
+/// What became of one recorded call under another policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replayed {
+    /// The row is not the decision of a call, or lacks what a decision needs.
+    NotDecided,
+    /// The call was decided anew.
+    Decided {
+        /// The answer before.
+        was: Verdict,
+        /// The answer under the new policy.
+        would: Verdict,
+        /// The rule of the new answer.
+        rule: String,
+    },
+}
+
+/// Recorded calls that a policy would decide in the same other way.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ReplayedGroup {
+    /// The tool.
+    pub tool: String,
+    /// The answer before.
+    pub was: Verdict,
+    /// The answer under the new policy.
+    pub would: Verdict,
+    /// The rule of the new answer.
+    pub rule: String,
+}
+
+/// The result of a replay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ReplayReport {
+    /// The calls that were decided anew.
+    pub calls: u64,
+    /// Of them, the calls that would be decided in the same way.
+    pub same: u64,
+    /// The rows of calls that could not be decided anew: the call did not get as far as the policy, or its subjects did
+    /// not fit into the row.
+    pub undecided: u64,
+    /// The calls that would be decided otherwise, with their number.
+    #[serde(serialize_with = "as_list")]
+    pub changed: BTreeMap<ReplayedGroup, u64>,
+}
+
+impl ReplayReport {
+    /// Whether a call would now run, or ask, that was refused before, or run that was asked about.
+    #[must_use]
+    pub fn is_wider(&self) -> bool {
+        self.changed.keys().any(|group| group.would < group.was)
+    }
+}
+
+/// Writes the groups as a list, because JSON has no keys with fields.
+fn as_list<S: serde::Serializer>(
+    groups: &BTreeMap<ReplayedGroup, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Counted<'a> {
+        #[serde(flatten)]
+        group: &'a ReplayedGroup,
+        calls: u64,
+    }
+    serializer.collect_seq(groups.iter().map(|(group, calls)| Counted { group, calls: *calls }))
+}
+
+/// Replays rows under one policy.
+#[derive(Debug)]
+pub struct Replay<'p> {
+    policy: &'p WorkspaceSecurityPolicy,
+    shipped: BTreeMap<ToolName, ToolFacts>,
+    report: ReplayReport,
+}
+
+impl<'p> Replay<'p> {
+    /// A replay under this policy.
+    #[must_use]
+    pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
+        let shipped = shipped_tools().map(|facts| (facts.name.clone(), facts)).collect();
+        Self { policy, shipped, report: ReplayReport::default() }
+    }
+
+    /// Decides the call of a row anew. `before` is the policy that was in force, if it was kept; without it the recorded
+    /// answer counts, which may also come from links, a caller or a person.
+    pub fn add(&mut self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) {
+        match self.decide(row, before) {
+            Replayed::NotDecided if row.event == RowKind::End => self.report.undecided += 1,
+            Replayed::NotDecided => {}
+            Replayed::Decided { was, would, rule } => {
+                self.report.calls += 1;
+                if was == would {
+                    self.report.same += 1;
+                } else {
+                    let tool = row.tool.to_string();
+                    let group = ReplayedGroup { tool, was, would, rule };
+                    *self.report.changed.entry(group).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// The result so far.
+    #[must_use]
+    pub fn into_report(self) -> ReplayReport {
+        self.report
+    }
+
+    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Replayed {
+        let Some(decision) = row.decision.filter(|_| row.event == RowKind::End && row.omitted == 0) else {
+            return Replayed::NotDecided;
+        };
+        let Some(facts) = self.facts(row) else { return Replayed::NotDecided };
+        let Some(subjects) = subjects(row, &facts) else { return Replayed::NotDecided };
+        let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
+        let Some(labels) = labels.collect::<Option<BTreeMap<_, _>>>() else { return Replayed::NotDecided };
+        let run = RunFacts {
+            agent: row.agent.as_deref().unwrap_or_default(),
+            run: row.run_id.as_deref().unwrap_or_default(),
+            labels: labels.into(),
+        };
+        let request = CallRequest { tool: &facts, subjects: &subjects, run: &run };
+        let (would, rule) = answer(self.policy, &request);
+        let was = match before {
+            Some(before) => answer(before, &request).0,
+            None => recorded_answer(row, decision),
+        };
+        Replayed::Decided { was, would, rule }
+    }
+
+    /// The tool of a row. The row of a module's tool has its tier, and the module was approved, for it was called.
+    fn facts(&self, row: &Row) -> Option<ToolFacts> {
+        let name = ToolName::parse(&*row.tool).ok()?;
+        if let Some(facts) = self.shipped.get(&name) {
+            return Some(facts.clone());
+        }
+        let origin = match row.confinement? {
+            Confinement::Wasm => ToolOrigin::ForeignModule,
+            Confinement::Native => ToolOrigin::Native,
+            Confinement::Egress | Confinement::Shell => return None,
+        };
+        Some(ToolFacts {
+            name,
+            declared_tier: row.tier,
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: Vec::new(),
+            origin,
+            pin_status: match origin {
+                ToolOrigin::ForeignModule => PinStatus::Approved,
+                _ => PinStatus::Unpinned,
+            },
+        })
+    }
+}
+
+/// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.
+fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
+    // The host adds these to the row of a command, after it has run.
+    let named = row.subjects.iter().filter(|subject| !subject.argument.starts_with("protected_path"));
+    // An operation touches nothing itself; its steps have rows of their own.
+    let is_operation =
+        facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);
+    if is_operation {
+        return Some(Vec::new());
+    }
+    named
+        .map(|subject| {
+            let argument = subject.argument.to_string();
+            let value = subject.value.to_string();
+            Some(match subject.kind {
+                SubjectKind::Path => {
+                    let role = facts.roles.iter().find(|role| role.argument == argument);
+                    let declared = role.and_then(|role| RoleKind::path_access(role.role));
+                    // A module's tool that is not known here may write, unless its tier says otherwise.
+                    let access = declared.unwrap_or(match row.tier {
+                        Some(SafetyTier::ReadOnly) => Access::Read,
+                        _ => Access::Write,
+                    });
+                    RequestedSubject::Path { argument, path: GuestPath::parse(&value).ok()?, access }
+                }
+                SubjectKind::Url => RequestedSubject::Url { argument, url: value },
+                SubjectKind::Command => RequestedSubject::Command { argument, command: value },
+            })
+        })
+        .collect()
+}
+
+fn row_is_step(facts: &ToolFacts) -> bool {
+    portcullis_policy::Operation::has_step(facts.name.as_str())
+}
+
+/// The answer of a policy, and its rule.
+fn answer(policy: &WorkspaceSecurityPolicy, request: &CallRequest<'_>) -> (Verdict, String) {
+    match policy.authorize(request) {
+        Err(denial) => (Verdict::Deny, denial.rule),
+        Ok(grant) if grant.approval == Approval::Ask => {
+            let rule = match &grant.flow {
+                Some(matched) => matched.rule.clone(),
+                None => policy.approval_rule(request.tool, &policy.describe(request.tool)),
+            };
+            (Verdict::Ask, rule)
+        }
+        Ok(grant) => (Verdict::Allow, crate::pipeline::rule_of(&grant)),
+    }
+}
+
+/// The answer that the row itself has: a call that a person refused was asked about.
+fn recorded_answer(row: &Row, decision: RecordedVerdict) -> Verdict {
+    match (row.approval.as_deref(), decision) {
+        (None | Some("approval_denied"), RecordedVerdict::Deny) => Verdict::Deny,
+        (Some("not_required") | None, _) => Verdict::Allow,
+        (Some(_), _) => Verdict::Ask,
+    }
+}
