@@ -28,6 +28,7 @@ mod lines;
 mod live;
 mod lock;
 mod log;
+mod open_calls;
 mod process;
 mod read;
 mod recovery;

@@ -4,19 +4,16 @@
 //! is killed during recovery, the next process continues: its scan finds the `end`s that were already written, because
 //! the live file of the dead process is removed last.
 
-use std::{
-    collections::{HashMap, HashSet},
-    os::unix::fs::FileExt as _,
-    path::PathBuf,
-};
+use std::{collections::HashSet, os::unix::fs::FileExt as _, path::PathBuf};
 
 use super::{
     error::AuditError,
     files::LogFiles,
     lines::{LineEnd, LogLines},
     live::{self, DeadLiveFile},
+    open_calls::OpenCalls,
     read::{OpenCallFields, Row},
-    row::{CallEnding, Outcome, Phase, RowKind},
+    row::{CallEnding, Outcome, Phase},
     writer::LogWriter,
 };
 
@@ -79,8 +76,8 @@ fn open_begins(
 ) -> Result<Vec<Row>, AuditError> {
     let processes: HashSet<&str> = dead_files.iter().map(DeadLiveFile::process).collect();
     let mut lines = LogLines::new(&files.log, row_boundary(files, scan_start, writer.end()), writer.end());
-    // A list per id, because models choose call ids, and one id can occur twice.
-    let mut open_begin_lines: HashMap<(String, String), Vec<Vec<u8>>> = HashMap::new();
+    // Without a bound: every open call must get its `end`.
+    let mut open_begin_lines: OpenCalls<Vec<u8>> = OpenCalls::new(usize::MAX);
     while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
         if line.end != LineEnd::Newline {
             continue;
@@ -92,30 +89,10 @@ fn open_begins(
         if !processes.contains(fields.process.as_ref()) {
             continue;
         }
-        let call = (fields.process.into_owned(), fields.call_id.into_owned());
-        match fields.event {
-            RowKind::Begin => open_begin_lines.entry(call).or_default().push(line.bytes.to_vec()),
-            RowKind::End => {
-                if let Some(begins) = open_begin_lines.get_mut(&call) {
-                    // If two open calls have one id, this `end` closes the later one. It is unknown which of them it
-                    // belongs to.
-                    begins.pop();
-                    if begins.is_empty() {
-                        open_begin_lines.remove(&call);
-                    }
-                }
-            }
-            // These are not rows of calls.
-            RowKind::Approve
-            | RowKind::Revoke
-            | RowKind::Start
-            | RowKind::Policy
-            | RowKind::Stop
-            | RowKind::Other => {}
-        }
+        open_begin_lines.track(&fields, || line.bytes.to_vec(), Vec::len);
     }
-    let begins = open_begin_lines.into_values().flatten();
-    let mut rows: Vec<Row> = begins.filter_map(|line| serde_json::from_slice(&line).ok()).collect();
+    let (begins, _) = open_begin_lines.into_open();
+    let mut rows: Vec<Row> = begins.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
     rows.sort_by_key(|row| row.seq);
     Ok(rows)
 }

@@ -1,14 +1,17 @@
 //! Verifies a whole log. The verifier only reads, and compares raw bytes.
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{fmt, path::Path};
 
 use super::{
     chain::{self, ChainLink, GENESIS, Hash, LineFault},
     error::AuditError,
     lines::{LineEnd, LogLines, NumberedLine},
+    open_calls::OpenCalls,
     read::{self, OpenCallFields},
-    row::RowKind,
 };
+
+/// The most bytes of open calls that a verification keeps: 16 MiB.
+const MAX_OPEN_BYTES: usize = 16 << 20;
 
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct VerifyReport {
     /// Calls that have a `begin` but no `end`. Each is still running, or its process died and no other process has
     /// started since.
     pub open_begins: Vec<OpenBegin>,
+    /// The number of further such calls, if they take more than 16 MiB.
+    pub open_begins_left_out: u64,
 }
 
 impl VerifyReport {
@@ -104,7 +109,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     let (file, end) = read::open(path)?;
     let mut lines = LogLines::new(file, 0, end);
     let mut chain_walk =
-        ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
+        ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: OpenCalls::new(MAX_OPEN_BYTES) };
     while let Some(line) =
         lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?
     {
@@ -118,7 +123,7 @@ struct ChainWalk {
     last_seq: u64,
     head: Hash,
     broken: Option<ChainBreak>,
-    open: HashMap<(String, String), Vec<OpenBegin>>,
+    open: OpenCalls<OpenBegin>,
 }
 
 impl ChainWalk {
@@ -141,7 +146,7 @@ impl ChainWalk {
         if let Some(fields) = fields
             && line.end == LineEnd::Newline
         {
-            self.track_open_call(fields);
+            self.track_open_call(&fields);
         }
     }
 
@@ -167,39 +172,19 @@ impl ChainWalk {
         }
     }
 
-    fn track_open_call(&mut self, fields: OpenCallFields<'_>) {
-        let call = (fields.process.into_owned(), fields.call_id.into_owned());
-        match fields.event {
-            RowKind::Begin => {
-                let begin = OpenBegin {
-                    seq: fields.seq,
-                    call_id: call.1.clone(),
-                    tool: fields.tool.into_owned(),
-                    process: call.0.clone(),
-                };
-                self.open.entry(call).or_default().push(begin);
-            }
-            RowKind::End => {
-                if let Some(begins) = self.open.get_mut(&call) {
-                    // If two open calls have one id, this `end` closes the later one, as in recovery.
-                    begins.pop();
-                    if begins.is_empty() {
-                        self.open.remove(&call);
-                    }
-                }
-            }
-            // These are not rows of calls.
-            RowKind::Approve
-            | RowKind::Revoke
-            | RowKind::Start
-            | RowKind::Policy
-            | RowKind::Stop
-            | RowKind::Other => {}
-        }
+    fn track_open_call(&mut self, fields: &OpenCallFields<'_>) {
+        let begin = || OpenBegin {
+            seq: fields.seq,
+            call_id: fields.call_id.to_string(),
+            tool: fields.tool.to_string(),
+            process: fields.process.to_string(),
+        };
+        let size_of = |begin: &OpenBegin| begin.call_id.len() + begin.tool.len() + begin.process.len();
+        self.open.track(fields, begin, size_of);
     }
 
     fn report(self) -> VerifyReport {
-        let mut open_begins: Vec<_> = self.open.into_values().flatten().collect();
+        let (mut open_begins, open_begins_left_out) = self.open.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
         VerifyReport {
             rows: self.rows,
@@ -207,6 +192,7 @@ impl ChainWalk {
             head: self.head.iter().copied().map(char::from).collect(),
             broken: self.broken,
             open_begins,
+            open_begins_left_out,
         }
     }
 }

@@ -31,13 +31,13 @@ pub(crate) use authorize::authorize;
 pub(crate) use backend::{Backend, GuestTool, NativeTool, time_limit_error};
 pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
+pub(crate) use explain::answer_by_names;
 pub use explain::{
     ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, MountGrant, ReachSource, ReachStep,
     ToolGrants, Verdict,
 };
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;
-pub(crate) use judge::rule_of;
 pub(crate) use pending_record::PendingRecord;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
+    CallRequest, FlowLabel, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
     WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName, ToolPolicy};
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{Confinement, Row, RowKind, SubjectKind, Verdict as RecordedVerdict},
-    pipeline::Verdict,
+    pipeline::{Verdict, answer_by_names},
 };
 
 /// What became of one recorded call under another policy.
@@ -136,9 +136,9 @@ impl<'p> Replay<'p> {
             labels: labels.into(),
         };
         let request = CallRequest { tool: &facts, subjects: &subjects, run: &run };
-        let (would, rule) = answer(self.policy, &request);
+        let (would, rule) = answer_by_names(self.policy, &request);
         let was = match before {
-            Some(before) => answer(before, &request).0,
+            Some(before) => answer_by_names(before, &request).0,
             None => recorded_answer(row, decision),
         };
         Replayed::Decided { was, would, rule }
@@ -205,21 +205,6 @@ fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
 
 fn row_is_step(facts: &ToolFacts) -> bool {
     portcullis_policy::Operation::has_step(facts.name.as_str())
-}
-
-/// The answer of a policy, and its rule.
-fn answer(policy: &WorkspaceSecurityPolicy, request: &CallRequest<'_>) -> (Verdict, String) {
-    match policy.authorize(request) {
-        Err(denial) => (Verdict::Deny, denial.rule),
-        Ok(grant) if grant.approval == Approval::Ask => {
-            let rule = match &grant.flow {
-                Some(matched) => matched.rule.clone(),
-                None => policy.approval_rule(request.tool, &policy.describe(request.tool)),
-            };
-            (Verdict::Ask, rule)
-        }
-        Ok(grant) => (Verdict::Allow, crate::pipeline::rule_of(&grant)),
-    }
 }
 
 /// The answer that the row itself has: a call that a person refused was asked about.

@@ -125,6 +125,9 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
             text::inline(&begin.process)
         );
     }
+    if report.open_begins_left_out > 0 {
+        let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_left_out);
+    }
     out
 }
 
@@ -147,6 +150,7 @@ mod tests {
                 tool: "file_write".into(),
                 process: "1-2-3".into(),
             }],
+            open_begins_left_out: 0,
         };
         insta::assert_snapshot!("intact", verification_text(&report));
         report.last_seq = 4;

@@ -7,8 +7,8 @@ mod reach;
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, Denial, DenialCode, FlowLabel, Operation, Place, PolicyOrigins, RequestedSubject, RunFacts,
-    ToolFacts, Trace, TracedRule, WorkspaceSecurityPolicy, shipped_tools,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, Place, PolicyOrigins,
+    RequestedSubject, RunFacts, ToolFacts, Trace, TracedRule, WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
 use serde::Serialize;
@@ -278,10 +278,7 @@ impl Explainer {
         let mut all = std::iter::once((&tool.facts, &grants.own))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
         if let Some((facts, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
-            let rule = match &grant.flow {
-                Some(matched) => matched.rule.clone(),
-                None => self.policy.approval_rule(facts, &self.policy.describe(facts)),
-            };
+            let rule = asking_rule(&self.policy, facts, grant);
             return (Verdict::Ask, rule, "the approver is asked about the call".to_owned());
         }
         let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
@@ -356,6 +353,28 @@ impl Explainer {
         parts.push("other arguments, and files that a guest opens without naming them".to_owned());
         parts.push("the rate, hooks, the approver's answer, and the layers of the kernel".to_owned());
         parts
+    }
+}
+
+/// The answer of a policy to a call, by the names of its subjects, and the deciding rule. No link is followed.
+pub(crate) fn answer_by_names(
+    policy: &WorkspaceSecurityPolicy,
+    request: &CallRequest<'_>,
+) -> (Verdict, String) {
+    match policy.authorize(request) {
+        Err(denial) => (Verdict::Deny, denial.rule),
+        Ok(grant) if grant.approval == Approval::Ask => {
+            (Verdict::Ask, asking_rule(policy, request.tool, &grant))
+        }
+        Ok(grant) => (Verdict::Allow, rule_of(&grant)),
+    }
+}
+
+/// The rule that asks about a call with this grant.
+fn asking_rule(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts, grant: &Grant) -> String {
+    match &grant.flow {
+        Some(matched) => matched.rule.clone(),
+        None => policy.approval_rule(facts, &policy.describe(facts)),
     }
 }
 

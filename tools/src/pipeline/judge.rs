@@ -55,7 +55,7 @@ pub(super) fn judge_call<T: TraceSink>(
 }
 
 /// The policy rule that grants the call: the matching `unasked` rules, else the shell table or the profile.
-pub(crate) fn rule_of(grant: &Grant) -> String {
+pub(super) fn rule_of(grant: &Grant) -> String {
     match grant.shell {
         _ if !grant.unasked.is_empty() => grant.unasked.join(", "),
         Some(_) => "shell".to_owned(),

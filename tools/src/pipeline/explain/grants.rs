@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, Grant, Place, ProfileName, RequestedSubject, RunFacts, ToolFacts,
+    CallRequest, FlowLabel, Grant, Place, ProfileName, RequestedSubject, RunFacts, ToolFacts,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, rule_of};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, answer_by_names};
 
 /// What one tool, or one step of an operation, may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,7 +71,7 @@ impl Explainer {
             false => (own_verdict, own_rule),
         };
         let profile = self.policy.describe(facts).profile;
-        let grant = self.judge_names(facts, &[], None).ok();
+        let grant = self.grant(facts, None);
         ToolGrants {
             tool: tool.facts.name.to_string(),
             step: step.map(|step| step.name.to_string()),
@@ -91,7 +91,7 @@ impl Explainer {
             let path = GuestPath::parse(&format!("/{mount}")).ok()?;
             let access = [Access::Write, Access::Read]
                 .into_iter()
-                .find(|access| self.judge_names(facts, &[], Some((&path, *access))).is_ok())?;
+                .find(|access| self.grant(facts, Some((&path, *access))).is_some())?;
             let rule = match profile.is_shell() {
                 true => format!("shell.mounts.{mount}"),
                 false => format!("profiles.{profile}.mounts.{mount}"),
@@ -109,26 +109,22 @@ impl Explainer {
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
     ) -> (Verdict, String) {
-        match self.judge_names(facts, labels, path) {
-            Err(rule) => (Verdict::Deny, rule),
-            Ok(grant) if grant.approval == Approval::Ask => {
-                let rule = match &grant.flow {
-                    Some(matched) => matched.rule.clone(),
-                    None => self.policy.approval_rule(facts, &self.policy.describe(facts)),
-                };
-                (Verdict::Ask, rule)
-            }
-            Ok(grant) => (Verdict::Allow, rule_of(&grant)),
-        }
+        self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
     }
 
-    /// The grant of a call, or the rule that denies it. The names alone are judged: no link is followed.
-    fn judge_names(
+    /// The grant of a call that names one path, or nothing; `None` if it is denied.
+    fn grant(&self, facts: &ToolFacts, path: Option<(&GuestPath, Access)>) -> Option<Grant> {
+        self.with_names(facts, &[], path, |request| self.policy.authorize(request).ok())
+    }
+
+    /// Judges a call that names one path, or nothing, in a run with these labels.
+    fn with_names<T>(
         &self,
         facts: &ToolFacts,
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
-    ) -> Result<Grant, String> {
+        judge: impl FnOnce(&CallRequest<'_>) -> T,
+    ) -> T {
         let labels: BTreeMap<FlowLabel, String> =
             labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
@@ -139,8 +135,7 @@ impl Explainer {
             access,
         });
         let subjects: Vec<_> = subject.into_iter().collect();
-        let request = CallRequest { tool: facts, subjects: &subjects, run: &run };
-        self.policy.authorize(&request).map_err(|denial| denial.rule)
+        judge(&CallRequest { tool: facts, subjects: &subjects, run: &run })
     }
 }
 

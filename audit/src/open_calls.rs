@@ -1,0 +1,95 @@
+//! Tracks which calls are open while rows are read: those with a `begin` and no `end`.
+
+use std::collections::HashMap;
+
+use super::{read::OpenCallFields, row::RowKind};
+
+/// The open calls of the rows so far, each with a value of its `begin`.
+#[derive(Debug)]
+pub(super) struct OpenCalls<T> {
+    /// By process and call id. A list, because models choose call ids, and one id can occur twice.
+    open: HashMap<(String, String), Vec<T>>,
+    /// The bytes of the keys and values in `open`.
+    bytes: usize,
+    max_bytes: usize,
+    left_out: u64,
+}
+
+impl<T> OpenCalls<T> {
+    /// Keeps at most this many bytes. Further open calls are only counted: a forged log has as many as its author likes.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { open: HashMap::new(), bytes: 0, max_bytes, left_out: 0 }
+    }
+
+    /// Tracks a row. `value` gives the value of a `begin`, and its size in bytes.
+    pub(super) fn track(
+        &mut self,
+        fields: &OpenCallFields<'_>,
+        value: impl FnOnce() -> T,
+        size_of: impl Fn(&T) -> usize,
+    ) {
+        let key_bytes = fields.process.len() + fields.call_id.len();
+        let call = || (fields.process.clone().into_owned(), fields.call_id.clone().into_owned());
+        match fields.event {
+            RowKind::Begin => {
+                let value = value();
+                let bytes = key_bytes + size_of(&value);
+                if self.bytes.saturating_add(bytes) > self.max_bytes {
+                    self.left_out += 1;
+                    return;
+                }
+                self.bytes += bytes;
+                self.open.entry(call()).or_default().push(value);
+            }
+            RowKind::End => {
+                let call = call();
+                // If two open calls have one id, this `end` closes the later one. It is unknown which of them it belongs
+                // to.
+                let closed = self.open.get_mut(&call).and_then(Vec::pop);
+                if self.open.get(&call).is_some_and(Vec::is_empty) {
+                    self.open.remove(&call);
+                }
+                match closed {
+                    Some(value) => self.bytes -= key_bytes + size_of(&value),
+                    // It closes a call that was only counted, or none.
+                    None => self.left_out = self.left_out.saturating_sub(1),
+                }
+            }
+            // These are not rows of calls.
+            RowKind::Approve
+            | RowKind::Revoke
+            | RowKind::Start
+            | RowKind::Policy
+            | RowKind::Stop
+            | RowKind::Other => {}
+        }
+    }
+
+    /// The values of the open calls, in no order, and the number of those that are left out.
+    pub(super) fn into_open(self) -> (Vec<T>, u64) {
+        (self.open.into_values().flatten().collect(), self.left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(event: RowKind, call_id: &str) -> OpenCallFields<'_> {
+        OpenCallFields { seq: 1, event, call_id: call_id.into(), tool: "t".into(), process: "p".into() }
+    }
+
+    #[test]
+    fn open_calls_beyond_the_bound_are_counted() {
+        let mut calls = OpenCalls::new(10);
+        let mut track = |event, id| calls.track(&fields(event, id), || id.to_owned(), String::len);
+        for id in ["a", "b", "a", "c", "d"] {
+            track(RowKind::Begin, id);
+        }
+        track(RowKind::End, "a");
+        track(RowKind::End, "d");
+        let (mut open, left_out) = calls.into_open();
+        open.sort();
+        assert_eq!((open, left_out), (vec!["a".to_owned(), "b".to_owned()], 1));
+    }
+}
