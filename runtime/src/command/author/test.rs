@@ -1,6 +1,6 @@
 //! `portcullis tool test`: runs a crate's tests, whose cases call the tool natively and in the sandbox.
 
-use std::{env, ffi::OsString, path::Path, process::ExitCode};
+use std::{env, ffi::OsString, fs::File, path::Path, process::ExitCode};
 
 use portcullis_tools::audit;
 
@@ -30,6 +30,7 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
     let modules = env::join_paths(modules).map_err(|error| start_failure(std::io::Error::other(error)))?;
     let variables: [(&str, OsString); 3] =
         [(PROGRAM, program.into()), (MODULES, modules), (STATE, state.clone().into())];
+    let _turn = take_turn(package.target_folder()).map_err(start_failure)?;
     // The log may have calls of earlier tests, so only the difference counts.
     let earlier_calls = count_calls(&state);
     if !package.test(variables)? {
@@ -42,6 +43,15 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Waits until no other `tool test` runs in a target folder, which crates can share: the calls of each are counted in one
+/// log. The turn ends when the file is dropped.
+fn take_turn(target: &Path) -> std::io::Result<File> {
+    std::fs::create_dir_all(target)?;
+    let lock = File::create(target.join(format!("{FOLDER}.lock")))?;
+    lock.lock()?;
+    Ok(lock)
 }
 
 /// The number of finished calls in the audit log of the tests' state.

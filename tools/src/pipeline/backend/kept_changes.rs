@@ -123,6 +123,9 @@ impl KeptChanges {
                     );
                     NotKept
                 });
+                // The end of the call is recorded when the last owner drops the recorder. This thread must not be the last
+                // one: the process may end as soon as the worker has its answer.
+                drop(recorder);
                 // The worker has left if its call has ended.
                 let _ = question.answer.send(answer);
             };
@@ -130,5 +133,45 @@ impl KeptChanges {
                 tracing::error!(%error, "a change could not be kept");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use portcullis_undo::UndoStore;
+
+    use super::*;
+
+    #[test]
+    fn the_call_is_the_last_owner_of_its_recorder_when_the_worker_has_its_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mount = Arc::new(File::open(folder.path()).expect("opens").into());
+        let facts =
+            CallFacts { call: "c".into(), run: "r".into(), agent: "a".into(), tool: "file_write".into() };
+        let store = UndoStore::new(&folder.path().join("state"));
+        let recorder = Arc::new(ChangeRecorder::new(store, facts, [MountRoot::new("m", mount)]));
+        let (sender, questions) = mpsc::unbounded_channel();
+        let owners = Arc::downgrade(&recorder);
+        let mut kept_changes = KeptChanges { recorder, questions };
+        let worker = std::thread::spawn(move || {
+            for number in 0..200 {
+                let (answer, answered) = blocking::sync_channel(1);
+                let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
+                let question = KeepQuestion { mount: "m".to_owned(), path, change: KeptScope::Path, answer };
+                sender.send(question).expect("asked");
+                answered.recv().expect("answered").expect("kept");
+                assert_eq!(owners.strong_count(), 1, "question {number}");
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let served = runtime.block_on(async {
+            tokio::select! {
+                _never = kept_changes.serve() => unreachable!("it never ends"),
+                served = tokio::task::spawn_blocking(move || worker.join()) => served,
+            }
+        });
+        served.expect("joined").expect("every answer came without another owner");
     }
 }
