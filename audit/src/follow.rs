@@ -42,7 +42,7 @@ impl LogFollower {
         Ok(Self { offset: 0, ..Self::at_end(path)? })
     }
 
-    /// The rows that were written since the last call, at most [`MAX_BATCH_ROWS`], each with the error of a line that is
+    /// The rows that were written since the last call, at most 1,000, each with the error of a line that is
     /// not a row in its place. Empty if there are none yet.
     ///
     /// # Errors
