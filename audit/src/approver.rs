@@ -1,4 +1,4 @@
-//! Who answered for a call, as its row says it.
+//! The approver of a call, as its row records it.
 
 use serde::{Deserialize, Serialize};
 

@@ -55,7 +55,7 @@ pub struct CallRecord {
     pub rule: Option<SharedText>,
     /// The result of the approval: `not_required`, `approved`, `refused`, ….
     pub approval: Option<SharedText>,
-    /// Who approved or refused the call. `None` if no approval was needed, or none was given.
+    /// The approver that approved or refused the call. `None` if no approval was needed, or none was given.
     pub approver: Option<RecordedApprover>,
     /// The labels of the run when the call was decided. They say what the run's earlier calls have read.
     pub labels: Vec<SharedText>,

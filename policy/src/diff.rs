@@ -6,14 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_types::{Access, GuestPath, ToolName};
+use portcullis_types::{Access, ToolName};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    Approval, CallRequest, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy, shipped_tools,
-};
+use crate::{Approval, CallRequest, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy, shipped_tools};
 
 mod values;
 
@@ -67,7 +64,8 @@ impl PolicyDiff {
     ) -> Self {
         let mut diff = Self::default();
         let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
-        let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries).map(named_tool);
+        let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries);
+        let named = named.map(|name| ToolFacts::undeclared(name.clone(), ToolOrigin::ForeignModule));
         for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
             known.insert(facts.name.clone(), facts);
         }
@@ -186,21 +184,11 @@ struct ToolEffect {
 fn effect(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> ToolEffect {
     let assignment = policy.describe(facts);
     let run = RunFacts::default();
-    let judge =
-        |subjects: &[RequestedSubject]| policy.authorize(&CallRequest { tool: facts, subjects, run: &run });
-    let grant = judge(&[]);
-    let access_to = |mount: &str| {
-        let path = GuestPath::parse(&format!("/{mount}")).ok()?;
-        [Access::Write, Access::Read].into_iter().find(|access| {
-            let subject =
-                RequestedSubject::Path { argument: String::new(), path: path.clone(), access: *access };
-            judge(&[subject]).is_ok()
-        })
-    };
-    let mounts = policy.mounts().iter().filter_map(|mount| {
-        let mount = mount.name.as_str();
-        Some((mount.to_owned(), access_to(mount)?))
-    });
+    let grant = policy.authorize(&CallRequest { tool: facts, subjects: &[], run: &run });
+    let mounts = policy
+        .mounts()
+        .iter()
+        .filter_map(|mount| Some((mount.name.to_string(), policy.access_to(facts, &mount.name)?)));
     let network = grant.as_ref().ok().and_then(|grant| grant.network.clone());
     let unasked = policy.effective().tools.get(&facts.name).map(|rule| rule.unasked.patterns());
     ToolEffect {
@@ -220,20 +208,6 @@ fn effect(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> ToolEffect {
         timeout_ms: u64::try_from(assignment.timeout.as_millis()).unwrap_or(u64::MAX),
         memory: assignment.memory.0,
         max_output: assignment.max_output.0,
-    }
-}
-
-/// A tool that only an entry names: an approved tool of a module, which is given what the entry gives.
-fn named_tool(name: &ToolName) -> ToolFacts {
-    ToolFacts {
-        name: name.clone(),
-        declared_tier: None,
-        declared_policy: portcullis_types::ToolPolicy::Auto,
-        declared_timeout: None,
-        declared_max_output: None,
-        roles: Vec::new(),
-        origin: ToolOrigin::ForeignModule,
-        pin_status: PinStatus::Approved,
     }
 }
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{
     Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, HiddenNames, MatchedFlowRule,
-    NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, TraceSink, TracedRule,
-    WorkspaceSecurityPolicy, flow, network::check_url,
+    MountName, NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, TraceSink,
+    TracedRule, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
 /// One call, with everything that the policy judges.
@@ -62,6 +62,20 @@ impl WorkspaceSecurityPolicy {
     /// The [`Denial`] of the first subject that does not pass, because every subject must pass.
     pub fn authorize(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
         self.authorize_traced(request, &mut NoTrace)
+    }
+
+    /// The access of a tool to a mount, as a call gets it that names the mount alone, in a run that has read nothing.
+    /// `None` without access.
+    #[must_use]
+    pub fn access_to(&self, tool: &ToolFacts, mount: &MountName) -> Option<Access> {
+        let path = GuestPath::parse(&format!("/{mount}")).ok()?;
+        let run = RunFacts::default();
+        [Access::Write, Access::Read].into_iter().find(|access| {
+            // No tool has an argument without a name, so the role of no argument raises the access.
+            let argument = String::new();
+            let subject = RequestedSubject::Path { argument, path: path.clone(), access: *access };
+            self.authorize(&CallRequest { tool, subjects: &[subject], run: &run }).is_ok()
+        })
     }
 
     /// Like [`Self::authorize`], which is this function without a trace: records each rule that decides or contributes.
@@ -218,10 +232,7 @@ impl WorkspaceSecurityPolicy {
             return Err(deny(DenialCode::UnknownMount, "mounts".to_owned()));
         };
         trace.record(|| TracedRule::new(format!("mounts.{mount}"), "holds the path"));
-        let rule = || match profile.is_shell() {
-            true => format!("shell.mounts.{mount}"),
-            false => format!("profiles.{profile}.mounts.{mount}"),
-        };
+        let rule = || profile.mount_rule(mount);
         let Some(granted) = mounts.iter().find(|granted| granted.name.as_str() == mount) else {
             return Err(deny(DenialCode::MountNotGranted, rule()));
         };

@@ -120,6 +120,16 @@ impl ProfileName {
     pub fn is_shell(&self) -> bool {
         self.as_str() == Self::SHELL
     }
+
+    /// The rule that grants a mount to this profile, as a path in the policy file.
+    #[must_use]
+    pub fn mount_rule(&self, mount: &str) -> String {
+        if self.is_shell() {
+            format!("shell.mounts.{mount}")
+        } else {
+            format!("profiles.{self}.mounts.{mount}")
+        }
+    }
 }
 
 macro_rules! is_text {

@@ -29,6 +29,28 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
+    /// A tool that declares nothing but its name. A module's tool counts as approved.
+    #[must_use]
+    pub fn undeclared(name: ToolName, origin: ToolOrigin) -> Self {
+        Self {
+            name,
+            declared_tier: None,
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: Vec::new(),
+            pin_status: match origin {
+                ToolOrigin::ForeignModule => PinStatus::Approved,
+                ToolOrigin::ShippedNative
+                | ToolOrigin::ShippedShell
+                | ToolOrigin::Native
+                | ToolOrigin::ShippedModule
+                | ToolOrigin::ShippedOperation => PinStatus::Unpinned,
+            },
+            origin,
+        }
+    }
+
     /// Whether a call may run a command if the policy has a shell: the tool is the shipped tool of the shell, and
     /// declares an argument as a command. A guest never gets a shell, even if it declares such an argument.
     #[must_use]

@@ -79,7 +79,7 @@ pub use private_file::open_private_file;
 pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
-pub use replay::{Replay, ReplayReport, Replayed, ReplayedGroup};
+pub use replay::{Replay, ReplayReport, ReplayedGroup};
 pub use web::{SecretError, TakenVariables};
 
 /// Re-exported for callers.

@@ -4,32 +4,16 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, PinStatus, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy, shipped_tools,
+    CallRequest, FlowLabel, RequestedSubject, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    shipped_tools,
 };
-use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName, ToolPolicy};
+use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
     audit::{Confinement, Row, RowKind, SubjectKind, Verdict as RecordedVerdict},
     pipeline::{Verdict, answer_by_names},
 };
-
-/// What became of one recorded call under another policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Replayed {
-    /// The row is not the decision of a call, or lacks what a decision needs.
-    NotDecided,
-    /// The call was decided anew.
-    Decided {
-        /// The answer before.
-        was: Verdict,
-        /// The answer under the new policy.
-        would: Verdict,
-        /// The rule of the new answer.
-        rule: String,
-    },
-}
 
 /// Recorded calls that a policy would decide in the same other way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -81,6 +65,13 @@ fn as_list<S: serde::Serializer>(
     serializer.collect_seq(groups.iter().map(|(group, calls)| Counted { group, calls: *calls }))
 }
 
+/// The two answers to a recorded call, and the rule of the new one.
+struct Decided {
+    was: Verdict,
+    would: Verdict,
+    rule: String,
+}
+
 /// Replays rows under one policy.
 #[derive(Debug)]
 pub struct Replay<'p> {
@@ -101,9 +92,9 @@ impl<'p> Replay<'p> {
     /// answer counts, which may also come from links, a caller or a person.
     pub fn add(&mut self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) {
         match self.decide(row, before) {
-            Replayed::NotDecided if row.event == RowKind::End => self.report.undecided += 1,
-            Replayed::NotDecided => {}
-            Replayed::Decided { was, would, rule } => {
+            None if row.event == RowKind::End => self.report.undecided += 1,
+            None => {}
+            Some(Decided { was, would, rule }) => {
                 self.report.calls += 1;
                 if was == would {
                     self.report.same += 1;
@@ -122,14 +113,13 @@ impl<'p> Replay<'p> {
         self.report
     }
 
-    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Replayed {
-        let Some(decision) = row.decision.filter(|_| row.event == RowKind::End && row.omitted == 0) else {
-            return Replayed::NotDecided;
-        };
-        let Some(facts) = self.facts(row) else { return Replayed::NotDecided };
-        let Some(subjects) = subjects(row, &facts) else { return Replayed::NotDecided };
+    /// `None` if the row is not the decision of a call, or lacks what a decision needs.
+    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<Decided> {
+        let decision = row.decision.filter(|_| row.event == RowKind::End && row.omitted == 0)?;
+        let facts = self.facts(row)?;
+        let subjects = subjects(row, &facts)?;
         let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
-        let Some(labels) = labels.collect::<Option<BTreeMap<_, _>>>() else { return Replayed::NotDecided };
+        let labels = labels.collect::<Option<BTreeMap<_, _>>>()?;
         let run = RunFacts {
             agent: row.agent.as_deref().unwrap_or_default(),
             run: row.run_id.as_deref().unwrap_or_default(),
@@ -141,7 +131,7 @@ impl<'p> Replay<'p> {
             Some(before) => answer_by_names(before, &request).0,
             None => recorded_answer(row, decision),
         };
-        Replayed::Decided { was, would, rule }
+        Some(Decided { was, would, rule })
     }
 
     /// The tool of a row. The row of a module's tool has its tier, and the module was approved, for it was called.
@@ -155,19 +145,7 @@ impl<'p> Replay<'p> {
             Confinement::Native => ToolOrigin::Native,
             Confinement::Egress | Confinement::Shell => return None,
         };
-        Some(ToolFacts {
-            name,
-            declared_tier: row.tier,
-            declared_policy: ToolPolicy::Auto,
-            declared_timeout: None,
-            declared_max_output: None,
-            roles: Vec::new(),
-            origin,
-            pin_status: match origin {
-                ToolOrigin::ForeignModule => PinStatus::Approved,
-                _ => PinStatus::Unpinned,
-            },
-        })
+        Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })
     }
 }
 

@@ -324,7 +324,7 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever calls do, their undo gives the tree back, and the undo of the undo gives the changes back.
+    /// After calls of any kind, their undo gives the tree back, and the undo of the undo gives the changes back.
     #[test]
     fn an_undo_gives_the_tree_back(start in steps(), calls in prop::collection::vec(steps(), 1..4)) {
         let place = Place::new();

@@ -117,6 +117,7 @@ fn reach_knows_secrets_and_variables() {
     assert_eq!(ways(&steps, "secret api", "web_fetch"), ["ask → https://api.example"]);
     let steps = mounts(&fixture, &["--reach", "env:TOKEN"]);
     assert_eq!(ways(&steps, "variable TOKEN", "shell_exec"), ["ask → the model /shared /tmp"]);
+    assert_eq!(ways(&steps, "the model, after variable TOKEN", "web_fetch"), ["ask → https://*"]);
     for (source, expected) in [
         ("secret:none", "the policy has no secret `none`"),
         ("env:HOME", "the policy has no variable `HOME`"),

@@ -49,29 +49,15 @@ impl Explainer {
     /// because no two steps hold their grants at the same time.
     #[must_use]
     pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
-        let mut all = Vec::new();
-        for tool in tools {
-            let own = self.grants(tool, None);
-            match tool.steps.is_empty() {
-                true => all.push(own),
-                false => all.extend(tool.steps.iter().map(|step| self.grants(tool, Some(step)))),
-            }
-        }
-        all
+        tools.iter().flat_map(|tool| self.all_grants(tool)).collect()
     }
 
     /// The grants of a tool or of one of its steps, in a run that has read nothing.
     pub(super) fn grants(&self, tool: &ExplainedTool, step: Option<&ToolFacts>) -> ToolGrants {
         let facts = step.unwrap_or(&tool.facts);
-        let (own_verdict, own_rule) = self.verdict(&tool.facts, &[], None);
-        let (step_verdict, step_rule) = self.verdict(facts, &[], None);
-        // The strictest of an operation and its step counts.
-        let (verdict, rule) = match step_verdict > own_verdict {
-            true => (step_verdict, step_rule),
-            false => (own_verdict, own_rule),
-        };
+        let (verdict, rule) = self.strictest_of(tool, facts, &[], None);
         let profile = self.policy.describe(facts).profile;
-        let grant = self.grant(facts, None);
+        let grant = self.with_names(facts, &[], None, |request| self.policy.authorize(request).ok());
         ToolGrants {
             tool: tool.facts.name.to_string(),
             step: step.map(|step| step.name.to_string()),
@@ -84,20 +70,13 @@ impl Explainer {
         }
     }
 
-    /// The mounts that a tool may touch: a path of each mount is judged for writing, then for reading.
+    /// The mounts that a tool may touch.
     fn mounts_of(&self, facts: &ToolFacts, profile: &ProfileName) -> Vec<MountGrant> {
         let mounts = self.policy.mounts().iter().filter_map(|mount| {
-            let mount = mount.name.as_str();
-            let path = GuestPath::parse(&format!("/{mount}")).ok()?;
-            let access = [Access::Write, Access::Read]
-                .into_iter()
-                .find(|access| self.grant(facts, Some((&path, *access))).is_some())?;
-            let rule = match profile.is_shell() {
-                true => format!("shell.mounts.{mount}"),
-                false => format!("profiles.{profile}.mounts.{mount}"),
-            };
+            let access = self.policy.access_to(facts, &mount.name)?;
+            let rule = profile.mount_rule(mount.name.as_str());
             let place = self.origins.place_of(&rule);
-            Some(MountGrant { mount: mount.to_owned(), access, rule, place })
+            Some(MountGrant { mount: mount.name.to_string(), access, rule, place })
         });
         mounts.collect()
     }
@@ -110,11 +89,6 @@ impl Explainer {
         path: Option<(&GuestPath, Access)>,
     ) -> (Verdict, String) {
         self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
-    }
-
-    /// The grant of a call that names one path, or nothing; `None` if it is denied.
-    fn grant(&self, facts: &ToolFacts, path: Option<(&GuestPath, Access)>) -> Option<Grant> {
-        self.with_names(facts, &[], path, |request| self.policy.authorize(request).ok())
     }
 
     /// Judges a call that names one path, or nothing, in a run with these labels.

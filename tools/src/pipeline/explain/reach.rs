@@ -100,20 +100,19 @@ impl Explainer {
             steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to });
         }
         if reaches_model {
-            self.ways_from_model(&from, &FlowLabel::of_mount(mount), tools, steps);
+            self.ways_from_model(&from, &[FlowLabel::of_mount(mount)], tools, steps);
         }
     }
 
-    /// What a model can do with what it has read in a run that has this label.
+    /// What a model can do with what it has read in a run that has these labels.
     fn ways_from_model(
         &self,
         origin: &str,
-        label: &FlowLabel,
+        labels: &[FlowLabel],
         tools: &[ExplainedTool],
         steps: &mut Vec<ReachStep>,
     ) {
         let from = format!("{MODEL}, after {origin}");
-        let labels = std::slice::from_ref(label);
         for tool in tools {
             // Each place is judged by itself: a flow rule can ask about one and not about another.
             let mut ways: BTreeMap<(Verdict, String), BTreeSet<String>> = BTreeMap::new();
@@ -137,7 +136,7 @@ impl Explainer {
     }
 
     /// The strictest answer of an operation and its step to a call that writes this path.
-    fn strictest_of(
+    pub(super) fn strictest_of(
         &self,
         tool: &ExplainedTool,
         facts: &ToolFacts,
@@ -165,7 +164,7 @@ impl Explainer {
             steps.push(ReachStep { from: "the web".to_owned(), tool: name_of(tool), verdict, rule, to });
         }
         if reaches_model {
-            self.ways_from_model("the web", &FlowLabel::Web, tools, steps);
+            self.ways_from_model("the web", &[FlowLabel::Web], tools, steps);
         }
     }
 
@@ -188,7 +187,7 @@ impl Explainer {
         }
         if is_sent {
             let origin = format!("a response to secret {name}");
-            self.ways_from_model(&origin, &FlowLabel::Secret(name.clone()), tools, steps);
+            self.ways_from_model(&origin, &[FlowLabel::Secret(name.clone())], tools, steps);
         }
     }
 
@@ -198,24 +197,25 @@ impl Explainer {
             .policy
             .shell()
             .is_some_and(|shell| shell.environment.iter().any(|known| known.as_str() == name));
+        let from = format!("variable {name}");
+        let mut reaches_model = false;
         for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
             let grants = self.all_grants(tool);
             let (verdict, rule) = strictest(&grants);
             let mut to = places(&grants, None);
             to.insert(0, MODEL.to_owned());
+            reaches_model |= verdict != Verdict::Deny;
             let to = if verdict == Verdict::Deny { Vec::new() } else { to };
-            steps.push(ReachStep {
-                from: format!("variable {name}"),
-                tool: name_of(tool),
-                verdict,
-                rule,
-                to,
-            });
+            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to });
+        }
+        // A variable gives a run no label, so no flow rule holds its value back.
+        if reaches_model {
+            self.ways_from_model(&from, &[], tools, steps);
         }
     }
 
     /// The grants of a tool, or those of all its steps.
-    fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
+    pub(super) fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
         self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
     }
 
