@@ -6,10 +6,12 @@
 //! - `value`: parses single values.
 //! - `model`: the values of a text.
 //! - `read`, `reduction`: read the two shapes of a file.
+//! - `expect`: reads a file of expectations about a policy.
 //! - `shell`, `network`, `secrets`, `search`, `flow`: read the sections that both shapes have.
 //!
 //! `effective` and `overlay` resolve names; `invariants` checks the rules that every policy must keep.
 
+mod expect;
 mod faults;
 mod flow;
 pub(crate) mod keys;
@@ -24,6 +26,7 @@ mod shell;
 mod syntax;
 mod value;
 
+pub(crate) use expect::read_expectations;
 pub(crate) use faults::{Faults, omitted_warnings_note};
 pub(crate) use model::{
     EgressEntries, FlowEntry, LabelWord, LimitEntries, Located, MountEntry, NetworkEntries, PolicyFile,

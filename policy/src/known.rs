@@ -49,6 +49,11 @@ impl KnownTools {
         self.has_unreadable = true;
     }
 
+    /// The message about a name that no tool has; `None` for the name of a known tool.
+    pub(crate) fn unknown(&self, name: &str) -> Option<String> {
+        (!self.names.contains(name)).then(|| self.fault(name, false))
+    }
+
     /// Whether an entry without a known tool may name a tool of an unreadable module.
     fn may_be_unreadable(&self, name: &str) -> bool {
         self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()

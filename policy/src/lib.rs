@@ -49,7 +49,9 @@ mod policy;
 mod tool;
 
 mod assign;
+mod cases;
 mod evaluate;
+mod expect;
 mod known;
 mod shipped;
 mod warnings;
@@ -66,12 +68,17 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
+pub use cases::{PathCases, TooManyCases};
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};
 pub use diff::{Direction, EffectChange, PolicyDiff};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
+pub use expect::{
+    Day, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
+    ForbiddenWay, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, SignedOff,
+};
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};

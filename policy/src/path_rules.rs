@@ -51,6 +51,13 @@ impl PathRules {
         self.0.is_empty()
     }
 
+    /// All rules: each argument with each of its patterns.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &PathPattern)> {
+        self.0
+            .iter()
+            .flat_map(|(argument, patterns)| patterns.iter().map(move |pattern| (argument.as_str(), pattern)))
+    }
+
     /// The rules that cover all paths of a call, one for each path, as `ARGUMENT["PATTERN"]`. Empty if a path is not
     /// covered, or if the call names something else than paths.
     pub(crate) fn covering(&self, subjects: &[RequestedSubject], home: &MountName) -> Vec<String> {
@@ -122,9 +129,21 @@ impl PathPattern {
         Some(absolute.split_once('/').unwrap_or((absolute, "")))
     }
 
-    fn covers(&self, path: &GuestPath, home: &MountName) -> bool {
+    pub(crate) fn covers(&self, path: &GuestPath, home: &MountName) -> bool {
         let (mount, pattern) = self.split_absolute().unwrap_or((home.as_str(), &self.0));
         covers_in(mount, pattern, path)
+    }
+
+    /// The mount, and the components below it.
+    pub(crate) fn split<'t>(&'t self, home: &'t MountName) -> (&'t str, Vec<&'t str>) {
+        let (mount, pattern) = self.split_absolute().unwrap_or((home.as_str(), &self.0));
+        (mount, pattern.split('/').filter(|name| !name.is_empty()).collect())
+    }
+
+    /// The name of the mount whose paths the pattern covers.
+    #[must_use]
+    pub fn mount<'t>(&'t self, home: &'t MountName) -> &'t str {
+        self.split(home).0
     }
 }
 

@@ -10,9 +10,9 @@ use portcullis_types::{SandboxTier, ToolName};
 
 use crate::{
     AuditSync, EgressSettings, GrantedMount, HiddenNames, HostRule, Limits, LoadOptions, MountName,
-    MountSpec, NetworkGrant, PolicyDigest, PolicyError, PolicyFault, ProfileName, ProtectedKinds,
-    ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule, ShellAbsence, ShellNetwork,
-    ShellPolicy,
+    MountSpec, NetworkGrant, PathPattern, PolicyDigest, PolicyError, PolicyFault, ProfileName,
+    ProtectedKinds, ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule, ShellAbsence,
+    ShellNetwork, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -123,6 +123,11 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn sandbox_sections(&self) -> &[(SandboxTier, bool)] {
         &self.sandbox
+    }
+
+    /// The paths of a file tool that need no approval: arguments with patterns.
+    pub fn unasked_patterns(&self, tool: &ToolName) -> impl Iterator<Item = (&str, &PathPattern)> {
+        self.effective.tools.get(tool).into_iter().flat_map(|rule| rule.unasked.rules())
     }
 
     /// The tools with an entry of the operator, sorted.

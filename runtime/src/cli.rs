@@ -13,6 +13,7 @@ mod audit;
 mod explain;
 mod mount_option;
 mod mounts;
+mod policy_test;
 mod serve;
 mod shell_option;
 mod tool;
@@ -23,6 +24,7 @@ pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
+pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{
@@ -321,7 +323,9 @@ pub(crate) enum PolicyCommand {
         json: bool,
     },
     Diff(DiffOptions),
+    Test(PolicyTestOptions),
     Lint(LintOptions),
+    Tighten(TightenOptions),
 }
 
 /// Run a command with the confinement and the limits of a model's command.
@@ -484,6 +488,10 @@ mod tests {
             "tool try x {} --native --approve",
             "tool try x {} --native --grant WorkspaceRead",
             "policy",
+            "policy test --coverage x",
+            "policy tighten --min-calls x",
+            "explain",
+            "explain --row 1 file_read",
             "audit log --limit x",
             "agent --json",
             "agent --continue --resume run_0123456789abcdef",
@@ -522,5 +530,13 @@ mod tests {
                 "completions"
             ]
         );
+    }
+
+    #[test]
+    fn the_commands_about_policies_are_those_that_are_built() {
+        let command = Cli::command();
+        let policy = command.find_subcommand("policy").expect("a command");
+        let names: Vec<_> = policy.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, ["default", "check", "show", "diff", "test", "lint", "tighten"]);
     }
 }

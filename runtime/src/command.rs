@@ -42,7 +42,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         }
         CliCommand::Policy(PolicyCommand::Show { json }) => policy::show(common, json),
         CliCommand::Policy(PolicyCommand::Diff(options)) => policy::diff(common, &options),
+        CliCommand::Policy(PolicyCommand::Test(options)) => policy::test(common, options),
         CliCommand::Policy(PolicyCommand::Lint(options)) => policy::lint(common, options),
+        CliCommand::Policy(PolicyCommand::Tighten(options)) => policy::tighten(common, options),
         CliCommand::Explain(options) => explain::run(common, options),
         CliCommand::Mounts(options) => mounts::run(common, options),
         CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),

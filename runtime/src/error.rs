@@ -6,7 +6,7 @@ use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
 use portcullis_tools::{
-    BootstrapError,
+    BootstrapError, RowError,
     audit::AuditError,
     modules::{ApproveError, PinError},
     undo::UndoError,
@@ -66,6 +66,21 @@ pub(crate) enum CliError {
     /// No kept policy, or more than one, has a digest that begins like this.
     #[error("{count} kept policies have a digest that begins with `{start}`")]
     KeptPolicy { start: String, count: usize },
+    /// There are no expectations.
+    #[error("there are no expectations: write {file}, or name a file with --expect FILE")]
+    NoExpectations { file: String },
+    /// A row of the audit log cannot be explained.
+    #[error("cannot explain the row")]
+    Row {
+        #[from]
+        source: RowError,
+    },
+    /// The workspace's overlay cannot be edited.
+    #[error("cannot edit the overlay")]
+    Overlay { source: toml_edit::TomlError },
+    /// A file cannot be written.
+    #[error("cannot write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
     /// There is no folder for state.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
@@ -163,6 +178,8 @@ impl CliError {
                 BootstrapError::Policy(_)
                 | BootstrapError::PolicyFile { .. }
                 | BootstrapError::UntrustedPolicy { .. }
+                | BootstrapError::ExpectationsFile(_)
+                | BootstrapError::Expectations(_)
                 | BootstrapError::Mount(_)
                 | BootstrapError::Folder(_)
                 | BootstrapError::Lock(_)
@@ -177,6 +194,8 @@ impl CliError {
             | Self::Filter { .. }
             | Self::NoSource { .. }
             | Self::KeptPolicy { .. }
+            | Self::NoExpectations { .. }
+            | Self::Row { .. }
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable
@@ -202,6 +221,15 @@ impl CliError {
     pub(crate) fn report(&self) -> String {
         if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
             return format!("error: the policy cannot be used\n{faults}\n");
+        }
+        match self {
+            Self::Bootstrap(BootstrapError::ExpectationsFile(faults)) => {
+                return format!("error: the expectations about the policy cannot be used\n{faults}\n");
+            }
+            Self::Bootstrap(BootstrapError::Expectations(failed)) => {
+                return format!("error: the policy is not as expected\n{failed}\n");
+            }
+            _ => {}
         }
         let mut report = format!("error: {self}\n");
         report.push_str(&causes(self));

@@ -32,6 +32,9 @@ pub(crate) const STATE_PART: &str = "state";
 /// The end of the name of a project's file.
 const EXTENSION: &str = "toml";
 
+/// The end of the name of a file of expectations, before that of a project's file.
+const EXPECT: &str = "expect";
+
 /// The largest project file that is read: 1 MiB, as of every policy.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -119,7 +122,10 @@ impl Project {
         let mut files = Vec::new();
         for entry in entries {
             let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            // `NAME.expect.toml` has the expectations about the policy NAME.
+            let is_expectations =
+                path.file_stem().is_some_and(|stem| Path::new(stem).extension() == Some(EXPECT.as_ref()));
+            if path.extension().is_some_and(|extension| extension == EXTENSION) && !is_expectations {
                 files.push(path);
             }
         }
@@ -154,6 +160,8 @@ pub(crate) fn name_for(folder: &Path) -> String {
     let name: String =
         name.chars().map(|character| if is_plain(character) { character } else { '-' }).collect();
     let name = name.trim_start_matches('.');
+    // A name that ends so is that of a file of expectations.
+    let name = &name.replace(".expect", "-expect");
     if name.is_empty() { MOUNT.to_owned() } else { name.to_owned() }
 }
 

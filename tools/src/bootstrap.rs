@@ -17,6 +17,7 @@ use crate::{
     builder::RegistryBuilder,
     embedded,
     error::BootstrapError,
+    expectations::ExpectationTexts,
     modules::{ModuleError, ModuleOrigin, ModulesFolder, read_file},
     policy_files::PolicyFiles,
     registry::ToolRegistry,
@@ -92,6 +93,11 @@ async fn build_from(
     workspace: MountSource,
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
+    // A registry that only describes shows also a policy that is not as expected.
+    let expectations = match workspace {
+        MountSource::Workspace => ExpectationTexts::beside(files)?,
+        MountSource::Nowhere => ExpectationTexts::default(),
+    };
     let kernel = probe_kernel();
     for layer in [Layer::Landlock, Layer::Seccomp] {
         if requirement(&policy, layer) == Requirement::Required
@@ -133,6 +139,7 @@ async fn build_from(
     };
     let mut builder = ToolRegistry::builder()
         .policy(policy)
+        .expectations(expectations, files, envelope.sandbox_tier)
         .requests(requests)
         .state(&envelope.state)
         .cache(cache)

@@ -8,23 +8,27 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, AuditSync, FlowLabel, GrantedMount, PolicyOrigins, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
 use portcullis_undo::UndoStore;
 use serde_json::Value;
 
-use self::registration::{Registration, ShippedModule};
+use self::{
+    findings::{known_tools, log_recovery, missing_tools},
+    registration::{Registration, ShippedModule},
+};
 use crate::{
     approval::{RuleWriter, StandingApprovals},
-    audit::{AuditLog, Recovery, SyncMode},
+    audit::{AuditLog, SyncMode},
     call::{Caller, NestingContext},
     error::BootstrapError,
+    expectations::ExpectationTexts,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
-    pipeline::Host,
+    pipeline::{ExplainedTool, Host},
     policy_files::PolicyFiles,
     process_facts,
     rates::Rates,
@@ -34,10 +38,11 @@ use crate::{
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
     state,
-    table::{ServedTools, ToolTable},
+    table::ServedTools,
     web::{HttpClientConfig, HttpClientHandle},
 };
 
+mod findings;
 mod registration;
 
 /// The policy in force, and the tools that it applies to.
@@ -52,6 +57,8 @@ struct PolicyAndTools {
 #[must_use]
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
+    /// What the operator expects of the policy, with the places of its rules.
+    expectations: Option<(ExpectationTexts, PolicyOrigins)>,
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
@@ -85,6 +92,7 @@ impl RegistryBuilder {
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
+            expectations: None,
             state: None,
             cache: None,
             mounts: None,
@@ -267,6 +275,19 @@ impl RegistryBuilder {
         Ok(())
     }
 
+    /// Refuses to build under a policy that is not as expected.
+    pub(crate) fn expectations(
+        mut self,
+        texts: ExpectationTexts,
+        files: &PolicyFiles,
+        sandbox_tier: SandboxTier,
+    ) -> Self {
+        // The places of rules are read only if a failure could show them.
+        let is_expected = !texts.is_empty();
+        self.expectations = is_expected.then(|| (texts, PolicyOrigins::read(&files.options(sandbox_tier))));
+        self
+    }
+
     /// Sets how the host's HTTP client is started, and adds `web_fetch`. If the policy names a provider, adds
     /// `web_search` as well.
     pub(crate) fn requests(mut self, config: HttpClientConfig) -> Self {
@@ -299,8 +320,16 @@ impl RegistryBuilder {
     /// # Errors
     /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool takes
     /// and the builder was not given, or a state folder or audit log that cannot be written.
-    pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
-        let policy = self.policy.map_or_else(installed_policy, Ok)?;
+    pub fn build(mut self) -> Result<ToolRegistry, BootstrapError> {
+        let policy = match self.policy.take() {
+            Some(policy) => policy,
+            None => {
+                let (files, policy) = installed_policy()?;
+                let texts = ExpectationTexts::beside(&files)?;
+                self = self.expectations(texts, &files, SandboxTier::Process);
+                policy
+            }
+        };
         let state = self.state.or_else(state::default_folder).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
@@ -337,6 +366,10 @@ impl RegistryBuilder {
         let mut names = known_tools(&tools, &steps, &lock, &refused);
         self.awaited.iter().for_each(|name| names.add(name));
         let unused_entries = policy.check_tools(&names)?;
+        if let Some((texts, origins)) = self.expectations {
+            let tools: Vec<ExplainedTool> = tools.iter().map(|tool| ExplainedTool::from(&**tool)).collect();
+            texts.require(&policy, origins, &names, &tools)?;
+        }
         tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
@@ -365,7 +398,7 @@ impl RegistryBuilder {
             operation_steps: None,
             policy,
         };
-        let setup = BuildFindings { refused, unused_entries, lock, state };
+        let setup = BuildFindings { refused, unused_entries, known: names, lock, state };
         Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
     }
 }
@@ -391,8 +424,10 @@ impl ToolRegistry {
 }
 
 /// The operator's policy, or the shipped policy.
-fn installed_policy() -> Result<WorkspaceSecurityPolicy, BootstrapError> {
-    PolicyFiles::without_workspace()?.load(SandboxTier::Process)
+fn installed_policy() -> Result<(PolicyFiles, WorkspaceSecurityPolicy), BootstrapError> {
+    let files = PolicyFiles::without_workspace()?;
+    let policy = files.load(SandboxTier::Process)?;
+    Ok((files, policy))
 }
 
 /// The settings of a sidecar that this program starts.
@@ -463,38 +498,4 @@ fn output_follower(
 /// The labels that were stored with an output. `None` if they cannot be read.
 fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
     stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
-}
-
-/// The names that entries of the policy can have: the registered tools, the steps, the approved tools, and the tools of
-/// refused modules.
-fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> KnownTools {
-    let mut known_tools = KnownTools::shipped();
-    for tool in tools.iter().chain(steps.iter()) {
-        known_tools.add(&tool.facts().name);
-        tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.facts().name));
-    }
-    lock.tools()
-        .chain(refused.iter().flat_map(|module| &module.tools))
-        .for_each(|name| known_tools.add(name));
-    if refused.iter().any(|module| module.tools.is_empty()) {
-        known_tools.add_unreadable();
-    }
-    known_tools
-}
-
-/// The expected tools that are not registered: approved tools, and tools of refused modules.
-fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
-    let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
-    names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
-}
-
-/// Logs the repairs of the audit log, and the refused modules.
-fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
-    for module in refused {
-        let error = module.error() as &dyn std::error::Error;
-        tracing::warn!(module = module.name(), error, "a foreign module is refused");
-    }
-    if !recovery.is_clean() {
-        tracing::warn!(?recovery, "the audit log was repaired after a crash");
-    }
 }

@@ -10,6 +10,7 @@ use crate::{
     audit::AuditError,
     modules::{FolderError, LockError, ModuleError},
     output_store::OutputStoreError,
+    pipeline::FailedExpectations,
     registry::RegistryError,
     sandbox::{WasmError, mounts::MountError},
     state::StateError,
@@ -40,6 +41,12 @@ pub enum BootstrapError {
         #[source]
         source: TrustError,
     },
+    /// The expectations about the policy cannot be used.
+    #[error("the expectations about the policy cannot be used")]
+    ExpectationsFile(#[source] PolicyError),
+    /// The policy is not as its operator expects.
+    #[error("the policy is not as expected")]
+    Expectations(#[source] FailedExpectations),
     /// The policy requires a layer that this kernel lacks.
     #[error(
         "the policy requires `{layer}`, which is not available here: {reason}; to run without it, take it out of `require` in the policy"

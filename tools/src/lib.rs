@@ -29,6 +29,7 @@ mod digest;
 mod embedded;
 mod error;
 mod executor;
+mod expectations;
 mod hint;
 mod home;
 pub mod hook;
@@ -52,6 +53,7 @@ mod slots;
 mod spawn;
 pub mod state;
 mod table;
+mod tighten;
 mod vault;
 mod web;
 
@@ -63,11 +65,14 @@ pub use builder::RegistryBuilder;
 pub use call::{Caller, StderrFn, new_call};
 pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
+pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use hint::hinted;
 pub use lint::lint;
 pub use pipeline::{
-    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, MountGrant, ReachSource, ReachStep,
-    ToolGrants, Verdict,
+    AnsweredCall, ChainRule, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
+    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, MountGrant, ReachSource,
+    ReachStep, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant, Verdict,
+    explain_row,
 };
 pub use policy_files::{OVERLAY_FILE, PolicyFiles};
 pub use portcullis_sandbox::{
@@ -80,6 +85,7 @@ pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 pub use replay::{Replay, ReplayReport, ReplayedGroup};
+pub use tighten::{MountUsage, ProfileUse};
 pub use web::{SecretError, TakenVariables};
 
 /// Re-exported for callers.

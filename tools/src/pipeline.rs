@@ -33,8 +33,10 @@ pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
 pub(crate) use explain::answer_by_names;
 pub use explain::{
-    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, MountGrant, ReachSource, ReachStep,
-    ToolGrants, Verdict,
+    AnsweredCall, ChainRule, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
+    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, MountGrant, ReachSource,
+    ReachStep, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant, Verdict,
+    explain_row,
 };
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;

@@ -35,9 +35,9 @@ pub struct PolicyFiles {
 
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyText {
-    name: String,
+    pub(crate) name: String,
     pub(crate) path: Option<PathBuf>,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl PolicyFiles {
@@ -166,6 +166,22 @@ impl PolicyFiles {
         self.operator.path.as_deref()
     }
 
+    /// The text of the overlay.
+    #[must_use]
+    pub fn overlay_text(&self) -> Option<&str> {
+        self.overlay.as_ref().map(|overlay| overlay.text.as_str())
+    }
+
+    /// The same files with this overlay. No file on disk is changed.
+    #[must_use]
+    pub fn with_overlay_text(mut self, text: String) -> Self {
+        match &mut self.overlay {
+            Some(overlay) => overlay.text = text,
+            None => self.overlay = Some(PolicyText { name: OVERLAY_FILE.to_owned(), path: None, text }),
+        }
+        self
+    }
+
     /// Where the overlay comes from, in a form for people.
     #[must_use]
     pub fn overlay_name(&self) -> Option<&str> {
@@ -224,7 +240,7 @@ impl PolicyText {
 
     /// Reads a file that will be enforced. The text comes from the descriptor that passed the trust check, so the file
     /// cannot be exchanged between check and read.
-    fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
+    pub(crate) fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
         let unreadable = |source| BootstrapError::PolicyFile { path: path.to_owned(), source };
         let file = match trusted::open_file(path) {
             Ok(file) => file,
@@ -248,7 +264,7 @@ impl PolicyText {
         Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
     }
 
-    fn read(path: &Path) -> Result<Self, BootstrapError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, BootstrapError> {
         let text =
             read_text(path).map_err(|source| BootstrapError::PolicyFile { path: path.to_owned(), source })?;
         Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })

@@ -52,6 +52,8 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
         BootstrapError::Policy { .. }
             | BootstrapError::PolicyFile { .. }
             | BootstrapError::UntrustedPolicy { .. }
+            | BootstrapError::ExpectationsFile(_)
+            | BootstrapError::Expectations(_)
     );
     let state = &envelope.state;
     if !is_of_policy || !log_path(state).exists() {

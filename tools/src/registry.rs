@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use portcullis_confine::Posture;
 use portcullis_policy::{
-    Approval, FlowLabel, InvalidHostRule, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, FlowLabel, InvalidHostRule, KnownTools, PolicyFault, ToolAssignment, ToolOrigin,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{
     InvalidToolName, Tool, ToolCall, ToolError, ToolName, ToolResult, escape_for_display,
@@ -41,6 +42,8 @@ pub(crate) struct BuildFindings {
     pub(crate) refused: Vec<RefusedModule>,
     /// Policy entries whose tools are absent, which is not a fault here.
     pub(crate) unused_entries: Vec<PolicyFault>,
+    /// The names of tools that a policy and its expectations may use.
+    pub(crate) known: KnownTools,
     pub(crate) lock: Lock,
     pub(crate) state: PathBuf,
 }
@@ -210,6 +213,12 @@ impl ToolRegistry {
     #[must_use]
     pub fn unused_entries(&self) -> &[PolicyFault] {
         &self.findings.unused_entries
+    }
+
+    /// The names of tools that a policy and its expectations may use: also those of modules that cannot be used.
+    #[must_use]
+    pub fn known_tools(&self) -> &KnownTools {
+        &self.findings.known
     }
 
     /// The foreign modules that were refused, and why.

@@ -115,11 +115,8 @@ impl<'p> Replay<'p> {
 
     /// `None` if the row is not the decision of a call, or lacks what a decision needs.
     fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<Decided> {
-        let decision = row.decision.filter(|_| row.event == RowKind::End && row.omitted == 0)?;
-        let facts = self.facts(row)?;
-        let subjects = subjects(row, &facts)?;
-        let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
-        let labels = labels.collect::<Option<BTreeMap<_, _>>>()?;
+        let decision = row.decision.filter(|_| row.event == RowKind::End)?;
+        let RowCall { facts, subjects, labels } = RowCall::read(row, |name| self.shipped.get(name).cloned())?;
         let run = RunFacts {
             agent: row.agent.as_deref().unwrap_or_default(),
             run: row.run_id.as_deref().unwrap_or_default(),
@@ -133,20 +130,46 @@ impl<'p> Replay<'p> {
         };
         Some(Decided { was, would, rule })
     }
+}
 
-    /// The tool of a row. The row of a module's tool has its tier, and the module was approved, for it was called.
-    fn facts(&self, row: &Row) -> Option<ToolFacts> {
-        let name = ToolName::parse(&*row.tool).ok()?;
-        if let Some(facts) = self.shipped.get(&name) {
-            return Some(facts.clone());
-        }
-        let origin = match row.confinement? {
-            Confinement::Wasm => ToolOrigin::ForeignModule,
-            Confinement::Native => ToolOrigin::Native,
-            Confinement::Egress | Confinement::Shell => return None,
-        };
-        Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })
+/// A recorded call as the policy judges it.
+#[derive(Debug)]
+pub(crate) struct RowCall {
+    pub(crate) facts: ToolFacts,
+    pub(crate) subjects: Vec<RequestedSubject>,
+    /// The labels of the run.
+    pub(crate) labels: BTreeMap<FlowLabel, String>,
+}
+
+impl RowCall {
+    /// The call of a row. `None` if the row lacks what a decision needs.
+    pub(crate) fn of(row: &Row) -> Option<Self> {
+        Self::read(row, |name| shipped_tools().find(|facts| facts.name == *name))
     }
+
+    fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<Self> {
+        if row.omitted > 0 {
+            return None;
+        }
+        let facts = facts(row, shipped)?;
+        let subjects = subjects(row, &facts)?;
+        let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
+        Some(Self { facts, subjects, labels: labels.collect::<Option<BTreeMap<_, _>>>()? })
+    }
+}
+
+/// The tool of a row. The row of a module's tool has its tier, and the module was approved, for it was called.
+fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<ToolFacts> {
+    let name = ToolName::parse(&*row.tool).ok()?;
+    if let Some(facts) = shipped(&name) {
+        return Some(facts);
+    }
+    let origin = match row.confinement? {
+        Confinement::Wasm => ToolOrigin::ForeignModule,
+        Confinement::Native => ToolOrigin::Native,
+        Confinement::Egress | Confinement::Shell => return None,
+    };
+    Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })
 }
 
 /// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.
@@ -186,7 +209,7 @@ fn row_is_step(facts: &ToolFacts) -> bool {
 }
 
 /// The answer that the row itself has: a call that a person refused was asked about.
-fn recorded_answer(row: &Row, decision: RecordedVerdict) -> Verdict {
+pub(crate) fn recorded_answer(row: &Row, decision: RecordedVerdict) -> Verdict {
     match (row.approval.as_deref(), decision) {
         (None | Some("approval_denied"), RecordedVerdict::Deny) => Verdict::Deny,
         (Some("not_required") | None, _) => Verdict::Allow,

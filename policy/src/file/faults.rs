@@ -104,6 +104,11 @@ impl<'s> Faults<'s> {
         self.faults.is_empty()
     }
 
+    /// The number of faults, with those that were left out.
+    pub(crate) fn count(&self) -> usize {
+        self.faults.len() + self.left_out
+    }
+
     /// The faults in the order of the text, and the number of faults that were left out.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.faults.sort_by_key(|(offset, _)| *offset);

@@ -101,5 +101,20 @@ pub(crate) const SEARCH_OPERATORS_ALONE: &[&str] = &["url", "engine"];
 pub(crate) const LIMITS: &[&str] =
     &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];
 
+/// A file of expectations.
+pub(crate) const EXPECTATIONS: &[&str] = &["version", "expect", "never", "unchanged"];
+
+/// `[[expect]]`.
+pub(crate) const EXPECT: &[&str] = &[
+    "name", "tool", "tools", "profile", "path", "paths", "url", "command", "access", "verdict", "code",
+    "after",
+];
+
+/// `[[never]]`.
+pub(crate) const NEVER: &[&str] = &["name", "reads", "writes", "reaches", "unasked"];
+
+/// `[[unchanged]]`.
+pub(crate) const UNCHANGED: &[&str] = &["digest", "until", "by"];
+
 /// `[[flow]]`, in a policy and in a reduction.
 pub(crate) const FLOW: &[&str] = &["after", "then", "approval"];

@@ -166,6 +166,18 @@ impl<'t> SectionEntry<'t> {
         parse(text).map_err(|message| self.refuse(faults, message)).ok()
     }
 
+    /// The value as a day: a string, or a date of TOML.
+    pub(crate) fn day<T>(
+        &self,
+        faults: &mut Faults<'_>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match self.value.as_datetime() {
+            Some(date) => parse(&date.to_string()).map_err(|message| self.refuse(faults, message)).ok(),
+            None => self.parsed(faults, parse),
+        }
+    }
+
     /// The parsed text of the key; a parse error is a fault at the key.
     pub(crate) fn parsed_name<T>(
         &self,

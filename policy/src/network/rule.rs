@@ -96,6 +96,19 @@ impl HostRule {
             }
     }
 
+    /// Whether some request is granted by both rules.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        // The hosts of two rules are disjoint, or those of one contain those of the other.
+        self.covers_rule(other) || other.covers_rule(self)
+    }
+
+    /// Whether both rules grant a common host, with any scheme and port.
+    #[must_use]
+    pub fn overlaps_host_of(&self, other: &Self) -> bool {
+        self.overlaps(&Self { scheme: self.scheme, port: self.port, hosts: other.hosts.clone() })
+    }
+
     /// Whether the rule stands for every host.
     pub(crate) fn is_any_host(&self) -> bool {
         self.hosts == HostPattern::Any

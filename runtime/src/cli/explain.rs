@@ -21,13 +21,14 @@ Examples:
   portcullis explain file_write notes.md --after web
   portcullis explain shell_exec 'git push'
   portcullis explain --all-tools /vault/key
+  portcullis explain --row 3000
 
 Exit codes:
   0 the call runs, or asks first    2 wrong usage, or an unusable policy    3 denied; with --all-tools: by every tool")]
 pub(crate) struct ExplainOptions {
     /// The tool. With `--all-tools` the path or URL stands here.
-    #[arg(value_name = "TOOL")]
-    pub(crate) tool: String,
+    #[arg(value_name = "TOOL", required_unless_present = "row")]
+    pub(crate) tool: Option<String>,
 
     /// The path, URL or command that the call names. Without it, a call is explained whose arguments name nothing.
     #[arg(value_name = "PATH|URL|COMMAND", conflicts_with = "all_tools")]
@@ -50,7 +51,13 @@ pub(crate) struct ExplainOptions {
     #[arg(long, value_name = "TIER", value_parser = sandbox_tier())]
     pub(crate) sandbox: Option<SandboxTier>,
 
-    /// List every shipped tool that can name the path or URL, with its answer.
+    /// Explain the call of this row of the audit log, under the policy of its time, which the state folder keeps. The
+    /// row's own words follow, and whether they agree.
+    #[arg(long, value_name = "N", conflicts_with_all = ["tool", "subject", "write", "agent", "after", "all_tools"])]
+    pub(crate) row: Option<u64>,
+
+    /// List every tool that can name the path or URL, with its answer: also tools of modules, and those of them that
+    /// may open files without naming them.
     #[arg(long)]
     pub(crate) all_tools: bool,
 

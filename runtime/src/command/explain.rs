@@ -3,9 +3,12 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{
-    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, Verdict, policy::Place,
+    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, PolicyFiles, RecordedDecision,
+    RecordedExplanation, Verdict, explain_row,
+    policy::{Place, WorkspaceSecurityPolicy},
 };
-use portcullis_types::ToolErrorKind;
+use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
+use tokio::runtime::Runtime;
 
 use crate::{
     cli::{CommonOptions, ExplainOptions},
@@ -15,19 +18,40 @@ use crate::{
 };
 
 pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<ExitCode, CliError> {
-    let ExplainOptions { tool, subject, write, agent, after, sandbox, all_tools, json: as_json, modules } =
-        options;
+    let ExplainOptions {
+        tool,
+        subject,
+        write,
+        agent,
+        after,
+        sandbox,
+        row,
+        all_tools,
+        json: as_json,
+        modules,
+    } = options;
     let mut envelope = setup::envelope_with(common, modules)?;
     if let Some(tier) = sandbox {
         envelope.sandbox_tier = tier;
     }
+    if let Some(row) = row {
+        let recorded = explain_row(&envelope, row)?;
+        match as_json {
+            true => json::write_answer(&recorded)?,
+            false => stream::write_answer(&shown_recorded(&recorded))?,
+        }
+        return Ok(exit_code(recorded.explanation.verdict));
+    }
+    // Without a row the tool is required.
+    let tool = tool.unwrap_or_default();
     let files = setup::policy_files(&envelope)?;
     let runtime = setup::runtime()?;
     let explainer = runtime.block_on(Explainer::new(&envelope, &files))?;
     let subject = if all_tools { Some(tool.as_str()) } else { subject.as_deref() };
     let request = ExplainRequest { subject, writes: write, agent: &agent, after: &after };
     if all_tools {
-        let explanations = explainer.explain_all(&request);
+        let tools = all_tools_of(&runtime, &envelope, &files, explainer.policy())?;
+        let explanations = explainer.explain_all(&tools, &request);
         match as_json {
             true => json::write_answer(&explanations)?,
             false => stream::write_answer(&listing(&explanations))?,
@@ -53,7 +77,26 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         true => json::write_answer(&explanation)?,
         false => stream::write_answer(&shown(&explanation))?,
     }
-    Ok(if explanation.verdict == Verdict::Deny { denied() } else { ExitCode::SUCCESS })
+    Ok(exit_code(explanation.verdict))
+}
+
+/// All tools that a call can name.
+pub(super) fn all_tools_of(
+    runtime: &Runtime,
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    policy: &WorkspaceSecurityPolicy,
+) -> Result<Vec<ExplainedTool>, CliError> {
+    if policy.modules_dir().is_none() && envelope.modules.is_empty() {
+        return Ok(ExplainedTool::all_shipped(policy).collect());
+    }
+    // Only a module knows the declarations of its tools, so the modules are loaded.
+    let registry = runtime.block_on(setup::describing_registry(envelope, files))?;
+    Ok(registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect())
+}
+
+fn exit_code(verdict: Verdict) -> ExitCode {
+    if verdict == Verdict::Deny { denied() } else { ExitCode::SUCCESS }
 }
 
 fn denied() -> ExitCode {
@@ -102,6 +145,50 @@ fn shown(explanation: &Explanation) -> String {
     for part in not_looked_at {
         add("not seen", part);
     }
+    out
+}
+
+/// The explanation of a recorded call, and what its row says.
+fn shown_recorded(recorded: &RecordedExplanation) -> String {
+    let RecordedExplanation { explanation, recorded } = recorded;
+    let RecordedDecision {
+        seq,
+        time,
+        call_id,
+        agent,
+        decision,
+        code,
+        rule,
+        approval,
+        approver,
+        policy_digest,
+        verdict,
+        agrees,
+    } = recorded;
+    let mut out = shown(explanation);
+    let mut add = |value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  recorded {}", text::inline(&value));
+    };
+    let agent = agent.as_ref().map_or_else(String::new, |agent| format!(" of {agent}"));
+    add(format!("row {seq}, {time}, call {call_id}{agent}, policy {}", &policy_digest[..12]));
+    let code = code.as_ref().map_or_else(String::new, |code| format!(" {code}"));
+    let rule = rule.as_ref().map_or_else(String::new, |rule| format!(" by {rule}"));
+    add(format!("{decision}{code}{rule}"));
+    if let Some(approval) = approval {
+        let by = approver.as_ref().map_or_else(String::new, |approver| {
+            let name = approver.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+            let uid = approver.uid.map_or_else(String::new, |uid| format!(", user {uid}"));
+            format!(" by {}{name}{uid}", approver.by)
+        });
+        add(format!("approval {approval}{by}"));
+    }
+    add(match agrees {
+        true => format!("the row agrees: {verdict}"),
+        false => format!(
+            "the row differs: {verdict}; links, hooks, callers and persons can decide otherwise than the names"
+        ),
+    });
     out
 }
 

@@ -4,10 +4,14 @@ mod diff;
 mod lint;
 mod sarif;
 mod show;
+mod test;
+mod tighten;
 
 pub(crate) use diff::diff;
 pub(crate) use lint::lint;
 pub(crate) use show::show;
+pub(crate) use test::test;
+pub(crate) use tighten::tighten;
 
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 

@@ -1,20 +1,28 @@
 //! Explains calls without making them. The judgement is [`judge_call`], which enforcement uses too; this module only
 //! chooses its inputs and puts the answer into words. Nothing is created on disk, and nothing runs.
 
+mod expect;
 mod grants;
 mod reach;
+mod recorded;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, Place, PolicyOrigins,
-    RequestedSubject, RunFacts, ToolFacts, Trace, TracedRule, WorkspaceSecurityPolicy, shipped_tools,
+    RequestedSubject, RunFacts, ToolFacts, ToolOrigin, Trace, TracedRule, WorkspaceSecurityPolicy,
+    shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
 use serde::Serialize;
 
+pub use expect::{
+    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
+    FailedExpectations, UncoveredGrant,
+};
 pub use grants::{MountGrant, ToolGrants};
 pub use reach::{ReachSource, ReachStep};
+pub use recorded::{RecordedDecision, RecordedExplanation, RowError, explain_row};
 
 use super::{
     judge::{Grants, JudgedTool, judge_call, rule_of},
@@ -62,6 +70,16 @@ impl ExplainedTool {
         });
         Some(Self { facts, steps })
     }
+
+    fn opens_unnamed_paths(&self) -> bool {
+        opens_unnamed_paths(&self.facts)
+    }
+}
+
+/// Whether a tool may open files that no argument names, as far as its declarations tell.
+fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
+    let names_paths = facts.roles.iter().any(|role| role.role.path_access().is_some());
+    !names_paths && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native)
 }
 
 impl From<&RegisteredTool> for ExplainedTool {
@@ -187,7 +205,8 @@ impl Explainer {
     ) -> Result<Explanation, ToolError> {
         let mut explanation = self.judged(tool, request)?;
         if explanation.verdict == Verdict::Deny && request.subject.is_some() {
-            let others = self.explain_all(request);
+            let shipped: Vec<ExplainedTool> = ExplainedTool::all_shipped(&self.policy).collect();
+            let others = self.explain_all(&shipped, request);
             let allowed = others
                 .into_iter()
                 .filter(|other| other.verdict != Verdict::Deny && other.tool != explanation.tool);
@@ -203,14 +222,18 @@ impl Explainer {
         Ok(explanation)
     }
 
-    /// Explains the call for every shipped tool whose arguments can name such a subject. The shell is not among them: its
-    /// commands name no path as an argument, and reach all mounts of `[shell]`.
+    /// Explains the call for every one of these tools whose arguments can name such a subject, and for every tool of a
+    /// module that declares no such arguments, because it may open files that no argument names. The shell is not among
+    /// them: its commands name no path as an argument, and reach all mounts of `[shell]`.
     #[must_use]
-    pub fn explain_all(&self, request: &ExplainRequest<'_>) -> Vec<Explanation> {
+    pub fn explain_all(&self, tools: &[ExplainedTool], request: &ExplainRequest<'_>) -> Vec<Explanation> {
         let Some(subject) = request.subject else { return Vec::new() };
         let is_url = is_url(subject);
         let takes = |tool: &ExplainedTool| {
             let kinds = tool.facts.roles.iter().map(|role| role.role);
+            if !is_url && tool.opens_unnamed_paths() {
+                return true;
+            }
             let access = if request.writes { Access::Write } else { Access::Read };
             kinds.into_iter().any(|kind| match kind {
                 RoleKind::Url => is_url,
@@ -220,8 +243,7 @@ impl Explainer {
                 RoleKind::Command => false,
             })
         };
-        let tools = ExplainedTool::all_shipped(&self.policy).filter(takes);
-        tools.filter_map(|tool| self.judged(&tool, request).ok()).collect()
+        tools.iter().filter(|tool| takes(tool)).filter_map(|tool| self.judged(tool, request).ok()).collect()
     }
 
     fn judged(&self, tool: &ExplainedTool, request: &ExplainRequest<'_>) -> Result<Explanation, ToolError> {
@@ -234,21 +256,33 @@ impl Explainer {
         let steps = tool.steps.iter().map(|step| Ok(JudgedTool { facts: step, subjects: subjects(step)? }));
         let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
         let subject = std::iter::once(&own).chain(&steps).flat_map(|tool| &tool.subjects).next();
-        let subject = subject.map(|subject| match subject {
-            RequestedSubject::Path { path, .. } => path.to_string(),
-            RequestedSubject::Url { url, .. } => url.clone(),
-            RequestedSubject::Command { command, .. } => command.clone(),
-        });
         let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
         let mut trace = Trace::default();
         let judged = judge_call(&own, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
-        let assignment = self.policy.describe(&tool.facts);
-        let decision = match &judged {
+        let answer = match &judged {
             Ok(grants) => self.granted(tool, grants),
-            Err(denial) => (Verdict::Deny, denial.rule.clone(), denial.message()),
+            Err(denial) => (Verdict::Deny, denial.rule.clone()),
         };
-        let (verdict, rule, finding) = decision;
         let denial = judged.err();
+        let mut explanation = self.explanation(&tool.facts, subject, answer, denial.as_deref(), trace);
+        explanation.not_looked_at = self.not_looked_at(tool, subject.is_some());
+        Ok(explanation)
+    }
+
+    /// Puts an answer into words. Nothing is noted as not looked at.
+    fn explanation(
+        &self,
+        facts: &ToolFacts,
+        subject: Option<&RequestedSubject>,
+        (verdict, rule): (Verdict, String),
+        denial: Option<&Denial>,
+        trace: Trace,
+    ) -> Explanation {
+        let finding = match (verdict, denial) {
+            (_, Some(denial)) => denial.message(),
+            (Verdict::Ask, None) => "the approver is asked about the call".to_owned(),
+            (Verdict::Allow | Verdict::Deny, None) => "the call runs without a question".to_owned(),
+        };
         let mut rules = trace.into_rules();
         rules.push(TracedRule { rule: rule.clone(), finding: format!("decides: {finding}") });
         let chain = rules.into_iter().map(|TracedRule { rule, finding }| ChainRule {
@@ -256,33 +290,37 @@ impl Explainer {
             rule,
             finding,
         });
-        Ok(Explanation {
-            tool: tool.facts.name.to_string(),
-            not_looked_at: self.not_looked_at(tool, subject.is_some()),
-            subject,
+        Explanation {
+            tool: facts.name.to_string(),
+            subject: subject.map(|subject| match subject {
+                RequestedSubject::Path { path, .. } => path.to_string(),
+                RequestedSubject::Url { url, .. } => url.clone(),
+                RequestedSubject::Command { command, .. } => command.clone(),
+            }),
             verdict,
-            code: denial.as_deref().map(|denial| denial.code),
+            code: denial.map(|denial| denial.code),
             place: self.origins.place_of(&rule),
             rule,
-            message: denial.as_deref().map(Denial::message),
-            hint: denial.map(|denial| denial.hint).filter(|hint| !hint.is_empty()),
-            profile: assignment.profile.to_string(),
+            message: denial.map(Denial::message),
+            hint: denial.map(|denial| denial.hint.clone()).filter(|hint| !hint.is_empty()),
+            profile: self.policy.describe(facts).profile.to_string(),
             chain: chain.collect(),
             nearest: Vec::new(),
-        })
+            not_looked_at: Vec::new(),
+        }
     }
 
-    /// The verdict, the deciding rule and its finding for a call that is not refused. The strictest of an operation and
-    /// its steps counts.
-    fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Verdict, String, String) {
+    /// The verdict and the deciding rule of a call that is not refused. The strictest of an operation and its steps
+    /// counts.
+    fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Verdict, String) {
         let mut all = std::iter::once((&tool.facts, &grants.own))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
         if let Some((facts, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
             let rule = asking_rule(&self.policy, facts, grant);
-            return (Verdict::Ask, rule, "the approver is asked about the call".to_owned());
+            return (Verdict::Ask, rule);
         }
         let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
-        (Verdict::Allow, rule_of(deciding), "the call runs without a question".to_owned())
+        (Verdict::Allow, rule_of(deciding))
     }
 
     /// The subjects of a tool's call: the subject of the request, as the argument that takes it.
@@ -314,11 +352,16 @@ impl Explainer {
             roles.retain(|(is_other_access, _)| !is_other_access);
         }
         roles.sort_by_key(|(is_other_access, _)| *is_other_access);
-        let Some((_, role)) = roles.first() else { return Ok(Vec::new()) };
-        let argument = role.argument.clone();
-        Ok(vec![match role.role {
+        // No tool has an argument without a name, so the role of no argument raises the access.
+        let unnamed = (!is_url(&text) && opens_unnamed_paths(facts)).then_some({
+            let access = if request.writes { Access::Write } else { Access::Read };
+            (String::new(), RoleKind::Path(access))
+        });
+        let named = roles.first().map(|(_, role)| (role.argument.clone(), role.role));
+        let Some((argument, role)) = named.or(unnamed) else { return Ok(Vec::new()) };
+        Ok(vec![match role {
             RoleKind::Path(_) | RoleKind::Entry => {
-                let declared = role.role.path_access().unwrap_or(Access::Write);
+                let declared = role.path_access().unwrap_or(Access::Write);
                 let access = if request.writes { Access::Write } else { declared };
                 let text = match Home::new(self.policy.home()) {
                     Some(home) if !text.is_empty() => home.absolute(&text),
@@ -361,12 +404,21 @@ pub(crate) fn answer_by_names(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,
 ) -> (Verdict, String) {
+    let (verdict, rule, _) = named_answer(policy, request);
+    (verdict, rule)
+}
+
+/// Like [`answer_by_names`], with the code of a denial.
+fn named_answer(
+    policy: &WorkspaceSecurityPolicy,
+    request: &CallRequest<'_>,
+) -> (Verdict, String, Option<DenialCode>) {
     match policy.authorize(request) {
-        Err(denial) => (Verdict::Deny, denial.rule),
+        Err(denial) => (Verdict::Deny, denial.rule, Some(denial.code)),
         Ok(grant) if grant.approval == Approval::Ask => {
-            (Verdict::Ask, asking_rule(policy, request.tool, &grant))
+            (Verdict::Ask, asking_rule(policy, request.tool, &grant), None)
         }
-        Ok(grant) => (Verdict::Allow, rule_of(&grant)),
+        Ok(grant) => (Verdict::Allow, rule_of(&grant), None),
     }
 }
 

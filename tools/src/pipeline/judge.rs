@@ -64,7 +64,7 @@ pub(super) fn rule_of(grant: &Grant) -> String {
 }
 
 /// The labels of a call that reads all mounts of its grant and sends all its secrets.
-fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
+pub(super) fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
     let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
     mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
 }

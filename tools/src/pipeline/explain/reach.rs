@@ -5,13 +5,19 @@
 //! that hold for a run that has read the place before. The answer may name a way that no data takes, such as that of a
 //! tool that only deletes; it leaves none out that the grants open.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::Arc,
+};
 
-use portcullis_policy::{FlowLabel, MountName, SecretName, ToolFacts};
+use portcullis_policy::{
+    Approval, CallRequest, FlowLabel, MountName, PathCases, RequestedSubject, RunFacts, SecretName, ToolFacts,
+};
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{ExplainedTool, Explainer, ToolGrants, Verdict};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, ToolGrants, Verdict};
 
 /// The beginning of a question for reach.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +32,18 @@ pub enum ReachSource {
     Variable(String),
 }
 
+/// The name of the source as the place where ways begin.
+impl fmt::Display for ReachSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mount(mount) => write!(f, "/{mount}"),
+            Self::Web => f.write_str("the web"),
+            Self::Secret(name) => write!(f, "secret {name}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+        }
+    }
+}
+
 /// One way that data can take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReachStep {
@@ -37,12 +55,23 @@ pub struct ReachStep {
     pub verdict: Verdict,
     /// The rule of that answer.
     pub rule: String,
+    /// The rule of `unasked` that spares some of the calls their question. `None` if each call asks, or none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unasked: Option<String>,
     /// The places that the data reaches: `/MOUNT`, a host, or `the model`. Empty if the call is refused.
     pub to: Vec<String>,
 }
 
 /// The place of data that a model has seen.
-const MODEL: &str = "the model";
+pub(super) const MODEL: &str = "the model";
+
+/// The place of data that a model has seen in a run that has read a source.
+pub(super) fn model_after(source: &str) -> String {
+    match source.starts_with("secret ") {
+        true => format!("{MODEL}, after a response to {source}"),
+        false => format!("{MODEL}, after {source}"),
+    }
+}
 
 impl Explainer {
     /// The ways that data can take from a source, nearest first. Data that reaches a mount can be read from there by
@@ -97,7 +126,8 @@ impl Explainer {
                 reaches_model |= verdict != Verdict::Deny;
             }
             let to = if verdict == Verdict::Deny { Vec::new() } else { to };
-            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to });
+            let unasked = self.unasked_rule(tool, &[], (verdict, &rule), Some((mount, Access::Read)));
+            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         if reaches_model {
             self.ways_from_model(&from, &[FlowLabel::of_mount(mount)], tools, steps);
@@ -105,7 +135,7 @@ impl Explainer {
     }
 
     /// What a model can do with what it has read in a run that has these labels.
-    fn ways_from_model(
+    pub(super) fn ways_from_model(
         &self,
         origin: &str,
         labels: &[FlowLabel],
@@ -115,22 +145,27 @@ impl Explainer {
         let from = format!("{MODEL}, after {origin}");
         for tool in tools {
             // Each place is judged by itself: a flow rule can ask about one and not about another.
-            let mut ways: BTreeMap<(Verdict, String), BTreeSet<String>> = BTreeMap::new();
-            let mut add = |answer, place| ways.entry(answer).or_default().insert(place);
+            let mut ways: BTreeMap<(Verdict, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
+            let mut add = |(verdict, rule): (Verdict, String), mount: Option<&MountName>, place| {
+                let mount = mount.map(|mount| (mount, Access::Write));
+                let unasked = self.unasked_rule(tool, labels, (verdict, &rule), mount);
+                ways.entry((verdict, rule, unasked)).or_default().insert(place)
+            };
             for (facts, grants) in self.grants_by_facts(tool) {
                 for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
                     let place = format!("/{}", grant.mount);
-                    if let Ok(path) = GuestPath::parse(&place) {
-                        add(self.strictest_of(tool, facts, labels, Some(&path)), place);
+                    if let (Ok(path), Ok(mount)) = (GuestPath::parse(&place), MountName::parse(&grant.mount))
+                    {
+                        add(self.strictest_of(tool, facts, labels, Some(&path)), Some(&mount), place);
                     }
                 }
                 for host in grants.hosts {
-                    add(self.strictest_of(tool, facts, labels, None), host);
+                    add(self.strictest_of(tool, facts, labels, None), None, host);
                 }
             }
-            steps.extend(ways.into_iter().map(|((verdict, rule), places)| {
+            steps.extend(ways.into_iter().map(|((verdict, rule, unasked), places)| {
                 let to = if verdict == Verdict::Deny { Vec::new() } else { places.into_iter().collect() };
-                ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to }
+                ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to }
             }));
         }
     }
@@ -161,7 +196,9 @@ impl Explainer {
             let (verdict, rule) = strictest(&grants);
             reaches_model |= verdict != Verdict::Deny;
             let to = if verdict == Verdict::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
-            steps.push(ReachStep { from: "the web".to_owned(), tool: name_of(tool), verdict, rule, to });
+            let from = "the web".to_owned();
+            let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
+            steps.push(ReachStep { from, tool: name_of(tool), verdict, rule, unasked, to });
         }
         if reaches_model {
             self.ways_from_model("the web", &[FlowLabel::Web], tools, steps);
@@ -183,7 +220,8 @@ impl Explainer {
             let (verdict, rule) = strictest(&grants);
             is_sent |= verdict != Verdict::Deny;
             let to = if verdict == Verdict::Deny { Vec::new() } else { hosts.clone() };
-            steps.push(ReachStep { from: format!("secret {name}"), tool: name_of(tool), verdict, rule, to });
+            let from = format!("secret {name}");
+            steps.push(ReachStep { from, tool: name_of(tool), verdict, rule, unasked: None, to });
         }
         if is_sent {
             let origin = format!("a response to secret {name}");
@@ -206,12 +244,51 @@ impl Explainer {
             to.insert(0, MODEL.to_owned());
             reaches_model |= verdict != Verdict::Deny;
             let to = if verdict == Verdict::Deny { Vec::new() } else { to };
-            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, to });
+            let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
+            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         // A variable gives a run no label, so no flow rule holds its value back.
         if reaches_model {
             self.ways_from_model(&from, &[], tools, steps);
         }
+    }
+
+    /// The rule of `unasked` that spares some calls of a tool their question. For a file tool, only calls that name a
+    /// path in the mount count. A command that a rule covers may do all that the shell may.
+    fn unasked_rule(
+        &self,
+        tool: &ExplainedTool,
+        labels: &[FlowLabel],
+        (verdict, rule): (Verdict, &str),
+        mount: Option<(&MountName, Access)>,
+    ) -> Option<String> {
+        // A flow rule that asks beats the rules of `unasked`.
+        if verdict != Verdict::Ask || !tool.steps.is_empty() || rule.starts_with("flow[") {
+            return None;
+        }
+        if let Some(shell) = self.policy.shell().filter(|_| tool.facts.may_run_commands()) {
+            return shell.commands.unasked().next().map(|rule| format!("shell.unasked[\"{rule}\"]"));
+        }
+        let (mount, access) = mount?;
+        let labels = labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
+        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        let mut cases = PathCases::new(&self.policy);
+        let name = &tool.facts.name;
+        let patterns = self.policy.unasked_patterns(name);
+        let mut patterns =
+            patterns.filter(|(_, pattern)| pattern.mount(self.policy.home()) == mount.as_str());
+        patterns.find_map(|(argument, pattern)| {
+            // A pattern that cannot be decided counts as one that spares a question.
+            let Ok(paths) = cases.of(pattern) else {
+                return Some(format!("tools.{name}.unasked.{argument}[\"{pattern}\"]"));
+            };
+            paths.into_iter().find_map(|path| {
+                let subject = RequestedSubject::Path { argument: argument.to_owned(), path, access };
+                let request = CallRequest { tool: &tool.facts, subjects: &[subject], run: &run };
+                let grant = self.policy.authorize(&request).ok()?;
+                (grant.approval == Approval::Allow).then(|| grant.unasked.join(", "))
+            })
+        })
     }
 
     /// The grants of a tool, or those of all its steps.

@@ -1,0 +1,76 @@
+//! [`PathCases`]: the paths of a pattern, divided into the cases that the evaluator can tell apart.
+//!
+//! A decision about a path depends on the mount and on what the names below it match: hidden names, protected paths and
+//! kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each combination stands
+//! for all paths of the pattern. Only the evaluator decides about these paths; this module just finds them.
+
+mod names;
+mod states;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_types::GuestPath;
+use thiserror::Error;
+
+use crate::{PathPattern, WorkspaceSecurityPolicy};
+
+use names::{NameCase, NameGlobs};
+use states::{PathRulesOfMount, PathStates};
+
+/// A pattern that has more cases than are looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "`{pattern}` meets more combinations of the policy's patterns than are looked at; write it with fewer `*`"
+)]
+pub struct TooManyCases {
+    /// The pattern.
+    pub pattern: String,
+}
+
+/// Finds the cases of patterns under one policy.
+#[derive(Debug)]
+pub struct PathCases<'p> {
+    policy: &'p WorkspaceSecurityPolicy,
+    /// The cases of names by the mount and the globs of the pattern, because most patterns share them.
+    names: BTreeMap<(String, Vec<String>), Option<Vec<NameCase>>>,
+}
+
+impl<'p> PathCases<'p> {
+    /// The cases under a policy.
+    #[must_use]
+    pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
+        Self { policy, names: BTreeMap::new() }
+    }
+
+    /// One path for each case of a pattern. A pattern without `/` at its start is relative to `home`. Paths with `..`
+    /// belong to no pattern.
+    ///
+    /// # Errors
+    /// [`TooManyCases`] if the pattern cannot be decided within the bounds.
+    pub fn of(&mut self, pattern: &PathPattern) -> Result<Vec<GuestPath>, TooManyCases> {
+        let (mount, components) = pattern.split(self.policy.home());
+        if components.iter().all(|name| !name.contains('*')) {
+            return Ok(GuestPath::parse(&path_of(mount, &components)).into_iter().collect());
+        }
+        let too_many = || TooManyCases { pattern: pattern.to_string() };
+        let rules = PathRulesOfMount::new(self.policy, mount);
+        let globs: BTreeSet<&str> = components.iter().copied().filter(|name| *name != "**").collect();
+        let globs: Vec<String> = globs.into_iter().map(str::to_owned).collect();
+        let names = self
+            .names
+            .entry((mount.to_owned(), globs.clone()))
+            .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).cases());
+        let names = names.as_deref().ok_or_else(too_many)?;
+        let found = PathStates::new(&rules, &components, names).representatives().ok_or_else(too_many)?;
+        // A path that is too long to be one is in no call.
+        Ok(found.iter().filter_map(|names| GuestPath::parse(&path_of(mount, names)).ok()).collect())
+    }
+}
+
+fn path_of(mount: &str, names: &[impl AsRef<str>]) -> String {
+    let names = names.iter().map(AsRef::as_ref);
+    std::iter::once(mount).chain(names).flat_map(|name| ["/", name]).collect()
+}
+
+#[cfg(test)]
+mod tests;

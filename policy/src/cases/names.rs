@@ -1,0 +1,225 @@
+//! The cases of a single name: which of the policy's patterns it matches.
+//!
+//! All patterns are followed at once, character by character, as one automaton. Its states are found from the empty name
+//! on, so that every reachable combination is met, with the shortest name that meets it.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use crate::{HiddenNames, WorkspaceSecurityPolicy, protect::fold};
+
+use super::states::PathRulesOfMount;
+
+/// The most states of the automaton. The shipped policy has some hundred.
+const MAX_NAME_STATES: usize = 50_000;
+
+/// A character that compares as no character at all.
+const INVISIBLE: char = '\u{200c}';
+
+/// What one name matches, and the shortest name that matches just that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NameCase {
+    pub(super) name: String,
+    pub(super) is_hidden: bool,
+    /// The name ends like a protected kind.
+    pub(super) has_kind_ending: bool,
+    /// The folded form, if it is a name of a protected path or kind.
+    pub(super) part: Option<String>,
+    /// The globs of patterns that match.
+    pub(super) globs: Vec<String>,
+}
+
+/// What matching a glob says of a name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Meaning {
+    Hidden,
+    KindEnding,
+    /// A name of a protected path or kind.
+    Part,
+    /// A glob of a pattern of paths.
+    Glob,
+    /// `.` and `..`, which name no file.
+    NoName,
+}
+
+#[derive(Debug)]
+struct Glob {
+    text: String,
+    characters: Vec<char>,
+    meaning: Meaning,
+    /// Whether the folded form of a name is compared.
+    is_folded: bool,
+}
+
+/// The globs that names of one mount are compared with.
+#[derive(Debug)]
+pub(super) struct NameGlobs {
+    globs: Vec<Glob>,
+    /// A character that is in no glob.
+    other: char,
+}
+
+/// The positions in globs that a name has reached, sorted. A glob that cannot match any more has none.
+type State = Vec<(usize, usize)>;
+
+impl NameGlobs {
+    pub(super) fn new(
+        policy: &WorkspaceSecurityPolicy,
+        rules: &PathRulesOfMount,
+        globs_of_pattern: &[String],
+    ) -> Self {
+        let mut all: BTreeMap<(String, Meaning), bool> = BTreeMap::new();
+        let mut add = |text: &str, meaning, is_folded| {
+            all.insert((text.to_owned(), meaning), is_folded);
+        };
+        if HiddenNames::apply_to_mount(rules.mount()) {
+            policy.hidden().patterns().for_each(|pattern| add(pattern, Meaning::Hidden, true));
+        }
+        rules.kind_endings().for_each(|ending| add(ending, Meaning::KindEnding, true));
+        rules.parts().for_each(|part| add(part, Meaning::Part, true));
+        let globs = rules.globs().chain(globs_of_pattern.iter().map(String::as_str));
+        globs.for_each(|glob| add(glob, Meaning::Glob, false));
+        [".", ".."].into_iter().for_each(|dots| add(dots, Meaning::NoName, false));
+        let globs: Vec<Glob> = all
+            .into_iter()
+            .map(|((text, meaning), is_folded)| Glob {
+                characters: text.chars().collect(),
+                text,
+                meaning,
+                is_folded,
+            })
+            .collect();
+        let is_used = |other: char| globs.iter().any(|glob| glob.characters.contains(&other));
+        let mut others = ('a'..='z').rev().chain('\u{4e00}'..='\u{9fff}');
+        let other = others.find(|other| !is_used(*other)).unwrap_or(char::REPLACEMENT_CHARACTER);
+        Self { globs, other }
+    }
+
+    /// All cases of names; `None` if there are too many states.
+    pub(super) fn cases(&self) -> Option<Vec<NameCase>> {
+        let start = self.closed((0..self.globs.len()).map(|glob| (glob, 0)).collect());
+        // No name leads back to the start, because `.` is followed from there alone.
+        let mut seen = HashSet::from([start.clone()]);
+        // For each state the state before it, and the character between them.
+        let mut ways: Vec<(usize, char)> = vec![(0, self.other)];
+        let mut pending = VecDeque::from([(0, start)]);
+        let mut cases: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        while let Some((index, state)) = pending.pop_front() {
+            if index != 0 {
+                cases.entry(self.matched(&state)).or_insert(index);
+            }
+            for character in self.relevant_characters(&state) {
+                let next = self.step(&state, character);
+                if seen.contains(&next) {
+                    continue;
+                }
+                if ways.len() == MAX_NAME_STATES {
+                    return None;
+                }
+                let new = ways.len();
+                ways.push((index, character));
+                seen.insert(next.clone());
+                pending.push_back((new, next));
+            }
+        }
+        let name_of = |mut index: usize| {
+            let mut characters = Vec::new();
+            while index != 0 {
+                let (before, character) = ways[index];
+                characters.push(character);
+                index = before;
+            }
+            characters.into_iter().rev().collect::<String>()
+        };
+        Some(cases.into_iter().filter_map(|(matched, index)| self.case(&matched, name_of(index))).collect())
+    }
+
+    /// The case of a name that matches these globs; `None` for `.` and `..`.
+    fn case(&self, matched: &[usize], name: String) -> Option<NameCase> {
+        let globs = || matched.iter().map(|glob| &self.globs[*glob]);
+        let has = |meaning: Meaning| globs().any(|glob| glob.meaning == meaning);
+        let texts = |meaning: Meaning| {
+            globs().filter(move |glob| glob.meaning == meaning).map(|glob| glob.text.clone())
+        };
+        (!has(Meaning::NoName)).then(|| NameCase {
+            name,
+            is_hidden: has(Meaning::Hidden),
+            has_kind_ending: has(Meaning::KindEnding),
+            part: texts(Meaning::Part).next(),
+            globs: texts(Meaning::Glob).collect(),
+        })
+    }
+
+    /// The globs that match a name in this state.
+    fn matched(&self, state: &State) -> Vec<usize> {
+        let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
+        state.iter().filter(is_end).map(|(glob, _)| *glob).collect()
+    }
+
+    /// The characters whose steps from this state differ: the next ones of each glob, in each form that a comparison
+    /// tells apart, one that compares as nothing, and one for all others. A character whose folded form has several
+    /// characters steps like these, one after the other.
+    fn relevant_characters(&self, state: &State) -> Vec<char> {
+        let mut characters = vec![self.other, INVISIBLE];
+        for (glob, position) in state {
+            let glob = &self.globs[*glob];
+            let Some(next) = glob.characters.get(*position).copied().filter(|next| *next != '*') else {
+                continue;
+            };
+            characters.push(next);
+            if glob.is_folded {
+                let mut upper = next.to_uppercase();
+                if let (Some(variant), None) = (upper.next(), upper.next())
+                    && fold_of(variant).eq([next])
+                {
+                    characters.push(variant);
+                }
+            }
+        }
+        characters.sort_unstable();
+        characters.dedup();
+        characters
+    }
+
+    fn step(&self, state: &State, character: char) -> State {
+        let mut next = State::new();
+        let folded: Vec<char> = fold_of(character).collect();
+        for (glob, position) in state {
+            let is_folded = self.globs[*glob].is_folded;
+            let mut positions = vec![*position];
+            for character in if is_folded { folded.as_slice() } else { std::slice::from_ref(&character) } {
+                positions = positions.iter().flat_map(|at| self.advance(*glob, *at, *character)).collect();
+            }
+            next.extend(positions.into_iter().map(|position| (*glob, position)));
+        }
+        self.closed(next)
+    }
+
+    /// The positions after one more character.
+    fn advance(&self, glob: usize, position: usize, character: char) -> Vec<usize> {
+        match self.globs[glob].characters.get(position) {
+            // A wildcard takes the character, and is also taken to be over.
+            Some('*') => vec![position, position + 1],
+            Some(next) if *next == character => vec![position + 1],
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    /// Adds the positions behind wildcards, which may stand for nothing.
+    fn closed(&self, mut state: State) -> State {
+        let mut index = 0;
+        while let Some((glob, position)) = state.get(index).copied() {
+            if self.globs[glob].characters.get(position) == Some(&'*') {
+                state.push((glob, position + 1));
+            }
+            index += 1;
+        }
+        state.sort_unstable();
+        state.dedup();
+        state
+    }
+}
+
+fn fold_of(character: char) -> impl Iterator<Item = char> {
+    let mut buffer = [0; 4];
+    fold(character.encode_utf8(&mut buffer)).collect::<Vec<_>>().into_iter()
+}

@@ -1,0 +1,226 @@
+//! The cases of a path: its names, one after the other, in each combination that a decision can tell apart.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::{PathPattern, WorkspaceSecurityPolicy};
+
+use super::names::NameCase;
+
+/// The most states of one pattern.
+const MAX_PATH_STATES: usize = 50_000;
+
+/// The policy's patterns of paths, as they concern one mount.
+#[derive(Debug)]
+pub(super) struct PathRulesOfMount {
+    mount: String,
+    /// The names of each protected path, folded.
+    protected: Vec<Vec<String>>,
+    /// The names of each protected kind, folded.
+    kinds: Vec<Vec<String>>,
+    /// The endings of protected kinds, as globs.
+    kind_endings: Vec<String>,
+    /// The patterns of `unasked` in this mount.
+    unasked: Vec<Vec<String>>,
+}
+
+impl PathRulesOfMount {
+    pub(super) fn new(policy: &WorkspaceSecurityPolicy, mount: &str) -> Self {
+        let parts = |text: &str| text.split('/').map(str::to_owned).collect::<Vec<String>>();
+        let (kind_endings, kinds): (Vec<String>, Vec<String>) =
+            policy.protected_kinds().patterns().partition(|pattern| pattern.starts_with('*'));
+        let of_tools = policy.effective().tools.values().flat_map(|rule| rule.unasked.rules());
+        let unasked: BTreeSet<Vec<String>> = of_tools
+            .filter_map(|(_, pattern)| {
+                let (own_mount, components) = PathPattern::split(pattern, policy.home());
+                (own_mount == mount).then(|| components.into_iter().map(str::to_owned).collect())
+            })
+            .collect();
+        Self {
+            mount: mount.to_owned(),
+            protected: policy.protected().patterns().map(parts).collect(),
+            kinds: kinds.iter().map(|pattern| parts(pattern)).collect(),
+            kind_endings,
+            unasked: unasked.into_iter().collect(),
+        }
+    }
+
+    pub(super) fn mount(&self) -> &str {
+        &self.mount
+    }
+
+    pub(super) fn kind_endings(&self) -> impl Iterator<Item = &str> {
+        self.kind_endings.iter().map(String::as_str)
+    }
+
+    /// The single names of protected paths and kinds.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.protected.iter().chain(&self.kinds).flatten().map(String::as_str)
+    }
+
+    /// The single globs of the patterns of `unasked`.
+    pub(super) fn globs(&self) -> impl Iterator<Item = &str> {
+        self.unasked.iter().flatten().map(String::as_str).filter(|name| *name != "**")
+    }
+}
+
+/// What the names of a path have met so far.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct PathState {
+    /// The positions in the pattern.
+    pattern: Vec<usize>,
+    /// Nothing else matters once a name is hidden.
+    is_hidden: bool,
+    is_protected: bool,
+    is_kind: bool,
+    /// The protected paths that the last names begin, each with the number of names.
+    protected: Vec<(usize, usize)>,
+    /// The same of protected kinds.
+    kinds: Vec<(usize, usize)>,
+    /// The positions in each pattern of `unasked`.
+    unasked: Vec<Vec<usize>>,
+}
+
+/// The part of a state that a decision depends on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Signature {
+    is_hidden: bool,
+    is_protected: bool,
+    is_kind: bool,
+    begins_kind: bool,
+    unasked: Vec<bool>,
+}
+
+/// The search for the states of one pattern.
+#[derive(Debug)]
+pub(super) struct PathStates<'a> {
+    rules: &'a PathRulesOfMount,
+    pattern: &'a [&'a str],
+    names: &'a [NameCase],
+}
+
+impl<'a> PathStates<'a> {
+    pub(super) fn new(rules: &'a PathRulesOfMount, pattern: &'a [&'a str], names: &'a [NameCase]) -> Self {
+        Self { rules, pattern, names }
+    }
+
+    /// The names of one path for each case; `None` if there are too many states.
+    pub(super) fn representatives(&self) -> Option<Vec<Vec<&'a str>>> {
+        let start = PathState {
+            pattern: closed(self.pattern, vec![0]),
+            unasked: self.rules.unasked.iter().map(|pattern| closed(pattern, vec![0])).collect(),
+            ..PathState::default()
+        };
+        let mut ways: Vec<Option<(usize, &'a str)>> = vec![None];
+        let mut seen: HashMap<PathState, usize> = HashMap::from([(start.clone(), 0)]);
+        let mut pending = VecDeque::from([(0, start)]);
+        let mut found: HashMap<Signature, usize> = HashMap::new();
+        let mut order = Vec::new();
+        while let Some((index, state)) = pending.pop_front() {
+            if state.pattern.contains(&self.pattern.len()) {
+                found.entry(self.signature(&state)).or_insert_with(|| {
+                    order.push(index);
+                    index
+                });
+            }
+            for case in self.names {
+                let next = self.step(&state, case);
+                if next.pattern.is_empty() || seen.contains_key(&next) {
+                    continue;
+                }
+                if ways.len() == MAX_PATH_STATES {
+                    return None;
+                }
+                let new = ways.len();
+                ways.push(Some((index, &case.name)));
+                seen.insert(next.clone(), new);
+                pending.push_back((new, next));
+            }
+        }
+        let names_of = |mut index: usize| {
+            let mut names = Vec::new();
+            while let Some((before, name)) = ways[index] {
+                names.push(name);
+                index = before;
+            }
+            names.reverse();
+            names
+        };
+        Some(order.into_iter().map(names_of).collect())
+    }
+
+    fn step(&self, state: &PathState, case: &NameCase) -> PathState {
+        let pattern = advance(self.pattern, &state.pattern, &case.globs);
+        if state.is_hidden || case.is_hidden {
+            return PathState { pattern, is_hidden: true, ..PathState::default() };
+        }
+        let (protected, completes_protected) = follow(&self.rules.protected, &state.protected, case);
+        let (kinds, completes_kind) = follow(&self.rules.kinds, &state.kinds, case);
+        let unasked = self.rules.unasked.iter().zip(&state.unasked);
+        let unasked = unasked.map(|(pattern, positions)| advance(pattern, positions, &case.globs)).collect();
+        PathState {
+            pattern,
+            is_hidden: false,
+            is_protected: state.is_protected || completes_protected,
+            is_kind: state.is_kind || completes_kind || case.has_kind_ending,
+            protected,
+            kinds,
+            unasked,
+        }
+    }
+
+    fn signature(&self, state: &PathState) -> Signature {
+        let is_covered =
+            |(pattern, positions): (&Vec<String>, &Vec<usize>)| positions.contains(&pattern.len());
+        Signature {
+            is_hidden: state.is_hidden,
+            is_protected: state.is_protected,
+            is_kind: state.is_kind,
+            begins_kind: !state.kinds.is_empty(),
+            unasked: self.rules.unasked.iter().zip(&state.unasked).map(is_covered).collect(),
+        }
+    }
+}
+
+/// The patterns that the last names begin after one more name, and whether the name completes one.
+fn follow(
+    patterns: &[Vec<String>],
+    begun: &[(usize, usize)],
+    case: &NameCase,
+) -> (Vec<(usize, usize)>, bool) {
+    let Some(part) = &case.part else { return (Vec::new(), false) };
+    let mut next = BTreeMap::new();
+    let mut is_complete = false;
+    let starts = (0..patterns.len()).map(|pattern| (pattern, 0));
+    for (pattern, length) in begun.iter().copied().chain(starts) {
+        if patterns[pattern].get(length) == Some(part) {
+            match length + 1 == patterns[pattern].len() {
+                true => is_complete = true,
+                false => drop(next.insert((pattern, length + 1), ())),
+            }
+        }
+    }
+    (next.into_keys().collect(), is_complete)
+}
+
+/// The positions in a pattern after one more name.
+fn advance(pattern: &[impl AsRef<str>], positions: &[usize], globs: &[String]) -> Vec<usize> {
+    let next = positions.iter().filter_map(|position| match pattern.get(*position)?.as_ref() {
+        "**" => Some(*position),
+        glob => globs.iter().any(|matched| matched == glob).then_some(position + 1),
+    });
+    closed(pattern, next.collect())
+}
+
+/// Adds the positions behind each `**`, which may stand for no name.
+fn closed(pattern: &[impl AsRef<str>], mut positions: Vec<usize>) -> Vec<usize> {
+    let mut index = 0;
+    while let Some(position) = positions.get(index).copied() {
+        if pattern.get(position).is_some_and(|name| name.as_ref() == "**") {
+            positions.push(position + 1);
+        }
+        index += 1;
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    positions
+}

@@ -1,0 +1,226 @@
+//! [`Expectations`]: what an operator expects of a policy, read from a file of its own.
+//!
+//! This module has the values of the file. Another crate decides whether they hold, with the evaluator's answers: it
+//! knows the tools, and the chains of calls.
+
+use portcullis_types::{Access, GuestPath, ToolName};
+use serde::Serialize;
+
+use crate::{
+    Approval, DenialCode, FlowLabel, HostRule, KnownTools, MountName, PathPattern, Place, PolicyError,
+    PolicySource, ProfileName, SecretName, WorkspaceSecurityPolicy,
+    file::{Faults, read_expectations},
+};
+
+/// The longest file of expectations: 1 MiB.
+pub const MAX_EXPECTATIONS_BYTES: usize = 1024 * 1024;
+
+/// The most expectations of one file.
+pub const MAX_EXPECTATIONS: usize = 10_000;
+
+/// The expectations of one file, in the order of the text within each kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expectations {
+    /// The entries `[[expect]]`.
+    pub answers: Vec<ExpectedAnswer>,
+    /// The entries `[[never]]`.
+    pub never: Vec<ForbiddenWay>,
+    /// The entries `[[unchanged]]`.
+    pub unchanged: Vec<SignedOff>,
+}
+
+impl Expectations {
+    /// Reads a file of expectations about a policy. Tools, mounts, profiles, secrets and variables must be known.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the faults of the text, at most 50.
+    pub fn read(
+        source: PolicySource<'_>,
+        policy: &WorkspaceSecurityPolicy,
+        known: &KnownTools,
+    ) -> Result<Self, PolicyError> {
+        let mut faults = Faults::new(source);
+        let expectations = read_expectations(&mut faults, policy, known);
+        if faults.is_empty() {
+            return Ok(expectations);
+        }
+        let (faults, left_out) = faults.into_parts();
+        Err(PolicyError { faults, left_out })
+    }
+
+    /// The number of expectations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.answers.len() + self.never.len() + self.unchanged.len()
+    }
+
+    /// Whether nothing is expected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An entry `[[expect]]`: the answer to calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpectedAnswer {
+    /// `name`, for people.
+    pub name: Option<String>,
+    /// The place of the entry.
+    pub place: Place,
+    /// The tools that are called.
+    pub tools: ExpectedTools,
+    /// What the calls name. Empty for calls whose arguments name nothing.
+    pub subjects: Vec<ExpectedSubject>,
+    /// How paths are accessed: one or both.
+    pub access: Vec<Access>,
+    /// The answer to each of the calls.
+    pub verdict: Approval,
+    /// The code of each denial; `None` for any.
+    pub code: Option<DenialCode>,
+    /// What the run has read before.
+    pub after: Vec<FlowLabel>,
+}
+
+/// The tools of an `[[expect]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedTools {
+    /// All tools.
+    All,
+    /// These tools.
+    Named(Vec<ToolName>),
+    /// The tools, and the steps of operations, with this profile.
+    OfProfile(ProfileName),
+}
+
+/// What the calls of an `[[expect]]` name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedSubject {
+    /// One path.
+    Path(GuestPath),
+    /// All paths of a pattern.
+    Paths(PathPattern),
+    /// A URL.
+    Url(String),
+    /// A command.
+    Command(String),
+}
+
+/// An entry `[[never]]`: a way that no data takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForbiddenWay {
+    /// `name`, for people.
+    pub name: Option<String>,
+    /// The place of the entry.
+    pub place: Place,
+    /// Where the data comes from; `None` for anything that a model sends.
+    pub reads: Option<ExpectedSource>,
+    /// The mount that it does not reach.
+    pub writes: Option<MountName>,
+    /// The hosts that it does not reach.
+    pub reaches: Option<ExpectedHosts>,
+    /// Only ways without any question are forbidden.
+    pub only_unasked: bool,
+}
+
+/// Where the data of a `[[never]]` comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedSource {
+    /// A mount.
+    Mount(MountName),
+    /// What requests bring back.
+    Web,
+    /// A secret of the policy.
+    Secret(SecretName),
+    /// A variable that commands get.
+    Variable(String),
+}
+
+/// The hosts of a `[[never]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedHosts {
+    /// Every host.
+    Any,
+    /// These hosts, with the scheme and the port of the rule.
+    Rule(HostRule),
+    /// These hosts, with any scheme and port.
+    Host(HostRule),
+}
+
+impl ExpectedHosts {
+    /// Whether a granted rule allows one of these hosts.
+    #[must_use]
+    pub fn meets(&self, granted: &HostRule) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Rule(rule) => rule.overlaps(granted),
+            Self::Host(rule) => rule.overlaps_host_of(granted),
+        }
+    }
+}
+
+/// An entry `[[unchanged]]`: somebody has signed a policy off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedOff {
+    /// The place of the entry.
+    pub place: Place,
+    /// The digest or its beginning, in lowercase hexadecimal.
+    pub digest: String,
+    /// The last day on which the entry holds; `None` for ever.
+    pub until: Option<Day>,
+    /// The person who signed.
+    pub by: Option<String>,
+}
+
+/// A day of the calendar, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Day {
+    /// The year.
+    pub year: i16,
+    /// The month, from 1.
+    pub month: u8,
+    /// The day of the month, from 1.
+    pub day: u8,
+}
+
+impl Day {
+    /// Reads `2026-12-31`.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "it is no day; write such as \"2026-12-31\"".to_owned();
+        let has_form = text.len() == 10
+            && text.bytes().enumerate().all(|(index, byte)| match index {
+                4 | 7 => byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+        if !has_form {
+            return Err(wrong());
+        }
+        let number =
+            |range: std::ops::Range<usize>| text.get(range).and_then(|part| part.parse::<i16>().ok());
+        let small = |range| number(range).and_then(|number| u8::try_from(number).ok());
+        let (Some(year), Some(month), Some(day)) = (number(0..4), small(5..7), small(8..10)) else {
+            return Err(wrong());
+        };
+        let is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+        let days = match month {
+            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+            4 | 6 | 9 | 11 => 30,
+            2 if is_leap => 29,
+            2 => 28,
+            _ => 0,
+        };
+        if day == 0 || day > days { Err(wrong()) } else { Ok(Self { year, month, day }) }
+    }
+}
+
+impl std::fmt::Display for Day {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+}
+
+#[cfg(test)]
+mod tests;

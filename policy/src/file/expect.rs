@@ -1,0 +1,352 @@
+//! Reads a file of expectations.
+
+use portcullis_types::{Access, GuestPath, ToolName};
+
+use crate::{
+    Approval, DenialCode, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject,
+    ExpectedTools, FlowLabel, ForbiddenWay, HostRule, KnownTools, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES,
+    MountName, PathPattern, Place, PolicyFault, SecretName, SignedOff, WorkspaceSecurityPolicy, expect::Day,
+};
+
+use super::{
+    Faults, did_you_mean, keys,
+    read::{check_version, read_document_root},
+    section::{Section, SectionEntry},
+    value::choice_parser,
+};
+
+/// The most tools, paths or labels of one expectation.
+const MAX_ELEMENTS: usize = 256;
+
+/// The shortest beginning of a digest: 12 characters.
+const MIN_DIGEST_CHARS: usize = 12;
+
+/// The length of a whole digest.
+const DIGEST_CHARS: usize = 64;
+
+/// Reads the whole text. The result is valid only if there are no faults.
+pub(crate) fn read_expectations(
+    faults: &mut Faults<'_>,
+    policy: &WorkspaceSecurityPolicy,
+    known: &KnownTools,
+) -> Expectations {
+    let mut expectations = Expectations::default();
+    let names = Names { policy, known };
+    read_document_root(faults, MAX_EXPECTATIONS_BYTES, |root, faults| {
+        root.refuse_unknown(keys::EXPECTATIONS, faults);
+        if let Some(entry) = root.entry("version") {
+            check_version(&entry, faults);
+        }
+        let lists = ["expect", "never", "unchanged"].map(|key| sections(root, key, faults));
+        let count: usize = lists.iter().map(Vec::len).sum();
+        if count > MAX_EXPECTATIONS {
+            faults.add(0, "", format!("{count} expectations; at most {MAX_EXPECTATIONS} are allowed"));
+            return;
+        }
+        let [expect, never, unchanged] = lists;
+        expectations = Expectations {
+            answers: expect.iter().filter_map(|section| names.answer(section, faults)).collect(),
+            never: never.iter().filter_map(|section| names.way(section, faults)).collect(),
+            unchanged: unchanged.iter().filter_map(|section| signed_off(section, faults)).collect(),
+        };
+    });
+    expectations
+}
+
+/// The tables of a list; empty if the key is absent.
+fn sections<'t>(root: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<Section<'t>> {
+    let Some(entry) = root.entry(key) else { return Vec::new() };
+    let elements = entry.list(faults).unwrap_or_default();
+    elements.iter().filter_map(|element| element.section(faults)).collect()
+}
+
+/// The names that an expectation may use.
+struct Names<'a> {
+    policy: &'a WorkspaceSecurityPolicy,
+    known: &'a KnownTools,
+}
+
+impl Names<'_> {
+    fn answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedAnswer> {
+        section.refuse_unknown(keys::EXPECT, faults);
+        // Read all keys before the first `?`, because each fault is told.
+        let tools = self.tools(section, faults);
+        let code = section.entry("code").and_then(|entry| {
+            entry.parsed(faults, choice_parser("code", DenialCode::ALL, DenialCode::as_str))
+        });
+        let subjects = self.subjects(section, code, faults);
+        let access = access(section, faults);
+        let verdict = match section.entry("verdict") {
+            Some(entry) => entry.parsed(faults, choice_parser("verdict", Approval::ALL, Approval::as_str)),
+            None => {
+                let message = "missing key; write `verdict = \"allow\"`, `\"ask\"` or `\"deny\"`";
+                faults.add(section.at, &section.path_of("verdict"), message);
+                None
+            }
+        };
+        if let Some(entry) = section.entry("code")
+            && verdict.is_some_and(|verdict| verdict != Approval::Deny)
+        {
+            entry.refuse(faults, "only a denial has a code; write `verdict = \"deny\"`, or remove the key");
+        }
+        let after = elements(section, "after", faults);
+        let after = after.iter().filter_map(|element| self.label(element, faults)).collect();
+        Some(ExpectedAnswer {
+            name: text(section, "name", faults),
+            place: place(section, faults),
+            tools: tools?,
+            subjects,
+            access,
+            verdict: verdict?,
+            code,
+            after,
+        })
+    }
+
+    fn tools(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedTools> {
+        let given: Vec<&str> =
+            ["tool", "tools", "profile"].into_iter().filter(|key| section.entry(key).is_some()).collect();
+        match given.as_slice() {
+            ["profile"] => {
+                let entry = section.entry("profile")?;
+                let name = entry.text(faults)?;
+                let profiles = || self.policy.profiles().map(|(profile, _)| profile);
+                let found = profiles().find(|profile| profile.as_str() == name);
+                if found.is_none() {
+                    let known: Vec<&str> = profiles().map(|profile| profile.as_str()).collect();
+                    let suggestion = did_you_mean(name, known.iter().copied());
+                    entry.refuse(faults, format!("the policy has no such profile; {suggestion}"));
+                }
+                found.cloned().map(ExpectedTools::OfProfile)
+            }
+            [key] => {
+                let elements = elements(section, key, faults);
+                let texts: Vec<(&SectionEntry<'_>, &str)> =
+                    elements.iter().filter_map(|element| Some((element, element.text(faults)?))).collect();
+                if texts.iter().any(|(_, name)| *name == "*") {
+                    return Some(ExpectedTools::All);
+                }
+                let names: Vec<ToolName> =
+                    texts.iter().filter_map(|(element, name)| self.tool(element, name, faults)).collect();
+                if elements.is_empty() {
+                    faults.add(section.at, &section.path_of(key), "an empty list: nothing is expected");
+                }
+                Some(ExpectedTools::Named(names))
+            }
+            [] => {
+                let message = "missing key; write `tool = \"NAME\"`, `tools = \"*\"` or `profile = \"NAME\"`";
+                faults.add(section.at, &section.path_of("tool"), message);
+                None
+            }
+            [_, key, ..] => {
+                let message = "write one of `tool`, `tools` and `profile`";
+                faults.add(section.at, &section.path_of(key), message);
+                None
+            }
+        }
+    }
+
+    fn tool(&self, element: &SectionEntry<'_>, name: &str, faults: &mut Faults<'_>) -> Option<ToolName> {
+        if let Some(message) = self.known.unknown(name) {
+            element.refuse(faults, message);
+            return None;
+        }
+        element.parsed(faults, |name| ToolName::parse(name).map_err(|error| error.to_string()))
+    }
+
+    fn subjects(
+        &self,
+        section: &Section<'_>,
+        code: Option<DenialCode>,
+        faults: &mut Faults<'_>,
+    ) -> Vec<ExpectedSubject> {
+        let mut subjects = Vec::new();
+        for key in ["path", "paths"] {
+            for element in elements(section, key, faults) {
+                subjects.extend(element.parsed(faults, |text| self.path(text, code)));
+            }
+        }
+        for element in elements(section, "url", faults) {
+            subjects.extend(element.text(faults).map(|url| ExpectedSubject::Url(url.to_owned())));
+        }
+        for element in elements(section, "command", faults) {
+            subjects.extend(element.text(faults).map(|command| ExpectedSubject::Command(command.to_owned())));
+        }
+        subjects
+    }
+
+    /// A path or a pattern. The mount must exist, unless just its absence is expected.
+    fn path(&self, text: &str, code: Option<DenialCode>) -> Result<ExpectedSubject, String> {
+        let home = self.policy.home();
+        let (subject, mount) = if text.contains('*') {
+            let pattern = PathPattern::parse(text)?;
+            let mount = pattern.mount(home).to_owned();
+            (ExpectedSubject::Paths(pattern), mount)
+        } else {
+            let absolute = if text.starts_with('/') || text.is_empty() {
+                text.to_owned()
+            } else {
+                format!("/{home}/{text}")
+            };
+            let path = GuestPath::parse(&absolute).map_err(|error| error.to_string())?;
+            let mount = path.mount().unwrap_or_default().to_owned();
+            (ExpectedSubject::Path(path), mount)
+        };
+        let is_known = self.policy.mounts().iter().any(|known| known.name.as_str() == mount);
+        let is_expected = matches!(code, Some(DenialCode::UnknownMount | DenialCode::PathEscapesMount));
+        match is_known || is_expected {
+            true => Ok(subject),
+            false => Err(self.no_mount(&mount)),
+        }
+    }
+
+    fn no_mount(&self, name: &str) -> String {
+        let known = self.policy.mounts().iter().map(|mount| mount.name.as_str());
+        format!("the policy has no such mount; {}", did_you_mean(name, known))
+    }
+
+    fn mount(&self, name: &str) -> Result<MountName, String> {
+        let found = self.policy.mounts().iter().find(|mount| mount.name.as_str() == name);
+        found.map(|mount| mount.name.clone()).ok_or_else(|| self.no_mount(name))
+    }
+
+    fn secret(&self, name: &str) -> Result<SecretName, String> {
+        let known = || self.policy.secrets().map(|(secret, _)| secret);
+        let found = known().find(|secret| secret.as_str() == name).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<&str> = known().map(SecretName::as_str).collect();
+            format!("the policy has no such secret; {}", did_you_mean(name, names.iter().copied()))
+        })
+    }
+
+    fn label(&self, element: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowLabel> {
+        element.parsed(faults, |text| match (text, text.split_once(':')) {
+            ("vault", _) => self.mount(text).map(|name| FlowLabel::of_mount(&name)),
+            ("web", _) => Ok(FlowLabel::Web),
+            (_, Some(("mount", name))) => self.mount(name).map(|name| FlowLabel::of_mount(&name)),
+            (_, Some(("secret", name))) => self.secret(name).map(FlowLabel::Secret),
+            _ => Err("unknown label; known are `vault`, `web`, `secret:NAME` and `mount:NAME`".to_owned()),
+        })
+    }
+
+    fn way(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ForbiddenWay> {
+        section.refuse_unknown(keys::NEVER, faults);
+        let keys = ["reads", "writes", "reaches"];
+        if keys.iter().all(|key| section.entry(key).is_none()) {
+            faults.add(section.at, section.path(), "missing key; write `reads`, `writes` or `reaches`");
+        }
+        let before = faults.count();
+        let reads = section.entry("reads").and_then(|entry| entry.parsed(faults, |text| self.source(text)));
+        let writes = section.entry("writes").and_then(|entry| entry.parsed(faults, |text| self.mount(text)));
+        let reaches = section.entry("reaches").and_then(|entry| entry.parsed(faults, hosts));
+        let only_unasked = section.entry("unasked").and_then(|entry| entry.boolean(faults));
+        // A key that cannot be read must not make the expectation a weaker one.
+        (faults.count() == before).then(|| ForbiddenWay {
+            name: text(section, "name", faults),
+            place: place(section, faults),
+            reads,
+            writes,
+            reaches,
+            only_unasked: only_unasked.unwrap_or_default(),
+        })
+    }
+
+    fn source(&self, text: &str) -> Result<ExpectedSource, String> {
+        match text.split_once(':') {
+            None if text == "web" => Ok(ExpectedSource::Web),
+            None => self.mount(text).map(ExpectedSource::Mount),
+            Some(("mount", name)) => self.mount(name).map(ExpectedSource::Mount),
+            Some(("secret", name)) => self.secret(name).map(ExpectedSource::Secret),
+            Some(("env", name)) => {
+                let known: Vec<&str> = self
+                    .policy
+                    .shell()
+                    .into_iter()
+                    .flat_map(|shell| shell.environment.iter().map(|variable| variable.as_str()))
+                    .collect();
+                match known.contains(&name) {
+                    true => Ok(ExpectedSource::Variable(name.to_owned())),
+                    false => {
+                        let suggestion = did_you_mean(name, known.iter().copied());
+                        Err(format!("no command gets such a variable; {suggestion}"))
+                    }
+                }
+            }
+            Some(_) => {
+                Err("it is no source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
+            }
+        }
+    }
+}
+
+/// The hosts of `reaches`: all, a rule of `hosts`, or a host with any scheme and port.
+fn hosts(text: &str) -> Result<ExpectedHosts, String> {
+    let rule = |text: &str| text.parse::<HostRule>().map_err(|error| error.to_string());
+    match text {
+        "web" => Ok(ExpectedHosts::Any),
+        _ if text.contains("://") => rule(text).map(ExpectedHosts::Rule),
+        _ => rule(&format!("https://{text}")).map(ExpectedHosts::Host),
+    }
+}
+
+fn signed_off(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<SignedOff> {
+    section.refuse_unknown(keys::UNCHANGED, faults);
+    let digest = match section.entry("digest") {
+        Some(entry) => entry.parsed(faults, |text| {
+            let is_digest = (MIN_DIGEST_CHARS..=DIGEST_CHARS).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            match is_digest {
+                true => Ok(text.to_ascii_lowercase()),
+                false => Err(format!(
+                    "it is no digest; write the digest that `portcullis policy show` prints, or at least its first \
+                     {MIN_DIGEST_CHARS} characters"
+                )),
+            }
+        }),
+        None => {
+            faults.add(section.at, &section.path_of("digest"), "missing key");
+            None
+        }
+    };
+    let until = match section.entry("until") {
+        Some(entry) => Some(entry.day(faults, Day::parse)?),
+        None => None,
+    };
+    let by = text(section, "by", faults);
+    Some(SignedOff { place: place(section, faults), digest: digest?, until, by })
+}
+
+/// How paths are accessed: both without the key.
+fn access(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Access> {
+    let both = || vec![Access::Read, Access::Write];
+    let words = |word: &'static str| word;
+    let parser = choice_parser("access", ["read", "write", "any"], words);
+    match section.entry("access").and_then(|entry| entry.parsed(faults, parser)) {
+        Some("read") => vec![Access::Read],
+        Some("write") => vec![Access::Write],
+        _ => both(),
+    }
+}
+
+/// The elements of a list, or the one value; empty if the key is absent.
+fn elements<'t>(section: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
+    let Some(entry) = section.entry(key) else { return Vec::new() };
+    if !entry.is_list() {
+        return vec![entry];
+    }
+    let elements = entry.list(faults).unwrap_or_default();
+    if elements.len() > MAX_ELEMENTS {
+        entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));
+        return Vec::new();
+    }
+    elements
+}
+
+fn text(section: &Section<'_>, key: &str, faults: &mut Faults<'_>) -> Option<String> {
+    section.entry(key)?.text(faults).map(str::to_owned)
+}
+
+fn place(section: &Section<'_>, faults: &Faults<'_>) -> Place {
+    let PolicyFault { file, line, column, .. } = faults.fault_at(section.at, "", "");
+    Place { file, line, column }
+}

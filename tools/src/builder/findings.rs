@@ -1,0 +1,49 @@
+//! The findings of a build: which names are known, which tools are missing, and what the log tells of the start.
+
+use portcullis_policy::KnownTools;
+use portcullis_types::ToolName;
+
+use crate::{
+    audit::Recovery,
+    modules::{Lock, RefusedModule},
+    table::ToolTable,
+};
+
+/// The names that entries of the policy can have: the registered tools, the steps, the approved tools, and the tools of
+/// refused modules.
+pub(super) fn known_tools(
+    tools: &ToolTable,
+    steps: &ToolTable,
+    lock: &Lock,
+    refused: &[RefusedModule],
+) -> KnownTools {
+    let mut known_tools = KnownTools::shipped();
+    for tool in tools.iter().chain(steps.iter()) {
+        known_tools.add(&tool.facts().name);
+        tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.facts().name));
+    }
+    lock.tools()
+        .chain(refused.iter().flat_map(|module| &module.tools))
+        .for_each(|name| known_tools.add(name));
+    if refused.iter().any(|module| module.tools.is_empty()) {
+        known_tools.add_unreadable();
+    }
+    known_tools
+}
+
+/// The expected tools that are not registered: approved tools, and tools of refused modules.
+pub(super) fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
+    let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
+    names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
+}
+
+/// Logs the repairs of the audit log, and the refused modules.
+pub(super) fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
+    for module in refused {
+        let error = module.error() as &dyn std::error::Error;
+        tracing::warn!(module = module.name(), error, "a foreign module is refused");
+    }
+    if !recovery.is_clean() {
+        tracing::warn!(?recovery, "the audit log was repaired after a crash");
+    }
+}

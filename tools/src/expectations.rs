@@ -1,0 +1,132 @@
+//! [`ExpectationTexts`]: finds the files with the expectations about a policy, reads them, and has them decided.
+
+use std::path::{Path, PathBuf};
+
+use portcullis_confine::trusted::{self, TrustError};
+use portcullis_policy::{
+    Day, Expectations, KnownTools, PolicyError, PolicyOrigins, PolicySource, WorkspaceSecurityPolicy,
+};
+
+use crate::{
+    error::BootstrapError,
+    pipeline::{ExpectationReport, ExplainedTool, Explainer, FailedExpectations},
+    policy_files::{PolicyFiles, PolicyText},
+};
+
+/// The file of expectations beside the operator's policy. It holds for every policy of its folder.
+pub const EXPECTATIONS_FILE: &str = "portcullis.expect.toml";
+
+/// The texts of the expectations about one policy.
+#[derive(Debug, Clone, Default)]
+pub struct ExpectationTexts(Vec<PolicyText>);
+
+impl ExpectationTexts {
+    /// The files beside the operator's policy: [`EXPECTATIONS_FILE`], and for a policy `NAME.toml` also
+    /// `NAME.expect.toml`. Empty if there are none, or if the policy is the shipped one.
+    ///
+    /// # Errors
+    /// [`BootstrapError::PolicyFile`] for a file that exists but cannot be read; [`BootstrapError::UntrustedPolicy`]
+    /// for one that another user could change.
+    pub fn beside(files: &PolicyFiles) -> Result<Self, BootstrapError> {
+        let Some(policy) = files.operator_path() else { return Ok(Self::default()) };
+        let mut paths = vec![policy.with_file_name(EXPECTATIONS_FILE)];
+        if let Some(own) = own_file(policy).filter(|own| *own != paths[0]) {
+            paths.push(own);
+        }
+        let texts = paths.iter().map(|path| read_if_exists(path)).filter_map(Result::transpose);
+        texts.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// One file, without the check for trust, because the expectations are only shown.
+    ///
+    /// # Errors
+    /// [`BootstrapError::PolicyFile`] if the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, BootstrapError> {
+        PolicyText::read(path).map(|text| Self(vec![text]))
+    }
+
+    /// Whether there is no file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Decides the expectations. `known` are the tools that they may name, `tools` those that are here.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the faults of the texts.
+    pub fn decide(
+        &self,
+        explainer: &Explainer,
+        known: &KnownTools,
+        tools: &[ExplainedTool],
+    ) -> Result<ExpectationReport, PolicyError> {
+        let mut all = Expectations::default();
+        let mut faulty: Option<PolicyError> = None;
+        for PolicyText { name, text, .. } in &self.0 {
+            match Expectations::read(PolicySource { name, text }, explainer.policy(), known) {
+                Ok(Expectations { answers, never, unchanged }) => {
+                    all.answers.extend(answers);
+                    all.never.extend(never);
+                    all.unchanged.extend(unchanged);
+                }
+                Err(error) => match &mut faulty {
+                    Some(faulty) => {
+                        faulty.faults.extend(error.faults);
+                        faulty.left_out += error.left_out;
+                    }
+                    None => faulty = Some(error),
+                },
+            }
+        }
+        match faulty {
+            Some(error) => Err(error),
+            None => Ok(explainer.decide_expectations(&all, tools, today())),
+        }
+    }
+
+    /// Refuses a policy that is not as expected.
+    ///
+    /// # Errors
+    /// [`BootstrapError::ExpectationsFile`] with the faults of the texts, and [`BootstrapError::Expectations`] with the
+    /// expectations that do not hold.
+    pub(crate) fn require(
+        &self,
+        policy: &WorkspaceSecurityPolicy,
+        origins: PolicyOrigins,
+        known: &KnownTools,
+        tools: &[ExplainedTool],
+    ) -> Result<(), BootstrapError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let explainer = Explainer::by_names(policy.clone(), origins);
+        let report = self.decide(&explainer, known, tools).map_err(BootstrapError::ExpectationsFile)?;
+        FailedExpectations::of(report).map_or(Ok(()), |failed| Err(BootstrapError::Expectations(failed)))
+    }
+}
+
+/// `NAME.expect.toml` for a policy `NAME.toml`.
+fn own_file(policy: &Path) -> Option<PathBuf> {
+    let mut name = policy.file_stem()?.to_owned();
+    name.push(".expect.toml");
+    Some(policy.with_file_name(name))
+}
+
+fn read_if_exists(path: &Path) -> Result<Option<PolicyText>, BootstrapError> {
+    match trusted::open_file(path) {
+        // A policy lies beside, and its folder was judged.
+        Err(error) if error.is_missing() => Ok(None),
+        Err(TrustError::Unusable { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+            Ok(None)
+        }
+        _ => PolicyText::read_trusted(path).map(Some),
+    }
+}
+
+/// The day in UTC.
+fn today() -> Day {
+    let date = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let small = |number: i8| u8::try_from(number).unwrap_or_default();
+    Day { year: date.year(), month: small(date.month()), day: small(date.day()) }
+}

@@ -1,0 +1,75 @@
+//! Decides whether a policy is as its operator expects. Every answer is one of the functions that decide about calls;
+//! this module only chooses the calls: all of them, so that what is said of all paths or all chains is no sample.
+
+mod answers;
+mod coverage;
+mod report;
+mod ways;
+
+use portcullis_policy::{Day, Expectations, PolicyOrigins, SignedOff, WorkspaceSecurityPolicy};
+
+pub use coverage::{Coverage, UncoveredGrant};
+pub use report::{
+    AnsweredCall, Counterexample, ExpectationKind, ExpectationReport, ExpectationResult, FailedExpectations,
+};
+
+use super::{ExplainedTool, Explainer};
+
+use answers::Answers;
+use coverage::Mentions;
+
+impl Explainer {
+    /// An explainer that judges names: it opens no mount and follows no link.
+    #[must_use]
+    pub fn by_names(policy: WorkspaceSecurityPolicy, origins: PolicyOrigins) -> Self {
+        Self {
+            policy,
+            origins,
+            mounts: crate::sandbox::mounts::MountTable::default(),
+            exposed: std::sync::Arc::default(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// Decides expectations about these tools, which are all tools. `today` is the day by which `until` is judged.
+    #[must_use]
+    pub fn decide_expectations(
+        &self,
+        expectations: &Expectations,
+        tools: &[ExplainedTool],
+        today: Day,
+    ) -> ExpectationReport {
+        let mut mentions = Mentions::default();
+        let mut answers = Answers::new(self, tools);
+        let mut results: Vec<ExpectationResult> =
+            expectations.answers.iter().map(|expected| answers.decide(expected, &mut mentions)).collect();
+        results.extend(expectations.never.iter().map(|way| self.decide_way(way, tools, &mut mentions)));
+        results.extend(expectations.unchanged.iter().map(|signed| self.decide_signed(signed, today)));
+        results.sort_by(|one, other| one.place.cmp(&other.place));
+        ExpectationReport { results, coverage: self.coverage(tools, &mentions) }
+    }
+
+    /// Whether the policy is the one that was signed off.
+    fn decide_signed(&self, signed: &SignedOff, today: Day) -> ExpectationResult {
+        let digest = self.policy.digest().as_str();
+        let by = signed.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let problem = match signed.until {
+            Some(until) if today > until => Some(format!("expired: it was signed off{by} until {until}")),
+            _ if !digest.starts_with(&signed.digest) => {
+                Some(format!("the policy was changed after it was signed off{by}: its digest is {digest}"))
+            }
+            _ => None,
+        };
+        ExpectationResult {
+            kind: ExpectationKind::Unchanged,
+            name: format!("unchanged since it was signed off{by}"),
+            place: signed.place.clone(),
+            holds: problem.is_none(),
+            cases: 1,
+            counterexample: problem.map(|message| Counterexample::Problem { message }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

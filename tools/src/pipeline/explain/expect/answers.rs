@@ -1,0 +1,271 @@
+//! Decides `[[expect]]`: every call that an expectation means gets its answer from the evaluator.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use portcullis_policy::{
+    Approval, CallRequest, ExpectedAnswer, ExpectedSubject, ExpectedTools, FlowLabel, PathCases,
+    RequestedSubject, RunFacts, TooManyCases, ToolFacts,
+};
+use portcullis_types::{Access, GuestPath, RoleKind};
+
+use super::{
+    super::{EARLIER_CALL, EXPLAINED_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, named_answer},
+    coverage::Mentions,
+    report::{AnsweredCall, Counterexample, ExpectationKind, ExpectationResult},
+};
+use crate::pipeline::judge::labels_of;
+
+/// What one call names.
+#[derive(Debug, Clone, Copy)]
+enum Named<'a> {
+    Nothing,
+    Path(&'a GuestPath, Access),
+    Url(&'a str),
+    Command(&'a str),
+}
+
+/// The labels of a run, each with the call that brought it.
+type Labels = BTreeMap<FlowLabel, String>;
+
+/// Decides expectations about answers.
+pub(super) struct Answers<'a> {
+    explainer: &'a Explainer,
+    tools: &'a [ExplainedTool],
+    cases: PathCases<'a>,
+    /// The paths of each pattern.
+    paths: HashMap<String, Result<Arc<[GuestPath]>, TooManyCases>>,
+}
+
+impl<'a> Answers<'a> {
+    pub(super) fn new(explainer: &'a Explainer, tools: &'a [ExplainedTool]) -> Self {
+        Self { explainer, tools, cases: PathCases::new(&explainer.policy), paths: HashMap::new() }
+    }
+
+    /// Decides one expectation. Stops at the first counterexample.
+    pub(super) fn decide(&mut self, expected: &ExpectedAnswer, mentions: &mut Mentions) -> ExpectationResult {
+        let tools = self.chosen(&expected.tools);
+        let mut cases = 0;
+        let counterexample = match tools.is_empty() && expected.verdict != Approval::Deny {
+            true => Some(Counterexample::Problem { message: "no such tool is here".to_owned() }),
+            false => self.counterexample(expected, &tools, &mut cases, mentions),
+        };
+        ExpectationResult {
+            kind: ExpectationKind::Expect,
+            name: expected.name.clone().unwrap_or_else(|| summary(expected)),
+            place: expected.place.clone(),
+            holds: counterexample.is_none(),
+            cases,
+            counterexample,
+        }
+    }
+
+    fn counterexample(
+        &mut self,
+        expected: &ExpectedAnswer,
+        tools: &[ExplainedTool],
+        cases: &mut u64,
+        mentions: &mut Mentions,
+    ) -> Option<Counterexample> {
+        let labels: Labels =
+            expected.after.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
+        let mut found = None;
+        let mut look = |named: Named<'_>, answers: &Self| {
+            for tool in tools {
+                mention(tool, named, mentions);
+                if found.is_some() {
+                    continue;
+                }
+                for answer in answers.of_tool(tool, named, &labels) {
+                    *cases += 1;
+                    let is_expected = answer.verdict.as_str() == expected.verdict.as_str()
+                        && (expected.code.is_none() || expected.code == answer.code);
+                    if !is_expected && found.is_none() {
+                        found = Some(Counterexample::Call(answer));
+                    }
+                }
+            }
+        };
+        if expected.subjects.is_empty() {
+            look(Named::Nothing, self);
+        }
+        for subject in &expected.subjects {
+            match subject {
+                ExpectedSubject::Url(url) => look(Named::Url(url), self),
+                ExpectedSubject::Command(command) => look(Named::Command(command), self),
+                ExpectedSubject::Path(path) => {
+                    expected.access.iter().for_each(|access| look(Named::Path(path, *access), self));
+                }
+                ExpectedSubject::Paths(pattern) => {
+                    let paths = self.paths.entry(pattern.to_string());
+                    let paths = paths.or_insert_with(|| self.cases.of(pattern).map(Into::into)).clone();
+                    match paths {
+                        Ok(paths) => {
+                            for path in &*paths {
+                                expected
+                                    .access
+                                    .iter()
+                                    .for_each(|access| look(Named::Path(path, *access), self));
+                            }
+                        }
+                        // A claim that cannot be decided does not hold.
+                        Err(error) => {
+                            return Some(Counterexample::Problem { message: error.to_string() });
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The tools that an expectation means. A step of an operation can be named by itself.
+    fn chosen(&self, chosen: &ExpectedTools) -> Vec<ExplainedTool> {
+        let alone = |facts: &ToolFacts| ExplainedTool { facts: facts.clone(), steps: Vec::new() };
+        match chosen {
+            ExpectedTools::All => self.tools.to_vec(),
+            ExpectedTools::Named(names) => names
+                .iter()
+                .filter_map(|name| {
+                    let own = self.tools.iter().find(|tool| tool.facts.name == *name).cloned();
+                    let mut steps = self.tools.iter().flat_map(|tool| &tool.steps);
+                    own.or_else(|| steps.find(|step| step.name == *name).map(alone))
+                        // A shipped tool that is not offered is judged all the same.
+                        .or_else(|| ExplainedTool::shipped(name.as_str()))
+                })
+                .collect(),
+            ExpectedTools::OfProfile(profile) => self
+                .tools
+                .iter()
+                .flat_map(|tool| {
+                    let has_profile =
+                        |facts: &&ToolFacts| self.explainer.policy.describe(facts).profile == *profile;
+                    let own = has_profile(&&tool.facts).then(|| tool.clone());
+                    own.into_iter().chain(tool.steps.iter().filter(has_profile).map(alone))
+                })
+                .collect(),
+        }
+    }
+
+    /// The answers to the calls of a tool that name this. Of an operation, the step counts that may do most, unless the
+    /// operation itself is answered more strictly.
+    fn of_tool(&self, tool: &ExplainedTool, named: Named<'_>, labels: &Labels) -> Vec<AnsweredCall> {
+        if tool.steps.is_empty() {
+            return self.of_facts(&tool.facts, named, labels).0;
+        }
+        let (own, _) = self.of_facts(&tool.facts, Named::Nothing, labels);
+        let mut labels = labels.clone();
+        let mut steps = Vec::new();
+        for step in &tool.steps {
+            let (answers, brought) = self.of_facts(step, named, &labels);
+            steps.extend(answers);
+            labels.extend(brought);
+        }
+        let most = steps.into_iter().min_by_key(|answer| answer.verdict);
+        let answers = own.into_iter().chain(most);
+        answers.max_by_key(|answer| answer.verdict).into_iter().collect()
+    }
+
+    /// The answers for each argument that can name this, and the labels that the call brings.
+    fn of_facts(&self, facts: &ToolFacts, named: Named<'_>, labels: &Labels) -> (Vec<AnsweredCall>, Labels) {
+        let policy = &self.explainer.policy;
+        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels.clone()) };
+        let takes = |role: RoleKind| match named {
+            Named::Nothing => false,
+            Named::Path(_, access) => role.path_access() == Some(access),
+            Named::Url(_) => role == RoleKind::Url,
+            Named::Command(_) => role == RoleKind::Command,
+        };
+        let roles = facts.roles.iter().filter(|role| takes(role.role));
+        let mut arguments: Vec<String> = roles.map(|role| role.argument.clone()).collect();
+        if arguments.is_empty() {
+            // A guest may open files that no argument names. No tool has an argument without a name, so the role of no
+            // argument raises the access.
+            arguments.push(String::new());
+        }
+        let mut brought = Labels::new();
+        let answers = arguments.into_iter().map(|argument| {
+            let (subject, text, access) = match named {
+                Named::Nothing => (None, None, None),
+                Named::Path(path, access) => {
+                    let subject = RequestedSubject::Path { argument, path: path.clone(), access };
+                    (Some(subject), Some(path.to_string()), Some(access))
+                }
+                Named::Url(url) => {
+                    let subject = RequestedSubject::Url { argument, url: url.to_owned() };
+                    (Some(subject), Some(url.to_owned()), None)
+                }
+                Named::Command(command) => {
+                    let subject = RequestedSubject::Command { argument, command: command.to_owned() };
+                    (Some(subject), Some(command.to_owned()), None)
+                }
+            };
+            let subjects: Vec<RequestedSubject> = subject.into_iter().collect();
+            let request = CallRequest { tool: facts, subjects: &subjects, run: &run };
+            if let Ok(grant) = policy.authorize(&request) {
+                brought.extend(labels_of(&grant).map(|label| (label, EXPLAINED_CALL.to_owned())));
+            }
+            let (verdict, rule, code) = named_answer(policy, &request);
+            AnsweredCall {
+                tool: facts.name.to_string(),
+                subject: text,
+                access,
+                verdict,
+                code,
+                place: self.explainer.origins.place_of(&rule),
+                rule,
+            }
+        });
+        (answers.collect(), brought)
+    }
+}
+
+/// Notes what an expectation says something about.
+fn mention(tool: &ExplainedTool, named: Named<'_>, mentions: &mut Mentions) {
+    let names = std::iter::once(&tool.facts).chain(&tool.steps).map(|facts| facts.name.as_str());
+    match named {
+        Named::Path(path, access) => {
+            if let Some(mount) = path.mount() {
+                names.for_each(|name| mentions.mount(name, mount, access));
+            }
+        }
+        Named::Url(url) => names.for_each(|name| mentions.url(name, url)),
+        Named::Nothing | Named::Command(_) => {}
+    }
+}
+
+/// What is expected, for an expectation without a name.
+fn summary(expected: &ExpectedAnswer) -> String {
+    let list = |texts: Vec<String>| match texts.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, .., last] => format!("{first} … {last}"),
+    };
+    let tools = match &expected.tools {
+        ExpectedTools::All => "every tool".to_owned(),
+        ExpectedTools::Named(names) => list(names.iter().map(ToString::to_string).collect()),
+        ExpectedTools::OfProfile(profile) => format!("profile {profile}"),
+    };
+    let access = match expected.access.as_slice() {
+        [Access::Read] => "read ",
+        [Access::Write] => "write ",
+        _ => "",
+    };
+    let subjects = expected.subjects.iter().map(|subject| match subject {
+        ExpectedSubject::Path(path) => format!("{access}{path}"),
+        ExpectedSubject::Paths(pattern) => format!("{access}{pattern}"),
+        ExpectedSubject::Url(text) | ExpectedSubject::Command(text) => text.clone(),
+    });
+    let subjects = list(subjects.collect());
+    let verdict = match expected.code {
+        Some(code) => format!("{} {code}", expected.verdict),
+        None => expected.verdict.to_string(),
+    };
+    let space = if subjects.is_empty() { "" } else { " " };
+    format!("{tools}{space}{subjects}: {verdict}")
+}
+
+/// The verdicts of the evaluator are the words of an approval.
+const _: () = assert!(Verdict::ALL.len() == Approval::ALL.len());

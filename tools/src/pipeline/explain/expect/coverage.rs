@@ -1,0 +1,126 @@
+//! The grants that no expectation mentions.
+
+use std::collections::BTreeSet;
+
+use portcullis_policy::{ExpectedSource, ForbiddenWay, HostRule, Place, TunnelRule};
+use portcullis_types::Access;
+use serde::Serialize;
+
+use super::super::{ExplainedTool, Explainer, Verdict};
+
+/// The grants that no expectation mentions, and the number of all grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// All grants: each access of a tool to a mount, and each host of a tool.
+    pub grants: u64,
+    /// Those that no expectation mentions.
+    pub uncovered: Vec<UncoveredGrant>,
+}
+
+/// A grant that no expectation mentions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UncoveredGrant {
+    /// The tool.
+    pub tool: String,
+    /// The step of an operation that holds the grant.
+    pub step: Option<String>,
+    /// `/MOUNT`, or a host.
+    pub target: String,
+    /// The access to a mount; `None` for a host.
+    pub access: Option<Access>,
+    /// The rule that grants it.
+    pub rule: String,
+    /// The place of the rule; `None` for a default.
+    pub place: Option<Place>,
+}
+
+/// What expectations say something about.
+#[derive(Debug, Default)]
+pub(super) struct Mentions {
+    mounts: BTreeSet<(String, String, Access)>,
+    /// Tools with the host of a URL.
+    urls: BTreeSet<(String, HostRule)>,
+    /// Accesses to mounts, of whatever tool.
+    ways: BTreeSet<(String, Access)>,
+    hosts: Vec<portcullis_policy::ExpectedHosts>,
+}
+
+impl Mentions {
+    pub(super) fn mount(&mut self, tool: &str, mount: &str, access: Access) {
+        self.mounts.insert((tool.to_owned(), mount.to_owned(), access));
+    }
+
+    pub(super) fn url(&mut self, tool: &str, url: &str) {
+        let authority = url.split_once("://").map(|(scheme, rest)| {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            format!("{scheme}://{}", &rest[..end])
+        });
+        if let Some(rule) = authority.and_then(|authority| authority.parse::<HostRule>().ok()) {
+            self.urls.insert((tool.to_owned(), rule));
+        }
+    }
+
+    pub(super) fn way(&mut self, way: &ForbiddenWay) {
+        if let Some(ExpectedSource::Mount(mount)) = &way.reads {
+            self.ways.insert((mount.to_string(), Access::Read));
+        }
+        if let Some(mount) = &way.writes {
+            self.ways.insert((mount.to_string(), Access::Write));
+        }
+        self.hosts.extend(way.reaches.clone());
+    }
+
+    fn has_mount(&self, names: &[&str], mount: &str, access: Access) -> bool {
+        self.ways.contains(&(mount.to_owned(), access))
+            || names.iter().any(|name| self.mounts.contains(&((*name).to_owned(), mount.to_owned(), access)))
+    }
+
+    fn has_host(&self, names: &[&str], host: &str) -> bool {
+        let rule = host.parse::<HostRule>().ok();
+        let Some(rule) = rule.or_else(|| host.parse::<TunnelRule>().ok().map(|rule| rule.rule().clone()))
+        else {
+            return false;
+        };
+        self.hosts.iter().any(|hosts| hosts.meets(&rule))
+            || self.urls.iter().any(|(tool, url)| names.contains(&tool.as_str()) && rule.covers_rule(url))
+    }
+}
+
+impl Explainer {
+    /// The grants that are not mentioned. A tool that no call can reach has none.
+    pub(super) fn coverage(&self, tools: &[ExplainedTool], mentions: &Mentions) -> Coverage {
+        let mut coverage = Coverage::default();
+        for grants in self.grants_of(tools).into_iter().filter(|grants| grants.verdict != Verdict::Deny) {
+            let names: Vec<&str> =
+                std::iter::once(grants.tool.as_str()).chain(grants.step.as_deref()).collect();
+            let mut add = |is_mentioned: bool, target: String, access, rule: &str, place: Option<&Place>| {
+                coverage.grants += 1;
+                if !is_mentioned {
+                    coverage.uncovered.push(UncoveredGrant {
+                        tool: grants.tool.clone(),
+                        step: grants.step.clone(),
+                        target,
+                        access,
+                        rule: rule.to_owned(),
+                        place: place.cloned(),
+                    });
+                }
+            };
+            for grant in &grants.mounts {
+                for access in
+                    [Access::Read, Access::Write].into_iter().filter(|access| *access <= grant.access)
+                {
+                    let is_mentioned = mentions.has_mount(&names, &grant.mount, access);
+                    let target = format!("/{}", grant.mount);
+                    add(is_mentioned, target, Some(access), &grant.rule, grant.place.as_ref());
+                }
+            }
+            for host in &grants.hosts {
+                let rule = format!("profiles.{}.hosts", grants.profile);
+                let place = self.origins.place_of(&rule);
+                add(mentions.has_host(&names, host), host.clone(), None, &rule, place.as_ref());
+            }
+        }
+        coverage
+    }
+}

@@ -1,0 +1,204 @@
+//! The results of expectations, as values and as lines for people.
+
+use std::fmt::{self, Write as _};
+
+use portcullis_policy::{DenialCode, Place};
+use portcullis_types::{Access, display::text};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{
+    super::{ReachStep, Verdict},
+    Coverage,
+};
+
+/// The results of all expectations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExpectationReport {
+    /// One result for each expectation, in the order of the texts.
+    #[serde(rename = "expectations")]
+    pub results: Vec<ExpectationResult>,
+    /// The grants that no expectation mentions.
+    pub coverage: Coverage,
+}
+
+impl ExpectationReport {
+    /// Whether all expectations hold.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.results.iter().all(|result| result.holds)
+    }
+}
+
+portcullis_types::words! {
+    /// The kind of an expectation, by its key in the file.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    pub enum ExpectationKind {
+        /// `[[expect]]`.
+        Expect = "expect",
+        /// `[[never]]`.
+        Never = "never",
+        /// `[[unchanged]]`.
+        Unchanged = "unchanged",
+    }
+}
+
+/// Whether one expectation holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExpectationResult {
+    /// The kind.
+    pub kind: ExpectationKind,
+    /// The name that the file gives, or else what is expected.
+    pub name: String,
+    /// The place of the expectation.
+    pub place: Place,
+    /// Whether it holds.
+    pub holds: bool,
+    /// The calls or ways that were looked at.
+    pub cases: u64,
+    /// The first case that is not as expected. `None` if all are.
+    pub counterexample: Option<Counterexample>,
+}
+
+/// A case that is not as expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Counterexample {
+    /// A call with another answer.
+    Call(AnsweredCall),
+    /// The steps of a way that must not be.
+    Way {
+        /// The steps, in order. Each leads to one place.
+        steps: Vec<ReachStep>,
+    },
+    /// Another reason.
+    Problem {
+        /// The reason, for people.
+        message: String,
+    },
+}
+
+/// A call and its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AnsweredCall {
+    /// The tool.
+    pub tool: String,
+    /// The path, URL or command; `None` for a call that names nothing.
+    pub subject: Option<String>,
+    /// How a path is accessed.
+    pub access: Option<Access>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// The code of a denial.
+    pub code: Option<DenialCode>,
+    /// The deciding rule.
+    pub rule: String,
+    /// The place of the rule; `None` for a default.
+    pub place: Option<Place>,
+}
+
+impl ExpectationResult {
+    /// One line for people: whether it holds, what is expected, and where. Deceptive characters are escaped.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self { kind, name, place, holds, cases, .. } = self;
+        let word = if *holds { "ok   " } else { "FAILS" };
+        let count = match (kind, cases) {
+            (ExpectationKind::Unchanged, _) => String::new(),
+            (_, 1) => ", 1 case".to_owned(),
+            (_, cases) => format!(", {cases} cases"),
+        };
+        format!("{word}  {kind}  {}  ({}{count})", text::inline(name), text::inline(&place.to_string()))
+    }
+}
+
+/// The line, and for an expectation that fails the counterexample below it.
+impl fmt::Display for ExpectationResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line())?;
+        match &self.counterexample {
+            Some(counterexample) => write!(f, "\n{counterexample}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Indented lines.
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(call) => {
+                let AnsweredCall { tool, subject, access, verdict, code, rule, place } = call;
+                let mut what = tool.clone();
+                if let Some(access) = access {
+                    // Writing to a string cannot fail.
+                    let _ = match access {
+                        Access::Read => write!(what, " reads"),
+                        Access::Write => write!(what, " writes"),
+                    };
+                }
+                if let Some(subject) = subject {
+                    let _ = write!(what, " {subject}");
+                }
+                let mut answer = verdict.as_str().to_uppercase();
+                if let Some(code) = code {
+                    let _ = write!(answer, " {code}");
+                }
+                let from = place.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string);
+                write!(
+                    f,
+                    "       {}: {answer} by {}",
+                    text::inline(&what),
+                    text::inline(&format!("{rule} ({from})"))
+                )
+            }
+            Self::Way { steps } => {
+                for (index, step) in steps.iter().enumerate() {
+                    let gate = match (step.verdict, &step.unasked) {
+                        (Verdict::Allow, _) => "runs".to_owned(),
+                        (Verdict::Ask, None) => format!("asks by {}", step.rule),
+                        (Verdict::Ask, Some(rule)) => format!("runs by {rule}"),
+                        (Verdict::Deny, _) => format!("refused by {}", step.rule),
+                    };
+                    let line = format!("{} → {} ({gate}) → {}", step.from, step.tool, step.to.join(", "));
+                    write!(f, "{}       {}", if index == 0 { "" } else { "\n" }, text::inline(&line))?;
+                }
+                Ok(())
+            }
+            Self::Problem { message } => write!(f, "       {}", text::inline(message)),
+        }
+    }
+}
+
+/// A policy that is not as its operator expects.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", lines(failed, *left_out))]
+pub struct FailedExpectations {
+    /// The expectations that do not hold, at most 50; never empty.
+    pub failed: Vec<ExpectationResult>,
+    /// The number of further ones.
+    pub left_out: usize,
+}
+
+impl FailedExpectations {
+    /// The expectations of a report that do not hold; `None` if all hold.
+    #[must_use]
+    pub fn of(report: ExpectationReport) -> Option<Self> {
+        let mut failed: Vec<ExpectationResult> =
+            report.results.into_iter().filter(|result| !result.holds).collect();
+        let left_out = failed.len().saturating_sub(MAX_FAILED);
+        failed.truncate(MAX_FAILED);
+        (!failed.is_empty()).then_some(Self { failed, left_out })
+    }
+}
+
+/// The most expectations that an error lists.
+const MAX_FAILED: usize = 50;
+
+fn lines(failed: &[ExpectationResult], left_out: usize) -> String {
+    let mut lines: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    if left_out > 0 {
+        lines.push(format!("and {left_out} further ones"));
+    }
+    lines.join("\n")
+}

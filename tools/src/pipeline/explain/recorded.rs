@@ -1,0 +1,270 @@
+//! Explains a recorded call under the policy of its time, which the state folder keeps under its digest.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use portcullis_policy::{CallRequest, RunFacts, Trace, WorkspaceSecurityPolicy};
+use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use super::{Explainer, Explanation, Verdict, named_answer};
+use crate::{
+    audit::{self, AuditError, POLICIES_DIR, RecordedApprover, Row, RowKind, SharedText},
+    error::BootstrapError,
+    policy_files::PolicyFiles,
+    replay::{RowCall, recorded_answer},
+};
+
+/// The largest kept policy that is read: 4 MiB. The canonical JSON is longer than the text that it comes from.
+const MAX_KEPT_BYTES: u64 = 4 << 20;
+
+/// Why a row cannot be explained.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RowError {
+    /// The log has no row of this number.
+    #[error("the audit log has no row {seq}; its last row is {last}")]
+    NoRow {
+        /// The number.
+        seq: u64,
+        /// The number of the last row; 0 for an empty log.
+        last: u64,
+    },
+    /// The log cannot be read.
+    #[error("the audit log cannot be read")]
+    Log(#[from] AuditError),
+    /// The row is about something else.
+    #[error("row {seq} is not about a call: it is of the kind `{kind}`")]
+    NotACall {
+        /// The number.
+        seq: u64,
+        /// The kind.
+        kind: RowKind,
+    },
+    /// The row has no decision, because the call did not get as far as the policy.
+    #[error("row {seq} has no decision: the call did not get as far as the policy")]
+    NoDecision {
+        /// The number.
+        seq: u64,
+    },
+    /// The row names no policy.
+    #[error("row {seq} names no policy")]
+    NoDigest {
+        /// The number.
+        seq: u64,
+    },
+    /// The row's subjects or labels cannot be judged.
+    #[error(
+        "the call of row {seq} cannot be judged again: its subjects or labels did not fit into the row, or its tool is not known"
+    )]
+    Incomplete {
+        /// The number.
+        seq: u64,
+    },
+    /// The policy of the row was not kept.
+    #[error("the policy of row {seq} cannot be read from `{}`", path.display())]
+    Policy {
+        /// The number.
+        seq: u64,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The kept file is not the policy that the row names.
+    #[error("`{}` is not the policy of row {seq}: its SHA-256 is {found}", path.display())]
+    OtherPolicy {
+        /// The number.
+        seq: u64,
+        /// The file.
+        path: PathBuf,
+        /// The hash of the file.
+        found: String,
+    },
+    /// This version cannot load the kept policy.
+    #[error("the policy of row {seq} cannot be loaded")]
+    Load {
+        /// The number.
+        seq: u64,
+        /// The faults.
+        #[source]
+        source: Box<BootstrapError>,
+    },
+}
+
+/// What a row says about its call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecordedDecision {
+    /// The row's number.
+    pub seq: u64,
+    /// The row's time, in microseconds of UTC.
+    pub time: String,
+    /// The call.
+    pub call_id: SharedText,
+    /// The agent.
+    pub agent: Option<SharedText>,
+    /// The policy's decision.
+    pub decision: audit::Verdict,
+    /// The code of a denial or an error.
+    pub code: Option<SharedText>,
+    /// The deciding rule.
+    pub rule: Option<SharedText>,
+    /// The result of the approval.
+    pub approval: Option<SharedText>,
+    /// The approver.
+    pub approver: Option<RecordedApprover>,
+    /// The digest of the policy.
+    pub policy_digest: SharedText,
+    /// The recorded answer in the words of an explanation: a call that a person refused was asked about.
+    pub verdict: Verdict,
+    /// Whether the explanation has the same answer.
+    pub agrees: bool,
+}
+
+/// The explanation of a recorded call, and what its row says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecordedExplanation {
+    /// The explanation, under the policy of that time.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// The row's words.
+    pub recorded: RecordedDecision,
+}
+
+/// Explains the call of a row of an envelope's audit log. Names are judged, not files.
+///
+/// # Errors
+/// [`RowError`] for a row that is not there, is not a call, or whose policy is not at hand.
+pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<RecordedExplanation, RowError> {
+    let row = find_row(&audit::log_path(&envelope.state), seq)?;
+    if !matches!(row.event, RowKind::Begin | RowKind::End) {
+        return Err(RowError::NotACall { seq, kind: row.event });
+    }
+    let decision = row.decision.ok_or(RowError::NoDecision { seq })?;
+    let digest = row.policy_digest.clone().ok_or(RowError::NoDigest { seq })?;
+    let (explainer, differing) =
+        policy_of_row(&envelope.state.join(POLICIES_DIR), seq, &digest, envelope.sandbox_tier)?;
+    let call = RowCall::of(&row).ok_or(RowError::Incomplete { seq })?;
+    let run = RunFacts {
+        agent: row.agent.as_deref().unwrap_or_default(),
+        run: row.run_id.as_deref().unwrap_or_default(),
+        labels: call.labels.clone().into(),
+    };
+    let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
+    let mut trace = Trace::default();
+    // The answer has all that is shown; the rules that lead to it come from the trace.
+    let denial = explainer.policy.authorize_traced(&request, &mut trace).err();
+    let (verdict, rule, _) = named_answer(&explainer.policy, &request);
+    let subject = call.subjects.first();
+    let mut explanation =
+        explainer.explanation(&call.facts, subject, (verdict, rule), denial.as_ref(), trace);
+    explanation.not_looked_at = vec![
+        "links and files as they were then: the names of the row were judged".to_owned(),
+        "the rate, hooks, the approver's answer, and the layers of the kernel".to_owned(),
+    ];
+    if !differing.is_empty() {
+        explanation.not_looked_at.push(format!(
+            "the kept text of the policy means something else than what was hashed, in: {}",
+            differing.join(", ")
+        ));
+    }
+    let recorded = recorded_answer(&row, decision);
+    Ok(RecordedExplanation {
+        recorded: RecordedDecision {
+            seq,
+            time: format!("{:.6}", row.time),
+            call_id: row.call_id,
+            agent: row.agent,
+            decision,
+            code: row.code,
+            rule: row.rule,
+            approval: row.approval,
+            approver: row.approver,
+            policy_digest: digest,
+            verdict: recorded,
+            agrees: recorded == explanation.verdict,
+        },
+        explanation,
+    })
+}
+
+/// Finds a row. A line that is no row counts only if the row is not found.
+fn find_row(log: &Path, seq: u64) -> Result<Row, RowError> {
+    let mut last = 0;
+    let mut fault = None;
+    for row in audit::rows(log) {
+        match row {
+            Ok(row) if row.seq == seq => return Ok(row),
+            Ok(row) => last = row.seq,
+            Err(error) => fault = fault.or(Some(error)),
+        }
+    }
+    Err(fault.map_or(RowError::NoRow { seq, last }, RowError::Log))
+}
+
+/// The policy of a digest, and the sections in which the kept text differs from the JSON that was hashed.
+fn policy_of_row(
+    folder: &Path,
+    seq: u64,
+    digest: &str,
+    tier: SandboxTier,
+) -> Result<(Explainer, Vec<String>), RowError> {
+    // The digest names a file, so nothing else may stand in it.
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_digest {
+        return Err(RowError::NoDigest { seq });
+    }
+    let path = folder.join(format!("{digest}.json"));
+    let json = match read_kept(&path) {
+        Ok(json) => json,
+        Err(source) => return Err(RowError::Policy { seq, path, source }),
+    };
+    let found = hex::encode(Sha256::digest(&json));
+    if found != digest {
+        return Err(RowError::OtherPolicy { seq, path, found });
+    }
+    let load = || {
+        let files = PolicyFiles::read(&folder.join(format!("{digest}.toml")))?;
+        let policy = files.load(tier)?;
+        let origins = portcullis_policy::PolicyOrigins::read(&files.options(tier));
+        Ok((policy, origins))
+    };
+    let (policy, origins) = load().map_err(|source| RowError::Load { seq, source: Box::new(source) })?;
+    let differing = differing_sections(&json, &policy);
+    Ok((Explainer::by_names(policy, origins), differing))
+}
+
+/// The sections whose values differ. The hashes of modules are bound to a policy at a start, and are in no text.
+fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<String> {
+    let read = |json: &[u8]| serde_json::from_slice::<serde_json::Map<String, Value>>(json);
+    let (Ok(hashed), Ok(kept)) = (read(hashed), read(&policy.canonical_json())) else {
+        return vec!["everything: it is no JSON".to_owned()];
+    };
+    let keys: std::collections::BTreeSet<&String> = hashed.keys().chain(kept.keys()).collect();
+    let differs = |key: &&String| key.as_str() != "modules" && hashed.get(*key) != kept.get(*key);
+    keys.into_iter().filter(differs).cloned().collect()
+}
+
+/// Reads a kept file of bounded size. The open does not block, so that a FIFO at this path cannot hold the program up.
+fn read_kept(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_KEPT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_KEPT_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 4 MiB"));
+    }
+    Ok(bytes)
+}
