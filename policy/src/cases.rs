@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::{PathPattern, WorkspaceSecurityPolicy};
 
-use names::{NameCase, NameGlobs};
+use names::{MAX_NAME_STATES, NameCase, NameGlobs};
 use states::{PathRulesOfMount, PathStates};
 
 /// A pattern that has more cases than are looked at.
@@ -59,7 +59,7 @@ impl<'p> PathCases<'p> {
         let names = self
             .names
             .entry((mount.to_owned(), globs.clone()))
-            .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).cases());
+            .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).cases(MAX_NAME_STATES));
         let names = names.as_deref().ok_or_else(too_many)?;
         let found = PathStates::new(&rules, &components, names).representatives().ok_or_else(too_many)?;
         // A path that is too long to be one is in no call.

@@ -10,7 +10,7 @@ use crate::{HiddenNames, WorkspaceSecurityPolicy, protect::fold};
 use super::states::PathRulesOfMount;
 
 /// The most states of the automaton. The shipped policy has some hundred.
-const MAX_NAME_STATES: usize = 50_000;
+pub(super) const MAX_NAME_STATES: usize = 20_000;
 
 /// A character that compares as no character at all.
 const INVISIBLE: char = '\u{200c}';
@@ -94,8 +94,8 @@ impl NameGlobs {
         Self { globs, other }
     }
 
-    /// All cases of names; `None` if there are too many states.
-    pub(super) fn cases(&self) -> Option<Vec<NameCase>> {
+    /// All cases of names; `None` if there are more states than this.
+    pub(super) fn cases(&self, max_states: usize) -> Option<Vec<NameCase>> {
         let start = self.closed((0..self.globs.len()).map(|glob| (glob, 0)).collect());
         // No name leads back to the start, because `.` is followed from there alone.
         let mut seen = HashSet::from([start.clone()]);
@@ -112,7 +112,7 @@ impl NameGlobs {
                 if seen.contains(&next) {
                     continue;
                 }
-                if ways.len() == MAX_NAME_STATES {
+                if ways.len() >= max_states {
                     return None;
                 }
                 let new = ways.len();
@@ -149,34 +149,60 @@ impl NameGlobs {
         })
     }
 
-    /// The globs that match a name in this state.
+    /// The globs that match a name in this state. Of a hidden name, only the globs of patterns count besides.
     fn matched(&self, state: &State) -> Vec<usize> {
         let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
-        state.iter().filter(is_end).map(|(glob, _)| *glob).collect()
+        let matched: Vec<usize> = state.iter().filter(is_end).map(|(glob, _)| *glob).collect();
+        let is_hiding = |glob: &usize| self.globs[*glob].meaning == Meaning::Hidden;
+        let Some(hiding) = matched.iter().copied().find(is_hiding) else { return matched };
+        let is_kept = |glob: &usize| {
+            *glob == hiding || matches!(self.globs[*glob].meaning, Meaning::Glob | Meaning::NoName)
+        };
+        let mut kept: Vec<usize> = matched.into_iter().filter(is_kept).collect();
+        // One glob stands for all that hide.
+        kept.iter_mut().filter(|glob| is_hiding(glob)).for_each(|glob| *glob = self.first_hiding());
+        kept.sort_unstable();
+        kept
+    }
+
+    fn first_hiding(&self) -> usize {
+        self.globs.iter().position(|glob| glob.meaning == Meaning::Hidden).unwrap_or_default()
+    }
+
+    /// Whether a name in this state is hidden whatever follows.
+    fn is_hidden_for_good(&self, (glob, position): (usize, usize)) -> bool {
+        let Glob { characters, meaning, .. } = &self.globs[glob];
+        *meaning == Meaning::Hidden && position + 1 == characters.len() && characters[position] == '*'
     }
 
     /// The characters whose steps from this state differ: the next ones of each glob, in each form that a comparison
     /// tells apart, one that compares as nothing, and one for all others. A character whose folded form has several
     /// characters steps like these, one after the other.
     fn relevant_characters(&self, state: &State) -> Vec<char> {
-        let mut characters = vec![self.other, INVISIBLE];
+        let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
             let glob = &self.globs[*glob];
             let Some(next) = glob.characters.get(*position).copied().filter(|next| *next != '*') else {
                 continue;
             };
-            characters.push(next);
+            as_written.push(next);
             if glob.is_folded {
                 let mut upper = next.to_uppercase();
                 if let (Some(variant), None) = (upper.next(), upper.next())
                     && fold_of(variant).eq([next])
                 {
-                    characters.push(variant);
+                    variants.push(variant);
                 }
             }
         }
-        characters.sort_unstable();
-        characters.dedup();
+        // The first name of a case is shown, so plain characters come first.
+        let all = as_written.into_iter().chain([self.other]).chain(variants).chain([INVISIBLE]);
+        let mut characters = Vec::new();
+        for character in all {
+            if !characters.contains(&character) {
+                characters.push(character);
+            }
+        }
         characters
     }
 
@@ -212,6 +238,14 @@ impl NameGlobs {
                 state.push((glob, position + 1));
             }
             index += 1;
+        }
+        // Nothing else matters once a name is hidden for good. Without this, each set of such globs would be a state.
+        if let Some(hidden) = state.iter().copied().filter(|at| self.is_hidden_for_good(*at)).min() {
+            state.retain(|at| {
+                matches!(self.globs[at.0].meaning, Meaning::Glob | Meaning::NoName)
+                    || *at == hidden
+                    || *at == (hidden.0, hidden.1 + 1)
+            });
         }
         state.sort_unstable();
         state.dedup();

@@ -80,15 +80,9 @@ struct PathState {
     unasked: Vec<Vec<usize>>,
 }
 
-/// The part of a state that a decision depends on.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Signature {
-    is_hidden: bool,
-    is_protected: bool,
-    is_kind: bool,
-    begins_kind: bool,
-    unasked: Vec<bool>,
-}
+/// The part of a state that a decision depends on: whether the path is hidden, protected, of a protected kind, or the
+/// beginning of one, and which patterns of `unasked` cover it.
+type Signature = ([bool; 4], Vec<bool>);
 
 /// The search for the states of one pattern.
 #[derive(Debug)]
@@ -171,13 +165,8 @@ impl<'a> PathStates<'a> {
     fn signature(&self, state: &PathState) -> Signature {
         let is_covered =
             |(pattern, positions): (&Vec<String>, &Vec<usize>)| positions.contains(&pattern.len());
-        Signature {
-            is_hidden: state.is_hidden,
-            is_protected: state.is_protected,
-            is_kind: state.is_kind,
-            begins_kind: !state.kinds.is_empty(),
-            unasked: self.rules.unasked.iter().zip(&state.unasked).map(is_covered).collect(),
-        }
+        let flags = [state.is_hidden, state.is_protected, state.is_kind, !state.kinds.is_empty()];
+        (flags, self.rules.unasked.iter().zip(&state.unasked).map(is_covered).collect())
     }
 }
 

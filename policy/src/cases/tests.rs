@@ -69,13 +69,20 @@ fn each_kind_of_answer_has_a_path() {
 }
 
 #[test]
-fn a_pattern_with_too_many_cases_is_told() {
-    let globs: Vec<String> =
-        (0..40).map(|index| format!("\"*{}*\"", "ab".repeat(index % 5 + 1) + &index.to_string())).collect();
-    let policy = load(&format!("{DEFAULT_POLICY}\n[hide]\npaths = [{}]\n", globs.join(", ")));
-    let pattern = PathPattern::parse("/shared/**").expect("a pattern");
-    let found = PathCases::new(&policy).of(&pattern);
-    assert!(matches!(found, Err(TooManyCases { .. })) || found.is_ok_and(|found| found.len() > 1));
+fn many_hidden_names_are_few_cases_and_too_many_states_are_told() {
+    let policy_hiding =
+        |globs: &[String]| load(&format!("{DEFAULT_POLICY}\n[hide]\npaths = [{}]\n", globs.join(", ")));
+    let words: Vec<String> = (0..40).map(|index| format!("\"*word{index}*\"")).collect();
+    let policy = policy_hiding(&words);
+    let rules = PathRulesOfMount::new(&policy, "shared");
+    assert!(NameGlobs::new(&policy, &rules, &[]).cases(3000).is_some());
+    // Each set of the middle parts is a state of its own.
+    let ends: Vec<String> = ('a'..='z').map(|letter| format!("\"*{letter}{letter}*end\"")).collect();
+    let policy = policy_hiding(&ends);
+    let rules = PathRulesOfMount::new(&policy, "shared");
+    assert_eq!(NameGlobs::new(&policy, &rules, &[]).cases(1000), None);
+    let error = TooManyCases { pattern: "/shared/**".to_owned() };
+    assert!(error.to_string().starts_with("`/shared/**` meets more combinations"), "{error}");
 }
 
 /// One name of a small alphabet, with invisible characters and both cases.

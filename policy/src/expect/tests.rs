@@ -74,10 +74,7 @@ fn faults_have_their_place_and_a_suggestion() {
                 "no such secret; did you mean `api`?",
             ],
         ),
-        (
-            "[[expect]]\ntool = \"*\"\nverdict = \"denied\"\n",
-            &["unknown verdict `denied`; did you mean `deny`?"],
-        ),
+        ("[[expect]]\ntool = \"*\"\nverdict = \"deyn\"\n", &["unknown verdict `deyn`; did you mean `deny`?"]),
         ("[[expect]]\ntool = \"*\"\n", &["expect[0].verdict: missing key"]),
         ("[[expect]]\nverdict = \"deny\"\n", &["expect[0].tool: missing key"]),
         ("[[expect]]\ntool = \"*\"\nprofile = \"VaultRead\"\nverdict = \"deny\"\n", &["write one of"]),
@@ -97,7 +94,7 @@ fn faults_have_their_place_and_a_suggestion() {
         ("expect = 1\n", &["expected a list"]),
         ("[[expect]\n", &["e.toml:1:"]),
         ("{\"expect\": []}", &["this looks like JSON"]),
-        ("[[expect]]\ntool = \"\u{1b}[2J\u{202e}\"\nverdict = \"deny\"\n", &["no tool has this name"]),
+        ("[[expect]]\ntool = \"\\u001b[2J\\u202e\"\nverdict = \"deny\"\n", &["no tool has this name"]),
     ] {
         check_faults(text, expected);
     }

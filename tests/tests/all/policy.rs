@@ -1,12 +1,15 @@
 //! The policy from file to call: refusals at the start, and enforcement afterwards.
 
 mod compared;
+mod expected;
 mod explained;
 mod mounts;
 mod names;
 mod overlay;
+mod recorded;
 mod refusals;
 mod shown;
+mod tightened;
 mod trust;
 
 use std::fs;

@@ -57,7 +57,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
     files.with_overlay_text(overlay.clone()).load(envelope.sandbox_tier)?;
     match out {
         Some(path) => {
-            write_new(&path, &overlay).map_err(|source| CliError::Write { path: path.clone(), source })?
+            write_new(&path, &overlay).map_err(|source| CliError::Write { path: path.clone(), source })?;
         }
         None => stream::write_answer(&overlay)?,
     }

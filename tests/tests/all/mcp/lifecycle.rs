@@ -293,6 +293,30 @@ fn clients_are_notified_when_a_hangup_changes_the_tools() {
 }
 
 #[test]
+fn a_hangup_keeps_the_policy_if_the_new_one_is_not_as_expected() {
+    let fixture = Fixture::new();
+    let expectations =
+        "[[expect]]\ntool = \"file_list\"\npath = \"/shared\"\naccess = \"read\"\nverdict = \"allow\"\n";
+    std::fs::write(fixture.root().join("portcullis.expect.toml"), expectations).expect("written");
+    let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
+    client.request("ping", json!({}));
+    let policy =
+        format!("{DEFAULT_POLICY}\n").replace("[tools.file_list]", "[tools.file_list]\nenabled = false #");
+    std::fs::write(fixture.root().join("policy.toml"), policy).expect("written");
+    client.hang_up();
+    let refused = || fixture.all_rows().into_iter().find(|row| row.event == RowKind::Policy);
+    let row = loop {
+        client.request("ping", json!({}));
+        if let Some(row) = refused() {
+            break row;
+        }
+    };
+    let reason = row.refused.expect("a reason");
+    assert!(reason.contains("FAILS  expect") && reason.contains("tool_disabled"), "{reason}");
+    assert_eq!(client.call("file_list", json!({}))["isError"], json!(false), "the old policy holds");
+}
+
+#[test]
 fn a_hangup_keeps_the_labels_of_a_session() {
     let fixture = Fixture::new();
     std::fs::write(fixture.workspace().join("vault/key"), "secret").expect("writable");

@@ -85,9 +85,11 @@ fn what_is_said_of_all_paths_is_decided_for_all() {
         unasked,
         &expect(
             "tool = \"file_write\"",
-            "paths = \"*\"\naccess = \"write\"\nverdict = \"ask\"\nafter = [\"mount:tmp\"]",
+            "paths = \"src/*\"\naccess = \"write\"\nverdict = \"ask\"\nafter = [\"mount:tmp\"]",
         ),
-        &["file_write writes /shared/src: ALLOW by tools.file_write.unasked.path[\"src/**\"] (policy.toml:"],
+        &[
+            "file_write writes /shared/src/a: ALLOW by tools.file_write.unasked.path[\"src/**\"] (policy.toml:",
+        ],
     );
 }
 
@@ -142,7 +144,7 @@ fn calls_that_are_spared_a_question_count_as_unasked() {
     assert!(copy, "the shipped policy has an entry to change");
     let text = |addition: &str| {
         format!("{DEFAULT_POLICY}\n{addition}\n")
-            .replace("[tools.vault_copyto]\n", "[tools.vault_copyto]\nenabled = false\n")
+            .replace("[tools.vault_copyto] ", "[tools.vault_copyto]\nenabled = false #")
     };
     let holds = |addition: &str| decide(&explainer(&text(addition)), never);
     assert!(holds(asks).holds(), "{:?}", holds(asks).results);
@@ -153,7 +155,7 @@ fn calls_that_are_spared_a_question_count_as_unasked() {
     // A rule about another mount spares nothing here.
     let elsewhere = asks.replacen("\"ask\"\n", "\"ask\"\nunasked = { path = \"src/*\" }\n", 1);
     assert!(holds(&elsewhere).holds(), "{:?}", holds(&elsewhere).results);
-    let shell = text(asks).replace("[shell]\n", "[shell]\nunasked = [\"ls *\"]\n");
+    let shell = text(asks).replace("\n[shell]", "\n[shell]\nunasked = [\"ls *\"] #");
     let report = decide(&explainer(&shell), never);
     assert!(report.results[0].to_string().contains("runs by shell.unasked"), "{}", report.results[0]);
 }

@@ -138,7 +138,7 @@ fn summary(way: &ForbiddenWay) -> String {
     match &way.reaches {
         Some(portcullis_policy::ExpectedHosts::Any) => text.push_str(" to the web"),
         Some(portcullis_policy::ExpectedHosts::Rule(rule) | portcullis_policy::ExpectedHosts::Host(rule)) => {
-            text.push_str(&format!(" to {rule}"))
+            text.push_str(&format!(" to {rule}"));
         }
         None => {}
     }
