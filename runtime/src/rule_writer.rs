@@ -2,7 +2,7 @@
 
 use std::{fs, io, io::Write as _, path::Path};
 
-use portcullis_tools::{PolicyFiles, approval::RuleWriter};
+use portcullis_tools::{ExpectationTexts, PolicyFiles, approval::RuleWriter};
 use portcullis_types::{SandboxTier, chain};
 
 use crate::policy_edit;
@@ -33,6 +33,8 @@ impl PolicyRuleWriter {
         if !rules.iter().all(|rule| effective.contains(rule)) {
             return Err("an overlay or the section of the sandbox tier takes the rules away".to_owned());
         }
+        // A rule that the operator's expectations forbid would keep the next start from its policy.
+        ExpectationTexts::check_edited(&files, self.sandbox_tier).map_err(|error| chain(&error))?;
         Ok(edited)
     }
 }
@@ -88,6 +90,22 @@ mod tests {
         assert!(policy.shell().expect("a shell").commands.unasked_rules("ls && cargo test -p x").is_ok());
         // The rest of the file is as it was.
         assert_eq!(text.lines().count(), DEFAULT_POLICY.lines().count() + 1);
+    }
+
+    #[test]
+    fn a_rule_that_the_expectations_forbid_is_not_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("policy.toml");
+        fs::write(&file, DEFAULT_POLICY).expect("written");
+        let files = PolicyFiles::read(&file).expect("reads");
+        let writer = PolicyRuleWriter::new(&files, SandboxTier::Process).expect("a file");
+        let expected = "[[expect]]\ntool = \"shell_exec\"\ncommand = \"git push\"\nverdict = \"ask\"\n";
+        fs::write(folder.path().join("policy.expect.toml"), expected).expect("written");
+        assert_eq!(writer.file_for(&["git push".to_owned()]), None);
+        let problem = writer.write(&["git push".to_owned()]).expect_err("refused");
+        assert!(problem.contains("not as expected"), "{problem}");
+        assert_eq!(fs::read_to_string(&file).expect("readable"), DEFAULT_POLICY);
+        writer.write(&["ls".to_owned()]).expect("written");
     }
 
     #[test]

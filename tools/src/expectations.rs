@@ -6,6 +6,7 @@ use portcullis_confine::trusted::{self, TrustError};
 use portcullis_policy::{
     Day, Expectations, KnownTools, PolicyError, PolicyOrigins, PolicySource, WorkspaceSecurityPolicy,
 };
+use portcullis_types::SandboxTier;
 
 use crate::{
     error::BootstrapError,
@@ -83,6 +84,22 @@ impl ExpectationTexts {
             Some(error) => Err(error),
             None => Ok(explainer.decide_expectations(&all, tools, today())),
         }
+    }
+
+    /// Refuses an edited policy that would not be as expected at the next start. Tools of modules are not asked for, so
+    /// expectations that name one are refused too.
+    ///
+    /// # Errors
+    /// As at a start: [`BootstrapError`].
+    pub fn check_edited(files: &PolicyFiles, sandbox_tier: SandboxTier) -> Result<(), BootstrapError> {
+        let texts = Self::beside(files)?;
+        if texts.is_empty() {
+            return Ok(());
+        }
+        let policy = files.load(sandbox_tier)?;
+        let tools: Vec<ExplainedTool> = ExplainedTool::all_shipped(&policy).collect();
+        let origins = PolicyOrigins::read(&files.options(sandbox_tier));
+        texts.require(&policy, origins, &KnownTools::shipped(), &tools)
     }
 
     /// Refuses a policy that is not as expected.

@@ -5,7 +5,8 @@ use portcullis_types::{Access, GuestPath, ToolName};
 use crate::{
     Approval, DenialCode, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject,
     ExpectedTools, FlowLabel, ForbiddenWay, HostRule, KnownTools, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES,
-    MountName, PathPattern, Place, PolicyFault, SecretName, SignedOff, WorkspaceSecurityPolicy, expect::Day,
+    MountName, PathPattern, Place, PolicyFault, ProfileName, SecretName, SignedOff, WorkspaceSecurityPolicy,
+    expect::Day,
 };
 
 use super::{
@@ -111,13 +112,14 @@ impl Names<'_> {
                 let entry = section.entry("profile")?;
                 let name = entry.text(faults)?;
                 let profiles = || self.policy.profiles().map(|(profile, _)| profile);
-                let found = profiles().find(|profile| profile.as_str() == name);
+                let found = profiles().find(|profile| profile.as_str() == name).cloned();
+                let found = found.or_else(|| self.shell_profile(name));
                 if found.is_none() {
                     let known: Vec<&str> = profiles().map(|profile| profile.as_str()).collect();
                     let suggestion = did_you_mean(name, known.iter().copied());
                     entry.refuse(faults, format!("the policy has no such profile; {suggestion}"));
                 }
-                found.cloned().map(ExpectedTools::OfProfile)
+                found.map(ExpectedTools::OfProfile)
             }
             [key] => {
                 let elements = elements(section, key, faults);
@@ -144,6 +146,11 @@ impl Names<'_> {
                 None
             }
         }
+    }
+
+    /// The profile of commands, if the policy has a shell.
+    fn shell_profile(&self, name: &str) -> Option<ProfileName> {
+        (name == ProfileName::SHELL && self.policy.shell().is_some()).then(ProfileName::shell)
     }
 
     fn tool(&self, element: &SectionEntry<'_>, name: &str, faults: &mut Faults<'_>) -> Option<ToolName> {

@@ -81,7 +81,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
 }
 
 /// All tools that a call can name.
-pub(super) fn all_tools_of(
+fn all_tools_of(
     runtime: &Runtime,
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,

@@ -261,7 +261,10 @@ fn reach_text(steps: &[ReachStep]) -> String {
         }
         let gate = match step.verdict {
             Verdict::Allow => "runs".to_owned(),
-            Verdict::Ask => format!("asks by {}", step.rule),
+            Verdict::Ask => match &step.unasked {
+                Some(unasked) => format!("asks by {}, except by {unasked}", step.rule),
+                None => format!("asks by {}", step.rule),
+            },
             Verdict::Deny => format!("refused by {}", step.rule),
         };
         let to = if step.to.is_empty() { "ends".to_owned() } else { step.to.join(", ") };

@@ -24,8 +24,8 @@ fn check_refused(fixture: &Fixture, seq: u64, expected: &str) {
 
 /// The last row about a call of a tool.
 fn last(fixture: &Fixture, tool: &str) -> Row {
-    let rows = fixture.all_rows().into_iter();
-    rows.filter(|row| row.event == RowKind::End && &*row.tool == tool).next_back().expect("a row")
+    let mut rows = fixture.all_rows().into_iter();
+    rows.rfind(|row| row.event == RowKind::End && &*row.tool == tool).expect("a row")
 }
 
 #[test]
