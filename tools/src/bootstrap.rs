@@ -17,7 +17,7 @@ use crate::{
     builder::RegistryBuilder,
     embedded,
     error::BootstrapError,
-    expectations::ExpectationTexts,
+    expectations::ExpectedPolicy,
     modules::{ModuleError, ModuleOrigin, ModulesFolder, read_file},
     policy_files::PolicyFiles,
     registry::ToolRegistry,
@@ -94,9 +94,9 @@ async fn build_from(
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     // A registry that only describes shows also a policy that is not as expected.
-    let expectations = match workspace {
-        MountSource::Workspace => ExpectationTexts::beside(files)?,
-        MountSource::Nowhere => ExpectationTexts::default(),
+    let expected = match workspace {
+        MountSource::Workspace => ExpectedPolicy::beside(files, envelope.sandbox_tier)?,
+        MountSource::Nowhere => None,
     };
     let kernel = probe_kernel();
     for layer in [Layer::Landlock, Layer::Seccomp] {
@@ -139,7 +139,7 @@ async fn build_from(
     };
     let mut builder = ToolRegistry::builder()
         .policy(policy)
-        .expectations(expectations, files, envelope.sandbox_tier)
+        .expected(expected)
         .requests(requests)
         .state(&envelope.state)
         .cache(cache)

@@ -7,15 +7,14 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{
-    Approval, AuditSync, FlowLabel, GrantedMount, PolicyOrigins, ToolOrigin, WorkspaceSecurityPolicy,
-};
-use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
+use portcullis_policy::{Approval, AuditSync, FlowLabel, GrantedMount, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_types::{Tool, ToolError, ToolName};
 use portcullis_undo::UndoStore;
 use serde_json::Value;
 
 use self::{
     findings::{known_tools, log_recovery, missing_tools},
+    installed::installed_policy,
     registration::{Registration, ShippedModule},
 };
 use crate::{
@@ -23,13 +22,12 @@ use crate::{
     audit::{AuditLog, SyncMode},
     call::{Caller, NestingContext},
     error::BootstrapError,
-    expectations::ExpectationTexts,
+    expectations::ExpectedPolicy,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
-    pipeline::{ExplainedTool, Host},
-    policy_files::PolicyFiles,
+    pipeline::Host,
     process_facts,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
@@ -43,6 +41,7 @@ use crate::{
 };
 
 mod findings;
+mod installed;
 mod registration;
 
 /// The policy in force, and the tools that it applies to.
@@ -57,8 +56,8 @@ struct PolicyAndTools {
 #[must_use]
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
-    /// What the operator expects of the policy, with the places of its rules.
-    expectations: Option<(ExpectationTexts, PolicyOrigins)>,
+    /// What the operator expects of the policy.
+    expected: Option<ExpectedPolicy>,
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
@@ -92,7 +91,7 @@ impl RegistryBuilder {
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
-            expectations: None,
+            expected: None,
             state: None,
             cache: None,
             mounts: None,
@@ -276,15 +275,8 @@ impl RegistryBuilder {
     }
 
     /// Refuses to build under a policy that is not as expected.
-    pub(crate) fn expectations(
-        mut self,
-        texts: ExpectationTexts,
-        files: &PolicyFiles,
-        sandbox_tier: SandboxTier,
-    ) -> Self {
-        // The places of rules are read only if a failure could show them.
-        let is_expected = !texts.is_empty();
-        self.expectations = is_expected.then(|| (texts, PolicyOrigins::read(&files.options(sandbox_tier))));
+    pub(crate) fn expected(mut self, expected: Option<ExpectedPolicy>) -> Self {
+        self.expected = expected;
         self
     }
 
@@ -320,15 +312,10 @@ impl RegistryBuilder {
     /// # Errors
     /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool takes
     /// and the builder was not given, or a state folder or audit log that cannot be written.
-    pub fn build(mut self) -> Result<ToolRegistry, BootstrapError> {
-        let policy = match self.policy.take() {
-            Some(policy) => policy,
-            None => {
-                let (files, policy) = installed_policy()?;
-                let texts = ExpectationTexts::beside(&files)?;
-                self = self.expectations(texts, &files, SandboxTier::Process);
-                policy
-            }
+    pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
+        let (policy, expected) = match self.policy {
+            Some(policy) => (policy, self.expected),
+            None => installed_policy()?,
         };
         let state = self.state.or_else(state::default_folder).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
@@ -366,9 +353,8 @@ impl RegistryBuilder {
         let mut names = known_tools(&tools, &steps, &lock, &refused);
         self.awaited.iter().for_each(|name| names.add(name));
         let unused_entries = policy.check_tools(&names)?;
-        if let Some((texts, origins)) = self.expectations {
-            let tools: Vec<ExplainedTool> = tools.iter().map(|tool| ExplainedTool::from(&**tool)).collect();
-            texts.require(&policy, origins, &names, &tools)?;
+        if let Some(expected) = expected {
+            expected.require(&policy, &names, &tools)?;
         }
         tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
@@ -421,13 +407,6 @@ impl ToolRegistry {
     pub fn with_defaults() -> Result<Self, BootstrapError> {
         Self::builder().default_tools().build()
     }
-}
-
-/// The operator's policy, or the shipped policy.
-fn installed_policy() -> Result<(PolicyFiles, WorkspaceSecurityPolicy), BootstrapError> {
-    let files = PolicyFiles::without_workspace()?;
-    let policy = files.load(SandboxTier::Process)?;
-    Ok((files, policy))
 }
 
 /// The settings of a sidecar that this program starts.

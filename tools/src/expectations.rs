@@ -12,6 +12,7 @@ use crate::{
     error::BootstrapError,
     pipeline::{ExpectationReport, ExplainedTool, Explainer, FailedExpectations},
     policy_files::{PolicyFiles, PolicyText},
+    table::ToolTable,
 };
 
 /// The file of expectations beside the operator's policy. It holds for every policy of its folder.
@@ -102,24 +103,55 @@ impl ExpectationTexts {
         texts.require(&policy, origins, &KnownTools::shipped(), &tools)
     }
 
-    /// Refuses a policy that is not as expected.
-    ///
-    /// # Errors
-    /// [`BootstrapError::ExpectationsFile`] with the faults of the texts, and [`BootstrapError::Expectations`] with the
-    /// expectations that do not hold.
-    pub(crate) fn require(
+    fn require(
         &self,
         policy: &WorkspaceSecurityPolicy,
         origins: PolicyOrigins,
         known: &KnownTools,
         tools: &[ExplainedTool],
     ) -> Result<(), BootstrapError> {
-        if self.is_empty() {
-            return Ok(());
-        }
         let explainer = Explainer::by_names(policy.clone(), origins);
         let report = self.decide(&explainer, known, tools).map_err(BootstrapError::ExpectationsFile)?;
         FailedExpectations::of(report).map_or(Ok(()), |failed| Err(BootstrapError::Expectations(failed)))
+    }
+}
+
+/// What an operator expects of the policy of a start.
+#[derive(Debug)]
+pub(crate) struct ExpectedPolicy {
+    texts: ExpectationTexts,
+    /// The places of the policy's rules.
+    origins: PolicyOrigins,
+}
+
+impl ExpectedPolicy {
+    /// The expectations beside the operator's policy; `None` if there are none.
+    ///
+    /// # Errors
+    /// As in [`ExpectationTexts::beside`].
+    pub(crate) fn beside(
+        files: &PolicyFiles,
+        sandbox_tier: SandboxTier,
+    ) -> Result<Option<Self>, BootstrapError> {
+        let texts = ExpectationTexts::beside(files)?;
+        // The places of rules are read only if a failure could show them.
+        Ok((!texts.is_empty())
+            .then(|| Self { texts, origins: PolicyOrigins::read(&files.options(sandbox_tier)) }))
+    }
+
+    /// Refuses a policy that is not as expected of these tools.
+    ///
+    /// # Errors
+    /// [`BootstrapError::ExpectationsFile`] with the faults of the texts, and [`BootstrapError::Expectations`] with the
+    /// expectations that do not hold.
+    pub(crate) fn require(
+        self,
+        policy: &WorkspaceSecurityPolicy,
+        known: &KnownTools,
+        tools: &ToolTable,
+    ) -> Result<(), BootstrapError> {
+        let tools: Vec<ExplainedTool> = tools.iter().map(|tool| ExplainedTool::from(&**tool)).collect();
+        self.texts.require(policy, self.origins, known, &tools)
     }
 }
 

@@ -1,3 +1,5 @@
+//! The cases of patterns, against the evaluator.
+
 use std::collections::BTreeSet;
 
 use portcullis_types::{Access, ToolName};

@@ -1,3 +1,5 @@
+//! Files of expectations, their faults and their bounds.
+
 use portcullis_types::SandboxTier;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Expectations that hold, and the counterexamples of those that do not.
+
 use std::collections::BTreeSet;
 
 use portcullis_policy::{
