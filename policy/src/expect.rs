@@ -1,4 +1,4 @@
-//! [`Expectations`]: what an operator expects of a policy, read from a file of its own.
+//! [`Expectations`]: an operator's expectations about a policy, read from a file of its own.
 //!
 //! This module has the values of the file. Another crate decides whether they hold, with the evaluator's answers: it
 //! knows the tools, and the chains of calls.
@@ -70,7 +70,7 @@ pub struct ExpectedAnswer {
     pub place: Place,
     /// The tools that are called.
     pub tools: ExpectedTools,
-    /// What the calls name. Empty for calls whose arguments name nothing.
+    /// The subjects of the calls. Empty for calls whose arguments name nothing.
     pub subjects: Vec<ExpectedSubject>,
     /// How paths are accessed: one or both.
     pub access: Vec<Access>,
@@ -78,7 +78,7 @@ pub struct ExpectedAnswer {
     pub verdict: Approval,
     /// The code of each denial; `None` for any.
     pub code: Option<DenialCode>,
-    /// What the run has read before.
+    /// The labels of the run.
     pub after: Vec<FlowLabel>,
 }
 
@@ -93,7 +93,7 @@ pub enum ExpectedTools {
     OfProfile(ProfileName),
 }
 
-/// What the calls of an `[[expect]]` name.
+/// A subject of the calls of an `[[expect]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedSubject {
     /// One path.
@@ -128,7 +128,7 @@ pub struct ForbiddenWay {
 pub enum ExpectedSource {
     /// A mount.
     Mount(MountName),
-    /// What requests bring back.
+    /// The responses to requests.
     Web,
     /// A secret of the policy.
     Secret(SecretName),
@@ -187,7 +187,7 @@ impl Day {
     /// Reads `2026-12-31`.
     ///
     /// # Errors
-    /// What to write instead.
+    /// A text that says which form is meant.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || "it is no day; write such as \"2026-12-31\"".to_owned();
         let has_form = text.len() == 10

@@ -56,7 +56,7 @@ struct PolicyAndTools {
 #[must_use]
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,
-    /// What the operator expects of the policy.
+    /// The operator's expectations about the policy.
     expected: Option<ExpectedPolicy>,
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.

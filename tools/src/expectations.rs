@@ -116,7 +116,7 @@ impl ExpectationTexts {
     }
 }
 
-/// What an operator expects of the policy of a start.
+/// The expectations about the policy of a start.
 #[derive(Debug)]
 pub(crate) struct ExpectedPolicy {
     texts: ExpectationTexts,

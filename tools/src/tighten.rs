@@ -1,4 +1,4 @@
-//! What recorded calls used of the mounts of profiles, so that an overlay can take the rest away.
+//! Counts which mounts recorded calls used, so that an overlay can take the rest away.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::{
 /// The first version of rows that say how a call accessed its mounts.
 const VERSION_WITH_ACCESS: u64 = 2;
 
-/// What the calls of a profile's tools used.
+/// The use of mounts by the calls of a profile's tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProfileUse {
     /// The calls that the policy allowed.
@@ -29,7 +29,7 @@ pub struct ProfileUse {
     pub tools: BTreeSet<String>,
 }
 
-/// What recorded calls used, by the profiles that their tools have under one policy.
+/// The use of mounts by recorded calls, by the profiles that their tools have under one policy.
 #[derive(Debug)]
 pub struct MountUsage<'p> {
     policy: &'p WorkspaceSecurityPolicy,
@@ -76,7 +76,7 @@ impl<'p> MountUsage<'p> {
         }
     }
 
-    /// What the calls of a profile's tools used.
+    /// The use of mounts by the calls of a profile's tools.
     #[must_use]
     pub fn of(&self, profile: &str) -> ProfileUse {
         self.profiles.get(profile).cloned().unwrap_or_default()

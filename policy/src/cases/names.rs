@@ -15,7 +15,7 @@ pub(super) const MAX_NAME_STATES: usize = 20_000;
 /// A character that compares as no character at all.
 const INVISIBLE: char = '\u{200c}';
 
-/// What one name matches, and the shortest name that matches just that.
+/// The patterns that a name matches, with the shortest name that matches just these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NameCase {
     pub(super) name: String,
@@ -28,7 +28,7 @@ pub(super) struct NameCase {
     pub(super) globs: Vec<String>,
 }
 
-/// What matching a glob says of a name.
+/// The meaning of a match.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
     Hidden,

@@ -63,7 +63,7 @@ impl PathRulesOfMount {
     }
 }
 
-/// What the names of a path have met so far.
+/// The patterns that the names of a path have met so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct PathState {
     /// The positions in the pattern.

@@ -86,6 +86,11 @@ fn faults_have_their_place_and_a_suggestion() {
             &["only a denial has a code"],
         ),
         ("[[expect]]\ntool = \"*\"\npath = \"/shared/a**\"\nverdict = \"ask\"\n", &["`**` is a whole name"]),
+        ("[[expect]]\ntool = \"*\"\npaths = []\nverdict = \"deny\"\n", &["expect[0].paths: an empty list"]),
+        (
+            "[[expect]]\ntool = \"*\"\naccess = \"read\"\nverdict = \"deny\"\n",
+            &["expect[0].access: only a path is accessed"],
+        ),
         ("[[expect]]\ntool = 1\nverdict = \"ask\"\n", &["expected a string"]),
         ("[[never]]\nunasked = true\n", &["write `reads`, `writes` or `reaches`"]),
         ("[[never]]\nreads = \"env:TOKNE\"\n", &["no command gets such a variable; did you mean `TOKEN`?"]),

@@ -77,6 +77,12 @@ impl Names<'_> {
         });
         let subjects = self.subjects(section, code, faults);
         let access = access(section, faults);
+        let is_path = |subject: &ExpectedSubject| {
+            matches!(subject, ExpectedSubject::Path(_) | ExpectedSubject::Paths(_))
+        };
+        if let Some(entry) = section.entry("access").filter(|_| !subjects.iter().any(is_path)) {
+            entry.refuse(faults, "only a path is accessed; write `path` or `paths`, or remove the key");
+        }
         let verdict = match section.entry("verdict") {
             Some(entry) => entry.parsed(faults, choice_parser("verdict", Approval::ALL, Approval::as_str)),
             None => {
@@ -130,9 +136,6 @@ impl Names<'_> {
                 }
                 let names: Vec<ToolName> =
                     texts.iter().filter_map(|(element, name)| self.tool(element, name, faults)).collect();
-                if elements.is_empty() {
-                    faults.add(section.at, &section.path_of(key), "an empty list: nothing is expected");
-                }
                 Some(ExpectedTools::Named(names))
             }
             [] => {
@@ -342,6 +345,10 @@ fn elements<'t>(section: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Ve
         return vec![entry];
     }
     let elements = entry.list(faults).unwrap_or_default();
+    // Without this, `paths = []` would mean the calls that name nothing.
+    if elements.is_empty() {
+        entry.refuse(faults, "an empty list; write at least one element, or remove the key");
+    }
     if elements.len() > MAX_ELEMENTS {
         entry.refuse(faults, format!("{} elements; at most {MAX_ELEMENTS} are allowed", elements.len()));
         return Vec::new();

@@ -251,15 +251,15 @@ fn comments(
     out
 }
 
-/// What no replay of a log can know.
+/// The limits of a replay.
 const LIMITS: [&str; 4] = [
     "Limits: a call that comes once a year is in no log of a month, and is refused after this.",
     "Links were not followed, and answers of persons do not count.",
-    "The mounts of [shell] are left alone: nobody observes what a command touches.",
+    "The mounts of [shell] are left alone: the accesses of a command are not observed.",
     "Calls of a tool that has moved to another profile count for the profile that it has now.",
 ];
 
-/// What was found about one profile.
+/// The findings about one profile.
 fn profile_lines(
     plan: &Plan<'_>,
     profile: &ProfileName,
@@ -269,7 +269,7 @@ fn profile_lines(
     let ProfileUse { calls, unobserved, mounts, .. } = used;
     let left_alone = |reason: String| vec![format!("{profile}: left alone. {reason}")];
     if *unobserved > 0 {
-        return left_alone(format!("What {unobserved} of {calls} calls touched is not known."));
+        return left_alone(format!("The accesses of {unobserved} of {calls} calls are not known."));
     }
     if *calls < plan.min_calls.max(1) {
         return left_alone(format!("{calls} calls are fewer than {}.", plan.min_calls.max(1)));

@@ -230,7 +230,7 @@ fn a_digest_is_signed_off_until_its_day() {
     );
 }
 
-/// What a project's policy must be lies beside it, under its own name, and is no project.
+/// The expectations about a project's policy lie beside it, under its name, and are no project.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, in a project")]
 fn a_project_has_expectations_of_its_own() {

@@ -56,7 +56,7 @@ fn a_row_is_explained_under_the_policy_of_its_time() {
         (&json!("mount_not_granted"), &json!("mount_not_granted"))
     );
     assert_eq!(denied["recorded"]["agrees"], true, "{denied}");
-    // Nobody was there to ask. The row says denied; the policy asked.
+    // There was no approver. The row says denied; the policy asked.
     let asked = explain_row(&fixture, &last(&fixture, "web_fetch"), 0);
     assert_eq!(
         (&asked["verdict"], &asked["recorded"]["decision"]),

@@ -96,7 +96,7 @@ fn an_unobserved_call_and_the_shell_are_left_alone() {
     let (_, after) = rest.split_once(']').expect("its end");
     fs::write(&log, format!("{before}\"touched\":null{after}")).expect("written");
     let overlay = tighten(&fixture, &["--min-calls", "1"]);
-    assert!(overlay.contains("left alone. What 1 of 1 calls touched is not known."), "{overlay}");
+    assert!(overlay.contains("left alone. The accesses of 1 of 1 calls are not known."), "{overlay}");
     assert!(overlay.contains("# The mounts of [shell] are left alone"), "{overlay}");
     assert!(!overlay.contains("\n[shell"), "{overlay}");
 }

@@ -100,7 +100,7 @@ pub enum RowError {
     },
 }
 
-/// What a row says about its call.
+/// The words of a row about its call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordedDecision {
     /// The row's number.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::pipeline::judge::labels_of;
 
-/// What one call names.
+/// The subject of one call.
 #[derive(Debug, Clone, Copy)]
 enum Named<'a> {
     Nothing,
@@ -236,7 +236,7 @@ fn mention(tool: &ExplainedTool, named: Named<'_>, mentions: &mut Mentions) {
     }
 }
 
-/// What is expected, for an expectation without a name.
+/// The expectation in words, for one without a name.
 fn summary(expected: &ExpectedAnswer) -> String {
     let list = |texts: Vec<String>| match texts.as_slice() {
         [] => String::new(),

@@ -34,7 +34,7 @@ pub struct UncoveredGrant {
     pub place: Option<Place>,
 }
 
-/// What expectations say something about.
+/// The grants that expectations mention.
 #[derive(Debug, Default)]
 pub(super) struct Mentions {
     mounts: BTreeSet<(String, String, Access)>,
