@@ -207,26 +207,34 @@ impl NameGlobs {
     }
 
     fn step(&self, state: &State, character: char) -> State {
-        let mut next = State::new();
         let folded: Vec<char> = fold_of(character).collect();
-        for (glob, position) in state {
-            let is_folded = self.globs[*glob].is_folded;
-            let mut positions = vec![*position];
-            for character in if is_folded { folded.as_slice() } else { std::slice::from_ref(&character) } {
-                positions = positions.iter().flat_map(|at| self.advance(*glob, *at, *character)).collect();
+        let mut next = State::new();
+        for at in state {
+            match (self.globs[at.0].is_folded, folded.as_slice()) {
+                (false, _) => self.advance(*at, character, &mut next),
+                (true, [one]) => self.advance(*at, *one, &mut next),
+                // An invisible character compares as nothing, and a few characters compare as several.
+                (true, characters) => {
+                    let mut positions = vec![*at];
+                    for character in characters {
+                        let mut advanced = State::new();
+                        positions.iter().for_each(|at| self.advance(*at, *character, &mut advanced));
+                        positions = self.closed(advanced);
+                    }
+                    next.append(&mut positions);
+                }
             }
-            next.extend(positions.into_iter().map(|position| (*glob, position)));
         }
         self.closed(next)
     }
 
-    /// The positions after one more character.
-    fn advance(&self, glob: usize, position: usize, character: char) -> Vec<usize> {
+    /// Adds the positions after one more character.
+    fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut State) {
         match self.globs[glob].characters.get(position) {
             // A wildcard takes the character, and is also taken to be over.
-            Some('*') => vec![position, position + 1],
-            Some(next) if *next == character => vec![position + 1],
-            Some(_) | None => Vec::new(),
+            Some('*') => next.extend([(glob, position), (glob, position + 1)]),
+            Some(expected) if *expected == character => next.push((glob, position + 1)),
+            Some(_) | None => {}
         }
     }
 
