@@ -49,6 +49,7 @@ mod policy;
 mod tool;
 
 mod assign;
+mod audit;
 mod evaluate;
 mod known;
 mod shipped;
@@ -66,6 +67,7 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
+pub use audit::{AuditSettings, CheckpointPlace};
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};
 pub use diff::{Direction, EffectChange, PolicyDiff};

@@ -19,7 +19,7 @@ mod tool;
 mod undo;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
-pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions};
+pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions, VerifyOptions};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};

@@ -7,7 +7,7 @@ use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
 use portcullis_tools::{
     BootstrapError,
-    audit::AuditError,
+    audit::{AuditError, KeyError},
     modules::{ApproveError, PinError},
     undo::UndoError,
 };
@@ -78,6 +78,18 @@ pub(crate) enum CliError {
     /// There is no audit log where there should be one.
     #[error("there is no audit log at `{}`", path.display())]
     NoAuditLog { path: PathBuf },
+    /// A file that should have checkpoints or a key cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    AnchorFile { path: PathBuf, source: io::Error },
+    /// A file has no checkpoint.
+    #[error(
+        "`{}` has no checkpoint: neither a signed note nor a line with `portcullis-checkpoint`",
+        path.display()
+    )]
+    NoAnchor { path: PathBuf },
+    /// A key that should verify checkpoints is none.
+    #[error("cannot use the key of checkpoints")]
+    VerifierKey { source: KeyError },
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
@@ -163,6 +175,7 @@ impl CliError {
                 BootstrapError::Policy(_)
                 | BootstrapError::PolicyFile { .. }
                 | BootstrapError::UntrustedPolicy { .. }
+                | BootstrapError::Checkpoints { .. }
                 | BootstrapError::Mount(_)
                 | BootstrapError::Folder(_)
                 | BootstrapError::Lock(_)
@@ -175,6 +188,9 @@ impl CliError {
             | Self::NoTool { .. }
             | Self::Explain { .. }
             | Self::Filter { .. }
+            | Self::AnchorFile { .. }
+            | Self::NoAnchor { .. }
+            | Self::VerifierKey { .. }
             | Self::NoSource { .. }
             | Self::KeptPolicy { .. }
             | Self::NoState

@@ -7,9 +7,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{
-    Approval, AuditSync, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy,
-};
+use portcullis_policy::{Approval, FlowLabel, GrantedMount, KnownTools, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{SandboxTier, Tool, ToolError, ToolName};
 use portcullis_undo::UndoStore;
 use serde_json::Value;
@@ -17,7 +15,7 @@ use serde_json::Value;
 use self::registration::{Registration, ShippedModule};
 use crate::{
     approval::{RuleWriter, StandingApprovals},
-    audit::{AuditLog, Recovery, SyncMode},
+    audit::CheckpointSink,
     call::{Caller, NestingContext},
     error::BootstrapError,
     hook::{CallHook, Hooks},
@@ -31,6 +29,7 @@ use crate::{
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
+    sealing,
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
     state,
@@ -55,6 +54,8 @@ pub struct RegistryBuilder {
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
+    /// Gets the checkpoints of the audit log unless the policy says otherwise.
+    checkpoint_sink: Option<CheckpointSink>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
@@ -87,6 +88,7 @@ impl RegistryBuilder {
             policy: None,
             state: None,
             cache: None,
+            checkpoint_sink: None,
             mounts: None,
             runner: None,
             natives: Vec::new(),
@@ -200,6 +202,12 @@ impl RegistryBuilder {
     /// Remembers the hash of this program in this folder, which several state folders may share.
     pub(crate) fn cache(mut self, folder: PathBuf) -> Self {
         self.cache = Some(folder);
+        self
+    }
+
+    /// Gives the checkpoints of the audit log to this sink, unless the policy says where they go.
+    pub fn checkpoint_sink(mut self, sink: CheckpointSink) -> Self {
+        self.checkpoint_sink = Some(sink);
         self
     }
 
@@ -340,8 +348,8 @@ impl RegistryBuilder {
         tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
-        let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
-        log_recovery(&recovery, &refused);
+        let audit = sealing::open_log(&state, &policy, self.checkpoint_sink)?;
+        log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_facts::introduce(&audit, &policy, cache, lock.sha256().map(str::to_owned));
         // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
@@ -405,13 +413,6 @@ fn sidecar_config(
 ) -> SidecarConfig {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
     SidecarConfig { policy, workspace, state, private, ca, unconfined: false }
-}
-
-fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
-    match policy.audit_sync() {
-        AuditSync::Interval => SyncMode::Interval,
-        AuditSync::Always => SyncMode::Always,
-    }
 }
 
 /// Whether the policy in force would still give the grant of a stored output: the output's tool can still be called,
@@ -488,13 +489,9 @@ fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> V
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
-/// Logs the repairs of the audit log, and the refused modules.
-fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
+fn log_refusals(refused: &[RefusedModule]) {
     for module in refused {
         let error = module.error() as &dyn std::error::Error;
         tracing::warn!(module = module.name(), error, "a foreign module is refused");
-    }
-    if !recovery.is_clean() {
-        tracing::warn!(?recovery, "the audit log was repaired after a crash");
     }
 }

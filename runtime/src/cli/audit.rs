@@ -1,5 +1,7 @@
 //! The options of `portcullis audit`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use portcullis_tools::audit::{RowKind, Verdict};
 
@@ -10,12 +12,50 @@ const DEFAULT_LIMIT: usize = 50;
 pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
     Replay(Box<ReplayOptions>),
-    /// Check that no row of the audit log was changed, removed or inserted.
+    Verify(VerifyOptions),
+    /// Seal the open segment of the audit log now, and print its checkpoint.
     ///
-    /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
-    /// up to it was changed, and that none was cut off the end. Exits with 1 if the log is not intact, or if there is
-    /// none.
-    Verify,
+    /// The rows move to a read-only file in the folder `audit.segments`, and the log goes on in a new file. Processes
+    /// that have the log open go on in it too. The checkpoint is a signed note; kept elsewhere, it proves later that no
+    /// row up to it was changed or removed.
+    Seal,
+}
+
+/// Check that no row of the audit log was changed, removed or inserted.
+///
+/// Prints the number of rows and the hash of the last one. A log that was rewritten or cut as a whole shows only beside
+/// something that was kept elsewhere: a checkpoint, or an earlier hash.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit verify
+  journalctl -u portcullis | portcullis audit verify --anchor -
+  portcullis audit verify --head 5f0c… --json
+  portcullis audit verify --file /backup/audit.segments/000001-1-9000.jsonl
+
+Exit codes:
+  0 intact    1 not intact, or there is no log    2 wrong usage, or a file without a checkpoint")]
+pub(crate) struct VerifyOptions {
+    /// Compare with the checkpoints in this file, or in standard input for `-`: signed notes, or lines of a journal with
+    /// `portcullis-checkpoint`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) anchor: Vec<PathBuf>,
+
+    /// Require a row with this hash, such as the head of an earlier verification.
+    #[arg(long, value_name = "HASH")]
+    pub(crate) head: Option<String>,
+
+    /// The key that verifies checkpoints, or a file with it, instead of that of the state folder.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+
+    /// Verify this file alone: a sealed segment, or a copy of a log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Show the newest rows of the audit log, the newest last.
@@ -133,7 +173,8 @@ pub(crate) struct FilterOptions {
     #[arg(long = "policy-digest", value_name = "DIGEST")]
     pub(crate) policy_digest: Vec<String>,
 
-    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `stop`.
+    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `checkpoint`,
+    /// `stop`.
     #[arg(long, value_name = "EVENT")]
     pub(crate) event: Vec<RowKind>,
 }
