@@ -8,7 +8,7 @@ use super::{
     kept,
     key::VerifierKey,
     seal::{KeptCheckpoint, NEWEST_CHECKPOINT},
-    segments::{self, NOTE_ENDING},
+    segments::{self, NOTE_ENDING, SegmentName},
     tree::{Frontier, TreeHash},
     verify::VerifyRequest,
 };
@@ -118,19 +118,7 @@ impl Anchors {
     }
 
     fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
-        let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
-        let notes =
-            segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))?;
-        for name in notes {
-            let path = segments::path_of(state_dir, &name, NOTE_ENDING);
-            let bytes = match kept::read_bounded(&path) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(read_error(&path, source)),
-            };
-            let signed = std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse);
-            // The note of another segment proves nothing about this one.
-            let signed = signed.filter(|signed| signed.checkpoint.size == name.last);
+        for (name, signed) in notes_of_segments(state_dir)? {
             self.add(AnchorPlace::State(name.file_name(NOTE_ENDING)), signed.as_ref());
         }
         let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
@@ -214,4 +202,28 @@ impl Anchors {
         };
         self.anchors.into_iter().map(finish).collect()
     }
+}
+
+/// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not hold
+/// the checkpoint of its segment.
+fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
+    let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
+    let mut notes = Vec::new();
+    for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
+        let path = segments::path_of(state_dir, &name, NOTE_ENDING);
+        let bytes = match kept::read_bounded(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(read_error(&path, source)),
+        };
+        let signed = std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse);
+        // The note of another segment proves nothing about this one.
+        notes.push((name.clone(), signed.filter(|signed| signed.checkpoint.size == name.last)));
+    }
+    Ok(notes)
+}
+
+/// The checkpoints that the state folder keeps, the oldest first.
+pub(super) fn kept_notes(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
+    Ok(notes_of_segments(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
 }

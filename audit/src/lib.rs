@@ -19,6 +19,7 @@
 mod anchors;
 mod approver;
 mod backwards;
+mod bundle;
 mod chain;
 mod checkpoint;
 mod connection;
@@ -49,6 +50,9 @@ mod writer;
 
 pub use anchors::{AnchorFinding, AnchorPlace, AnchorReport};
 pub use approver::{ApproverKind, RecordedApprover};
+pub use bundle::{
+    BundleError, BundleReport, BundleRequest, WrittenBundle, check_bundle, last_disclosed, write_bundle,
+};
 pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
 pub use connection::RecordedConnection;
@@ -67,8 +71,7 @@ pub use row::{
     SubjectKind, Verdict,
 };
 pub use seal::{
-    CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, DEFAULT_SEGMENT_AGE, DEFAULT_SEGMENT_BYTES,
-    NEWEST_CHECKPOINT, SealOptions,
+    CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealOptions, newest_checkpoint,
 };
 pub use segments::SEGMENTS_DIR;
 pub use sync::{SYNC_INTERVAL, SyncMode};

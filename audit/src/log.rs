@@ -126,12 +126,20 @@ impl AuditLog {
         self.shared.syncer.request();
     }
 
+    /// Makes a checkpoint of all rows now.
+    ///
+    /// # Errors
+    /// As [`Self::append`], and [`AuditError::Key`].
+    pub fn checkpoint(&self) -> Result<SignedCheckpoint, AuditError> {
+        self.shared.checkpoint_now(false)
+    }
+
     /// Seals the open segment now, whatever its size, and returns the checkpoint of its rows.
     ///
     /// # Errors
     /// As [`Self::append`], and [`AuditError::Key`].
     pub fn seal(&self) -> Result<SignedCheckpoint, AuditError> {
-        self.shared.seal_now()
+        self.shared.checkpoint_now(true)
     }
 
     /// Writes a row about a change of the policy.

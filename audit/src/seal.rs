@@ -35,12 +35,6 @@ use super::{
     tree::{Frontier, TreeHash},
 };
 
-/// The size at which a segment is sealed unless the policy says otherwise: 64 MiB.
-pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
-
-/// The age at which a segment is sealed unless the policy says otherwise: 30 days.
-pub const DEFAULT_SEGMENT_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-
 /// The number of rows after which a checkpoint is made: 1,000.
 pub const CHECKPOINT_ROWS: u64 = 1000;
 
@@ -75,11 +69,12 @@ pub struct SealOptions {
     pub sink: Option<CheckpointSink>,
 }
 
+/// Seals nothing by itself and keeps everything; checkpoints come at the usual times.
 impl Default for SealOptions {
     fn default() -> Self {
         Self {
-            segment_bytes: DEFAULT_SEGMENT_BYTES,
-            segment_age: DEFAULT_SEGMENT_AGE,
+            segment_bytes: u64::MAX,
+            segment_age: Duration::MAX,
             keep: None,
             checkpoint_rows: CHECKPOINT_ROWS,
             checkpoint_interval: CHECKPOINT_INTERVAL,
@@ -211,6 +206,14 @@ impl KeptCheckpoint {
     }
 }
 
+/// The newest checkpoint that the state folder keeps. `None` if no process has made one.
+///
+/// # Errors
+/// [`AuditError::Read`], [`AuditError::CheckpointForm`].
+pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
+    Ok(KeptCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
+}
+
 /// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must be there, and the
 /// checkpoint's own row at its place.
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
@@ -318,11 +321,11 @@ impl SharedLog {
         }
     }
 
-    /// Seals the open segment now, and returns the checkpoint of its rows.
-    pub(super) fn seal_now(&self) -> Result<SignedCheckpoint, AuditError> {
+    /// Makes a checkpoint now, and seals the open segment if it must.
+    pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
         let mut sealer = self.sealer();
         let options = sealer.options.clone().unwrap_or_default();
-        self.checkpoint(&mut sealer, &options, true)
+        self.checkpoint(&mut sealer, &options, must_seal)
     }
 
     fn checkpoint(

@@ -19,7 +19,9 @@ mod tool;
 mod undo;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
-pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions, VerifyOptions};
+pub(crate) use audit::{
+    AuditCommand, BundleOptions, FilterOptions, LogOptions, ReplayOptions, VerifyOptions,
+};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};

@@ -47,6 +47,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Mounts(options) => mounts::run(common, options),
         CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),
         CliCommand::Audit(AuditCommand::Verify(options)) => audit::verify(common, &options),
+        CliCommand::Audit(AuditCommand::Bundle(options)) => audit::bundle(common, *options),
         CliCommand::Audit(AuditCommand::Seal) => audit::seal(common),
         CliCommand::Audit(AuditCommand::Replay(options)) => audit::replay(common, *options),
         CliCommand::Serve(options) => serve::run(common, options),

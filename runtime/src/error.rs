@@ -7,7 +7,7 @@ use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
 use portcullis_tools::{
     BootstrapError,
-    audit::{AuditError, KeyError},
+    audit::{AuditError, BundleError, KeyError},
     modules::{ApproveError, PinError},
     undo::UndoError,
 };
@@ -90,6 +90,9 @@ pub(crate) enum CliError {
     /// A key that should verify checkpoints is none.
     #[error("cannot use the key of checkpoints")]
     VerifierKey { source: KeyError },
+    /// A bundle cannot be made or checked.
+    #[error("cannot use the bundle `{}`", path.display())]
+    Bundle { path: PathBuf, source: BundleError },
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
@@ -190,6 +193,9 @@ impl CliError {
             | Self::Filter { .. }
             | Self::AnchorFile { .. }
             | Self::NoAnchor { .. }
+            | Self::Bundle {
+                source: BundleError::NoRow | BundleError::File(_) | BundleError::Form(_), ..
+            }
             | Self::VerifierKey { .. }
             | Self::NoSource { .. }
             | Self::KeptPolicy { .. }

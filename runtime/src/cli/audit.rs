@@ -13,12 +13,41 @@ pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
     Replay(Box<ReplayOptions>),
     Verify(VerifyOptions),
+    Bundle(Box<BundleOptions>),
     /// Seal the open segment of the audit log now, and print its checkpoint.
     ///
     /// The rows move to a read-only file in the folder `audit.segments`, and the log goes on in a new file. Processes
     /// that have the log open go on in it too. The checkpoint is a signed note; kept elsewhere, it proves later that no
     /// row up to it was changed or removed.
     Seal,
+}
+
+/// Write rows with everything that proves them, for someone who trusts neither Portcullis nor you.
+///
+/// The tar file has the rows that the filters mean, and the hashes alone of the others from the first of them up to the
+/// newest checkpoint; the checkpoints; the policies and questions that the rows name; the lock of approved modules; and
+/// `verify.py`, which checks all of it with Python's standard library. Rows about starts, policies and checkpoints are
+/// always disclosed. If no checkpoint covers the rows yet, one is made.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit bundle --since 30d --agent reviewer --out bundle.tar
+  portcullis audit bundle --anchor kept.note --out bundle.tar     # proves that the log continues a kept checkpoint
+  python3 verify.py bundle.tar --anchor kept.note                 # what the reader runs, after `tar xf`
+
+Exit codes:
+  0 written    1 the log is not intact, or there is none    2 wrong usage: no row is meant, or the file exists")]
+pub(crate) struct BundleOptions {
+    /// The file to write, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+
+    /// Prove that the log continues the checkpoints in this file, which the reader has, or in standard input for `-`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) anchor: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
 }
 
 /// Check that no row of the audit log was changed, removed or inserted.
@@ -32,6 +61,7 @@ Examples:
   journalctl -u portcullis | portcullis audit verify --anchor -
   portcullis audit verify --head 5f0c… --json
   portcullis audit verify --file /backup/audit.segments/000001-1-9000.jsonl
+  portcullis audit verify --bundle bundle.tar --key portcullis/…
 
 Exit codes:
   0 intact    1 not intact, or there is no log    2 wrong usage, or a file without a checkpoint")]
@@ -52,6 +82,10 @@ pub(crate) struct VerifyOptions {
     /// Verify this file alone: a sealed segment, or a copy of a log.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+
+    /// Verify this bundle.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "head"])]
+    pub(crate) bundle: Option<PathBuf>,
 
     /// Print the answer as JSON.
     #[arg(long)]

@@ -1,5 +1,6 @@
 //! `portcullis audit`: shows the audit log, verifies and seals it.
 
+mod bundle;
 mod filter;
 mod log;
 mod replay;
@@ -9,15 +10,16 @@ use std::path::{Path, PathBuf};
 
 use portcullis_tools::audit::{self, Row, RowKind};
 
+pub(crate) use self::{
+    bundle::bundle,
+    log::log,
+    replay::replay,
+    verify::{seal, verification_text, verify},
+};
 pub(super) use self::{
     filter::RowFilter,
     log::listing_of_run,
     replay::{replay_log, replay_text},
-};
-pub(crate) use self::{
-    log::log,
-    replay::replay,
-    verify::{seal, verification_text, verify},
 };
 use crate::{cli::CommonOptions, error::CliError, output::table, setup};
 

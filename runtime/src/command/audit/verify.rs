@@ -29,6 +29,9 @@ const MAX_LISTED: usize = 20;
 
 /// Verifies the whole log, or a file.
 pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<ExitCode, CliError> {
+    if let Some(bundle) = &options.bundle {
+        return super::bundle::verify_bundle(bundle, options);
+    }
     let path = match &options.file {
         Some(file) => file.clone(),
         None => super::path(common)?,
@@ -69,7 +72,7 @@ pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
 }
 
 /// The checkpoints in a file, or in standard input for `-`.
-fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliError> {
+pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliError> {
     let failed = |error| CliError::AnchorFile { path: source.to_owned(), source: error };
     let bytes = match source.as_os_str() == "-" {
         true => read_bounded(io::stdin().lock()),
@@ -94,7 +97,7 @@ fn read_bounded(reader: impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// A key as text, or the name of a file with it.
-fn read_key(text: &str) -> Result<VerifierKey, CliError> {
+pub(super) fn read_key(text: &str) -> Result<VerifierKey, CliError> {
     let key_error = |source| CliError::VerifierKey { source };
     // The text of a key has two plus signs.
     if text.matches('+').count() >= 2 && !Path::new(text).exists() {
