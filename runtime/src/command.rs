@@ -48,6 +48,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Audit(AuditCommand::Log(options)) => audit::log(common, *options),
         CliCommand::Audit(AuditCommand::Verify) => audit::verify(common),
         CliCommand::Audit(AuditCommand::Replay(options)) => audit::replay(common, *options),
+        CliCommand::Audit(AuditCommand::Report(options)) => audit::report(common, *options),
         CliCommand::Serve(options) => serve::run(common, options),
         CliCommand::Shell(options) => shell::run(common, options),
         CliCommand::Changes(options) => undo::changes(common, &options),

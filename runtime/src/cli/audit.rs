@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use portcullis_tools::audit::{RowKind, Verdict};
 
+use super::ReportOptions;
+
 /// The number of rows that `audit log` shows by default.
 const DEFAULT_LIMIT: usize = 50;
 
@@ -10,6 +12,7 @@ const DEFAULT_LIMIT: usize = 50;
 pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
     Replay(Box<ReplayOptions>),
+    Report(Box<ReportOptions>),
     /// Check that no row of the audit log was changed, removed or inserted.
     ///
     /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
@@ -72,7 +75,7 @@ pub(crate) struct ReplayOptions {
 }
 
 /// Which rows are meant.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
     /// Calls of this agent.

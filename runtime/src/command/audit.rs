@@ -3,6 +3,7 @@
 mod filter;
 mod log;
 mod replay;
+mod report;
 
 use std::{
     fmt::Write as _,
@@ -17,7 +18,7 @@ pub(super) use self::{
     log::listing_of_run,
     replay::{replay_log, replay_text},
 };
-pub(crate) use self::{log::log, replay::replay};
+pub(crate) use self::{log::log, replay::replay, report::report};
 use crate::{
     cli::CommonOptions,
     error::CliError,

@@ -85,7 +85,10 @@ async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
             break false;
         }
     };
-    assert!(windows.iter().flatten().all(|resources| resources.children == 0), "sessions are left: {windows:?}");
+    assert!(
+        windows.iter().flatten().all(|resources| resources.children == 0),
+        "sessions are left: {windows:?}"
+    );
     assert!(stopped_growing, "the sidecar grows: {windows:?}");
     reconcile(&fixture, &issued_commands);
     assert_eq!(self::mounts(), mounts, "mounts are left");
