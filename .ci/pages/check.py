@@ -121,8 +121,8 @@ class Browser:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:600])
         return json.loads(answer["result"]["value"])
 
-    def screenshot(self, file, width, height, scale=1):
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
+    def screenshot(self, file, width, height, scale=1, y=0):
+        clip = {"x": 0, "y": y, "width": width, "height": height, "scale": scale}
         answer = self.ask("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(answer["data"]))
 
@@ -177,9 +177,15 @@ def check_the_check(browser):
 
 
 def pictures(browser, report, folder):
-    for name, width, theme, height in (("wide", 1280, "light", 1240), ("phone", 390, "dark", 844)):
+    # The width, theme, size and first element of each picture.
+    for name, width, theme, height, scale, top in (
+        ("wide", 1280, "light", 1300, 0.7, "body"),
+        ("phone", 390, "dark", 800, 0.75, ".totals"),
+    ):
         browser.open(report, width, theme, "screen")
-        browser.screenshot(folder / f"report-{name}.png", width, height, scale=0.8 if width > 500 else 1)
+        script = f"document.querySelector({top!r}).getBoundingClientRect().top"
+        y = max(0, browser.ask("Runtime.evaluate", expression=script)["result"]["value"] - 20)
+        browser.screenshot(folder / f"report-{name}.png", width, height, scale, y)
 
 
 def main():

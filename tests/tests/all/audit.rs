@@ -4,6 +4,7 @@
 mod facts;
 mod listing;
 mod processes;
+mod report;
 mod unwritable;
 
 use std::{

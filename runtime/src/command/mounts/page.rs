@@ -36,7 +36,7 @@ pub(super) fn render(facts: &MapFacts<'_>) -> String {
             html! { code { (Shown(&format!("/{}", grant.mount))) } },
             html! { code { (Shown(grants.step.as_ref().unwrap_or(&grants.tool))) } },
             html! { (grant.access.as_str()) },
-            html! { (use_words(grant.access, GrantUse::of(count), count)) },
+            html! { span.whole { (use_words(grant.access, GrantUse::of(count), count)) } },
             verdict(grants.verdict),
             html! { code { (Shown(&grant.rule)) } },
             place(grant.place.as_ref()),

@@ -146,3 +146,71 @@ impl UseCounts {
 fn name_of(grants: &ToolGrants) -> &str {
     grants.step.as_ref().unwrap_or(&grants.tool)
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_tools::{
+        Verdict,
+        policy::{DEFAULT_POLICY, LoadOptions, PolicySource},
+    };
+    use portcullis_types::SandboxTier;
+
+    use super::*;
+
+    fn counts(tool: &str) -> (UseCounts, ToolGrants) {
+        let operator = PolicySource { name: "p", text: DEFAULT_POLICY };
+        let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
+        let policy = WorkspaceSecurityPolicy::load(&options).expect("the shipped policy");
+        let grants = ToolGrants {
+            tool: tool.to_owned(),
+            step: None,
+            profile: String::new(),
+            verdict: Verdict::Allow,
+            rule: String::new(),
+            place: None,
+            mounts: Vec::new(),
+            hosts: Vec::new(),
+        };
+        (UseCounts::new(std::slice::from_ref(&grants), &policy), grants)
+    }
+
+    fn row(fields: &str) -> Row {
+        let hash = "0".repeat(64);
+        let head = r#""seq":1,"time":"2026-11-26T12:00:00Z","event":"end","process":"1-1-1""#;
+        serde_json::from_str(&format!("{{{head},{fields},\"prev\":\"{hash}\",\"hash\":\"{hash}\"}}"))
+            .expect("a row")
+    }
+
+    #[test]
+    fn a_use_is_a_read_a_write_or_not_observed() {
+        let (mut counts, grants) = counts("t");
+        let touched = |written| {
+            format!(
+                r#""tool":"t","mounts_used":["shared"],"touched":[{{"mount":"shared","read":1,"written":{written},"created":0,"removed":0}}]"#
+            )
+        };
+        counts.add(&row(&touched(0)));
+        counts.add(&row(&touched(2)));
+        counts.add(&row(r#""tool":"t","mounts_used":["shared"]"#));
+        counts.add(&row(r#""tool":"unknown","mounts_used":["shared"]"#));
+        let expected = UseCount { used: 3, tried: 0, wrote: 1, unobserved: 1 };
+        assert_eq!(counts.of(&grants, "shared"), expected);
+        assert_eq!(counts.of_tool(&grants).calls, 3);
+    }
+
+    #[test]
+    fn names_that_callers_choose_are_bounded() {
+        let (mut counts, grants) = counts("t");
+        let denied = |path: &str| {
+            row(&format!(
+                r#""tool":"t","outcome":"denied","subjects":[{{"argument":"p","kind":"path","value":"{path}"}}]"#
+            ))
+        };
+        for number in 0..MAX_FURTHER_PAIRS + 10 {
+            counts.add(&denied(&format!("/m{number}/x")));
+        }
+        counts.add(&denied("/vault/x"));
+        assert_eq!(counts.mounts_of(&grants).count(), MAX_FURTHER_PAIRS + 1);
+        assert_eq!(counts.of(&grants, "vault").tried, 1, "a mount of the policy always counts");
+    }
+}

@@ -125,7 +125,7 @@ fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
                     p { "Line " (Count(broken.line)) ", byte " (Count(broken.offset)) ": " (broken.why.to_string())
                         ". The " (Count(*last_seq)) " rows before it hold; this report also counts the rows after it, which \
                         prove nothing." }
-                    @if facts.unreadable > 0 { p { (Count(facts.unreadable)) " lines are not rows." } }
+                    @if facts.unreadable > 0 { p { "Lines that are not rows: " (Count(facts.unreadable)) "." } }
                     p { "Head of the rows that hold " code.hash { (Shown(head)) } }
                 },
             }
@@ -133,14 +133,14 @@ fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }
                     p { "Rows cut off the end would not show, nor a log that was written anew as a whole." }
-                    p { "Keep the head elsewhere, and give it to a later report with " code.option { "--head" } "." }
+                    p { "Keep the head elsewhere, and give it to a later report with " code.whole { "--head" } "." }
                 },
                 AnchorState::Holds { source, up_to, time } => div.state.ok {
                     h2 { "✓ Anchored up to row " (Count(*up_to)) }
                     p { "The log has the row of " (source) ", written at " (Time(*time)) " UTC, and every row before it is \
                          unchanged." }
-                    p { (Count(last_seq.saturating_sub(*up_to))) " rows follow it. Of those, rows cut off the end would not \
-                         show." }
+                    p { "Rows that follow it: " (Count(last_seq.saturating_sub(*up_to))) ". If further rows were cut off the \
+                         end, that would not show." }
                 },
                 AnchorState::Missing { source } => div.state.bad {
                     h2 { "✗ Rows are missing" }
@@ -160,8 +160,7 @@ fn totals(facts: &ReportFacts<'_>) -> Markup {
         ("✓ Ran", total.ran, "ok"),
         ("? Asked", total.asked, "ask"),
         ("✗ Denied", total.denied, "bad"),
-        ("! Failed", total.failed, ""),
-        ("Unknown", total.unknown, ""),
+        ("! Failed", total.failed + total.unknown, ""),
         ("Still open", open, ""),
     ];
     html! {
@@ -213,6 +212,10 @@ fn number(count: u64) -> Markup {
     html! { @if count == 0 { span.none { "0" } } @else { (Count(count)) } }
 }
 
-fn milliseconds(microseconds: u64) -> String {
-    format!("{}.{} ms", Count(microseconds / 1000), microseconds % 1000 / 100)
+/// A duration with one decimal, rounded down.
+fn duration(microseconds: u64) -> String {
+    match microseconds {
+        0..1_000_000 => format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100),
+        _ => format!("{}.{} s", Count(microseconds / 1_000_000), microseconds % 1_000_000 / 100_000),
+    }
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MAX_ROWS, left_out, milliseconds, number, time};
+use super::{MAX_ROWS, duration, left_out, number, time};
 use crate::{
     command::audit::report::{
         figures::{Calls, Figures},
@@ -50,9 +50,9 @@ fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
 }
 
 fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
-    let duration = |microseconds: Option<u64>| {
+    let shown = |microseconds: Option<u64>| {
         html! {
-            @match microseconds { Some(time) => (milliseconds(time)), None => span.none { "–" } }
+            @match microseconds { Some(time) => (duration(time)), None => span.none { "–" } }
         }
     };
     vec![
@@ -62,8 +62,8 @@ fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
         number(calls.asked),
         number(calls.denied),
         number(calls.failed + calls.unknown),
-        duration(calls.mean_us()),
-        duration(calls.mean_us().map(|_| calls.longest_us)),
+        shown(calls.mean_us()),
+        shown(calls.mean_us().map(|_| calls.longest_us)),
         time(calls.last),
     ]
 }

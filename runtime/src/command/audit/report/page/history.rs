@@ -116,7 +116,7 @@ fn programs(figures: &Figures) -> Markup {
     html! {
         (listing)
         p.note {
-            (Count(starts)) " starts and " (Count(figures.stops)) " stops. A process that was killed, or still runs, has no \
+            "Starts: " (Count(starts)) ". Stops: " (Count(figures.stops)) ". A process that was killed, or still runs, has no \
             stop."
         }
     }

@@ -96,7 +96,7 @@ pub(super) fn unused(facts: &ReportFacts<'_>) -> Markup {
         @if !hosts.is_empty() { p.note { "Hosts were granted and never requested by: " (tools(&hosts)) "." } }
         @if unseen > 0 {
             p.note {
-                (Count(unseen as u64)) " rules are left out, because calls of " code { "shell_exec" } " and of native tools \
+                "Rules that are left out: " (Count(unseen as u64)) ", because calls of " code { "shell_exec" } " and of native tools \
                 cannot be observed: the kernel does not report what a command touches."
             }
         }
