@@ -25,7 +25,7 @@ WIDTHS = (1280, 768, 390)
 PAPER_WIDTH = 1032
 TIMEOUT_SECONDS = 60
 
-# What must be found in faulty.html. The script of the policy's violation is the browser's own message.
+# The faults that must be found in faulty.html. The one of the console is a violation of its content security policy.
 EXPECTED_FAULTS = (
     "the page scrolls sideways", "1 scripts", "no language", "no title", "not one h1", "an attribute that acts",
     "a link that leads nowhere", "an id stands twice", "a table without a caption", "a th without a scope",

@@ -69,7 +69,7 @@
         return (light + 0.05) / (dark + 0.05);
     };
     const backs = element => {
-        // What a browser paints below the page: the colour of the system, which `Canvas` names.
+        // Below the page a browser paints the colour of the system, which `Canvas` names.
         if (!element) {
             const probe = document.createElement("i");
             probe.style.color = "Canvas";

@@ -9,7 +9,7 @@ use super::{UseCount, UseCounts};
 use crate::output::html::{Count, Shown, table_box};
 
 /// The most rows, columns and hosts that the table shows.
-const MAX_TOOLS: usize = 500;
+const MAX_TOOLS: usize = 2_000;
 const MAX_MOUNTS: usize = 40;
 const MAX_HOSTS: usize = 4;
 

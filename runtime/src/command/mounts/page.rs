@@ -16,7 +16,7 @@ use super::{
 use crate::output::html::{Column, Listing, Shown, Time, page};
 
 /// The most grants that the list shows.
-const MAX_GRANTS: usize = 1000;
+const MAX_GRANTS: usize = 5_000;
 
 /// Everything that the page shows.
 pub(super) struct MapFacts<'a> {
@@ -63,7 +63,7 @@ pub(super) fn render(facts: &MapFacts<'_>) -> String {
                 h2 #map { "Granted, used, tried" }
                 p { "Each entry is an answer of the function that decides about calls. “A call” says whether a call runs, \
                      asks a person, or is refused, in a run that has read nothing. The numbers come from the whole audit \
-                     log." }
+                     log, which was not verified for this page." }
                 (matrix(policy, grants, use_counts))
             }
             section aria-labelledby="rules" {

@@ -66,7 +66,7 @@ pub(super) struct DenialKind {
 pub(super) struct Denials {
     pub(super) calls: u64,
     pub(super) last: Option<Timestamp>,
-    /// What the newest of them named.
+    /// The path, URL or command that the newest of them named.
     pub(super) subject: Option<String>,
     pub(super) seq: u64,
 }
