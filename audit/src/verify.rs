@@ -23,8 +23,8 @@ use super::{
 /// The most bytes of open calls that a verification keeps: 16 MiB.
 const MAX_OPEN_BYTES: usize = 16 << 20;
 
-/// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The result of a verification. The default is that of nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// The number of whole lines.
     pub rows: u64,
@@ -45,8 +45,10 @@ pub struct VerifyReport {
     pub broken: Option<ChainBreak>,
     /// What the checkpoints say: those of the state folder, then those of the request.
     pub anchors: Vec<AnchorReport>,
-    /// Whether a row has the hash of the request. `None` if there was none.
-    pub head_found: Option<bool>,
+    /// Whether the request had a hash that a row must have.
+    pub has_head: bool,
+    /// The number of the row with that hash. `None` if there is no such row before a break.
+    pub head_seq: Option<u64>,
     /// Calls that have a `begin` but no `end`. Each is still running, or its process died and no other process has
     /// started since.
     pub open_begins: Vec<OpenBegin>,
@@ -55,11 +57,17 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
+    /// Whether a row has the hash of the request. `None` if there was none.
+    #[must_use]
+    pub fn head_found(&self) -> Option<bool> {
+        self.has_head.then_some(self.head_seq.is_some())
+    }
+
     /// Whether the chain holds from the first byte to the last, and no checkpoint and no hash contradicts it.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.broken.is_none()
-            && self.head_found != Some(false)
+            && self.head_found() != Some(false)
             && self.anchors.iter().all(|anchor| anchor.finding.is_good())
     }
 }
@@ -174,7 +182,7 @@ pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyRepo
         checkpoint_rows: 0,
         broken: None,
         open: OpenCalls::new(MAX_OPEN_BYTES),
-        head_found: request.head.as_ref().map(|_| false),
+        head_seq: None,
         wanted_head: request.head.as_deref().map(str::to_ascii_lowercase),
         is_single_file,
     };
@@ -208,7 +216,7 @@ struct ChainWalk {
     checkpoint_rows: u64,
     broken: Option<ChainBreak>,
     open: OpenCalls<OpenBegin>,
-    head_found: Option<bool>,
+    head_seq: Option<u64>,
     wanted_head: Option<String>,
     is_single_file: bool,
 }
@@ -234,7 +242,7 @@ impl ChainWalk {
                         self.tree.push(&hash);
                     }
                     if self.wanted_head.as_ref().is_some_and(|head| head.as_bytes() == link.hash) {
-                        self.head_found = Some(true);
+                        self.head_seq = Some(link.seq);
                     }
                     anchors.compare(self.tree.size(), &self.tree);
                 }
@@ -336,7 +344,8 @@ impl ChainWalk {
             checkpoint_rows: self.checkpoint_rows,
             anchors: anchors.into_reports(first_seq, self.last_seq, self.broken.is_some()),
             broken: self.broken,
-            head_found: self.head_found,
+            has_head: self.wanted_head.is_some(),
+            head_seq: self.head_seq,
             open_begins,
             open_begins_left_out,
         }

@@ -50,6 +50,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Audit(AuditCommand::Bundle(options)) => audit::bundle(common, *options),
         CliCommand::Audit(AuditCommand::Seal) => audit::seal(common),
         CliCommand::Audit(AuditCommand::Replay(options)) => audit::replay(common, *options),
+        CliCommand::Audit(AuditCommand::Report(options)) => audit::report(common, *options),
         CliCommand::Serve(options) => serve::run(common, options),
         CliCommand::Shell(options) => shell::run(common, options),
         CliCommand::Changes(options) => undo::changes(common, &options),

@@ -96,6 +96,9 @@ pub(crate) enum CliError {
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
+    /// A page cannot be written. An existing file is never replaced.
+    #[error("cannot write the page `{}`", path.display())]
+    Page { path: PathBuf, source: io::Error },
     /// The kept changes cannot be shown or taken back.
     #[error("cannot take back or show changes")]
     Undo {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use portcullis_tools::audit::{RowKind, Verdict};
 
+use super::ReportOptions;
+
 /// The number of rows that `audit log` shows by default.
 const DEFAULT_LIMIT: usize = 50;
 
@@ -12,6 +14,7 @@ const DEFAULT_LIMIT: usize = 50;
 pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
     Replay(Box<ReplayOptions>),
+    Report(Box<ReportOptions>),
     Verify(VerifyOptions),
     Bundle(Box<BundleOptions>),
     /// Seal the open segment of the audit log now, and print its checkpoint.
@@ -146,7 +149,7 @@ pub(crate) struct ReplayOptions {
 }
 
 /// Which rows are meant.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
     /// Calls of this agent.

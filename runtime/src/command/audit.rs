@@ -4,6 +4,7 @@ mod bundle;
 mod filter;
 mod log;
 mod replay;
+mod report;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ pub(crate) use self::{
     bundle::bundle,
     log::log,
     replay::replay,
+    report::report,
     verify::{seal, verification_text, verify},
 };
 pub(super) use self::{

@@ -5,6 +5,7 @@ mod bundled;
 mod facts;
 mod listing;
 mod processes;
+mod report;
 mod sealed;
 mod unwritable;
 

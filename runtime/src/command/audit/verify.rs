@@ -137,7 +137,7 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
             report.first_seq
         );
     }
-    match report.head_found {
+    match report.head_found() {
         Some(true) => out.push_str("head: a row has the given hash, so no row up to it was changed\n"),
         Some(false) => out.push_str("head: no row has the given hash: rows were cut off or rewritten\n"),
         None => {}
@@ -285,7 +285,7 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
                 byte: broken.offset,
                 reason: broken.why.to_string(),
             }),
-            head_found: report.head_found,
+            head_found: report.head_found(),
             anchored: report.anchors.iter().any(is_anchor),
             anchors: report
                 .anchors
@@ -332,7 +332,8 @@ mod tests {
             checkpoint_rows: 0,
             broken: None,
             anchors: Vec::new(),
-            head_found: None,
+            has_head: false,
+            head_seq: None,
             open_begins: vec![OpenBegin {
                 seq: 8,
                 call_id: "call_\u{1b}".into(),
@@ -357,7 +358,7 @@ mod tests {
         };
         report.broken = None;
         report.first_seq = 3;
-        report.head_found = Some(false);
+        report.has_head = true;
         report.anchors = vec![
             anchor(AnchorPlace::Outside, 2, AnchorFinding::Removed),
             anchor(AnchorPlace::State("audit.checkpoint".to_owned()), 7, AnchorFinding::Holds),
