@@ -71,6 +71,11 @@ pub(super) fn check(line: &[u8]) -> Result<ChainLink, LineFault> {
 /// The length of the end of every line: the digits of the line's own hash, and the closing characters.
 pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
+/// The hash at the end of a line. The line's content is not compared with it.
+pub(super) fn hash_in(line: &[u8]) -> Option<&Hash> {
+    line.strip_suffix(END)?.last_chunk()
+}
+
 /// Whether the last [`SEALED_TAIL_BYTES`] of a line contain this hash.
 pub(super) fn tail_has_hash(tail: &[u8], hash: &Hash) -> bool {
     tail.strip_suffix(END) == Some(hash.as_slice())

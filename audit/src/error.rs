@@ -5,6 +5,8 @@ use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
+use super::key::KeyError;
+
 /// The reason why the audit log cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -117,6 +119,33 @@ pub enum AuditError {
         /// The I/O error of the file.
         #[source]
         source: io::Error,
+    },
+    /// The log does not have the rows of the newest checkpoint that this state folder keeps: rows were cut off or
+    /// rewritten, or another log was put in its place.
+    #[error(
+        "the audit log `{path}` has {rows} rows and does not continue its newest checkpoint, which covers {size}; look at it with `portcullis audit verify`, and move it away with `audit.segments` and `audit.checkpoint` to start a new one",
+        path = .path.display()
+    )]
+    Disagrees {
+        /// The log's path.
+        path: PathBuf,
+        /// The number of rows that the checkpoint covers.
+        size: u64,
+        /// The number of the log's last row.
+        rows: u64,
+    },
+    /// The file with the newest checkpoint is not one.
+    #[error("`{path}` does not hold a checkpoint; look at the log with `portcullis audit verify`, and move the file away if the log is intact", path = .path.display())]
+    CheckpointForm {
+        /// The file's path.
+        path: PathBuf,
+    },
+    /// The key that signs checkpoints cannot be used.
+    #[error("cannot sign a checkpoint of the audit log")]
+    Key {
+        /// The reason.
+        #[source]
+        source: KeyError,
     },
     /// The thread that synchronises the log cannot be started.
     #[error("cannot start the thread that synchronises the audit log")]

@@ -6,15 +6,25 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use jiff::Timestamp;
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat},
     io::Errno,
 };
 
-use super::{error::AuditError, writer::LogDevice};
+use super::{
+    error::AuditError,
+    lock::HeldFile,
+    segments::{self, SEGMENT_ENDING, SegmentStart},
+    writer::LogDevice,
+};
 
 /// The log's name in the state folder.
 pub const LOG_NAME: &str = "audit.jsonl";
@@ -25,22 +35,42 @@ pub fn log_path(state_dir: &Path) -> PathBuf {
     state_dir.join(LOG_NAME)
 }
 
-/// The files of a log, opened once.
+/// The files of a log. The open segment changes when a segment is sealed.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     /// The state folder.
     pub(super) dir: OwnedFd,
     /// The state folder's path, for messages only.
     pub(super) state_dir: PathBuf,
-    /// The open log.
-    pub(super) log: File,
     /// The log's path, for messages only.
     pub(super) path: PathBuf,
     /// The system calls that write the log.
     pub(super) device: Box<dyn LogDevice>,
+    segment: Mutex<Arc<Segment>>,
+}
+
+/// An open segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// The file.
+    pub(super) log: File,
+    /// The number, from 1.
+    pub(super) number: u64,
+    /// The length of all earlier segments together: the place of this one in the log.
+    pub(super) base: u64,
+    /// The number of its first row, also of one that is not written yet.
+    pub(super) first_seq: u64,
+    /// When its first row was written. `None` if it was empty when it was opened.
+    pub(super) begun: Option<Timestamp>,
     identity: (u64, u64),
     /// Whether a sync of the log must also sync its directory entry.
     is_new: AtomicBool,
+}
+
+impl HeldFile for Arc<Segment> {
+    fn file(&self) -> &File {
+        &self.log
+    }
 }
 
 impl LogFiles {
@@ -50,53 +80,66 @@ impl LogFiles {
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
-        // Non-blocking, so that a FIFO in the log's place cannot block the open. Regular files ignore the flag.
-        let flags = OFlags::RDWR
-            | OFlags::APPEND
-            | OFlags::CREATE
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::CLOEXEC;
-        let log = match openat(&dir, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(log) => log,
-            Err(Errno::LOOP | Errno::ISDIR) => return Err(AuditError::NotAFile { path }),
-            Err(errno) => return Err(failed(errno)),
-        };
-        let stat = fstat(&log).map_err(failed)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(AuditError::NotAFile { path });
-        }
-        Ok(Self {
-            dir,
-            state_dir: state_dir.to_owned(),
-            log: File::from(log),
-            path,
-            device,
-            identity: (stat.st_dev, stat.st_ino),
-            // An empty log may be new, so its directory entry may not be on the disk yet.
-            is_new: AtomicBool::new(stat.st_size == 0),
-        })
+        let segment = Mutex::new(Arc::new(Segment::open(&dir, &path, OFlags::CREATE)?));
+        Ok(Self { dir, state_dir: state_dir.to_owned(), path, device, segment })
     }
 
-    /// The log's current size. Checks that the log's name still refers to the open file, because rows in a moved or
-    /// deleted log would be lost.
-    pub(super) fn size(&self) -> Result<u64, AuditError> {
-        match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
-                // Cannot fail: the size of a regular file is not negative.
-                Ok(u64::try_from(stat.st_size).unwrap_or_default())
+    /// The open segment, as this process knows it.
+    pub(super) fn segment(&self) -> Arc<Segment> {
+        // A poisoned lock is usable: its value is replaced as a whole.
+        Arc::clone(&self.segment.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_segment(&self, segment: Arc<Segment>) {
+        *self.segment.lock().unwrap_or_else(PoisonError::into_inner) = segment;
+    }
+
+    /// Opens the segment that has the log's name now.
+    pub(super) fn open_segment(&self) -> Result<Arc<Segment>, AuditError> {
+        match Segment::open(&self.dir, &self.path, OFlags::empty()) {
+            Err(AuditError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Err(AuditError::Replaced { path: self.path.clone() })
             }
-            Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced { path: self.path.clone() }),
+            Err(AuditError::NotAFile { path }) => Err(AuditError::Replaced { path }),
+            opened => Ok(Arc::new(opened?)),
+        }
+    }
+
+    /// The size of a segment if the log's name refers to it. Otherwise the segment was sealed, or the log was moved or
+    /// deleted, and rows in it would be lost.
+    pub(super) fn named_size(&self, segment: &Segment) -> Result<Option<u64>, AuditError> {
+        match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => {
+                // Cannot fail: the size of a regular file is not negative.
+                Ok(Some(u64::try_from(stat.st_size).unwrap_or_default()))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.read_error(errno.into())),
         }
     }
 
+    /// The name under which a segment was sealed. `None` if it was not.
+    pub(super) fn sealed_name(&self, segment: &Segment) -> Result<Option<PathBuf>, AuditError> {
+        let names =
+            segments::listed(&self.state_dir, SEGMENT_ENDING).map_err(|source| self.read_error(source))?;
+        for name in names.into_iter().filter(|name| name.number == segment.number) {
+            let path = segments::path_of(&self.state_dir, &name, SEGMENT_ENDING);
+            match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => return Ok(Some(path)),
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.read_error(errno.into())),
+            }
+        }
+        Ok(None)
+    }
+
     /// Syncs the log to the disk.
     pub(super) fn sync(&self) -> Result<(), Errno> {
-        self.device.sync(&self.log)?;
+        let segment = self.segment();
+        self.device.sync(&segment.log)?;
         // A new log would be lost without its directory entry. The flag stays clear even if this `fsync` fails, because
         // a sync failure is permanent.
-        if self.is_new.swap(false, Ordering::Relaxed) {
+        if segment.is_new.swap(false, Ordering::Relaxed) {
             rustix::fs::fsync(&self.dir)?;
         }
         Ok(())
@@ -108,5 +151,47 @@ impl LogFiles {
 
     pub(super) fn write_error(&self, source: io::Error) -> AuditError {
         AuditError::Write { path: self.path.clone(), source }
+    }
+}
+
+impl Segment {
+    /// Opens the segment with the log's name. `create` is `OFlags::CREATE` to make an empty one if there is none.
+    fn open(dir: &OwnedFd, path: &Path, create: OFlags) -> Result<Self, AuditError> {
+        let failed = |errno: Errno| AuditError::Open { path: path.to_owned(), source: errno.into() };
+        // Non-blocking, so that a FIFO in the log's place cannot block the open. Regular files ignore the flag.
+        let flags =
+            OFlags::RDWR | OFlags::APPEND | create | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let log = match openat(dir, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(log) => log,
+            Err(Errno::LOOP | Errno::ISDIR) => return Err(AuditError::NotAFile { path: path.to_owned() }),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let stat = fstat(&log).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(AuditError::NotAFile { path: path.to_owned() });
+        }
+        let log = File::from(log);
+        let start =
+            SegmentStart::read(&log).map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+        Ok(Self {
+            log,
+            number: start.number,
+            base: start.bytes_before,
+            first_seq: start.first_seq,
+            begun: start.begun,
+            identity: (stat.st_dev, stat.st_ino),
+            // An empty log may be new, so its directory entry may not be on the disk yet.
+            is_new: AtomicBool::new(stat.st_size == 0),
+        })
+    }
+
+    /// The segment's current size.
+    pub(super) fn size(&self) -> io::Result<u64> {
+        Ok(self.log.metadata()?.len())
+    }
+
+    /// The first row of the segment, as it is in the file now.
+    pub(super) fn start(&self) -> io::Result<SegmentStart> {
+        SegmentStart::read(&self.log)
     }
 }

@@ -10,6 +10,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     read::{self, RowLine},
+    segments::{self, SEGMENT_ENDING, SegmentStart},
 };
 
 /// The most rows that are returned at once: 1,000.
@@ -20,6 +21,8 @@ const MAX_BATCH_ROWS: usize = 1000;
 pub struct LogFollower {
     path: PathBuf,
     file: File,
+    /// The number of the segment that is read.
+    segment: u64,
     offset: u64,
 }
 
@@ -30,11 +33,13 @@ impl LogFollower {
     /// [`AuditError::Open`], also if there is no log yet ([`AuditError::is_missing`]), [`AuditError::NotAFile`],
     /// [`AuditError::Busy`].
     pub fn at_end(path: &Path) -> Result<Self, AuditError> {
-        let (file, offset) = read::open(path)?;
-        Ok(Self { path: path.to_owned(), file, offset })
+        let (file, offset) = segments::open_at_end(path)?;
+        let start = SegmentStart::read(&file);
+        let segment = start.map_err(|source| AuditError::Read { path: path.to_owned(), source })?.number;
+        Ok(Self { path: path.to_owned(), file, segment, offset })
     }
 
-    /// Starts at the first row of a log.
+    /// Starts at the first row of the open segment.
     ///
     /// # Errors
     /// As in [`Self::at_end`].
@@ -50,8 +55,12 @@ impl LogFollower {
     /// errors of reading. Then no call finds another row.
     pub fn new_rows(&mut self) -> Result<Vec<Result<RowLine, AuditError>>, AuditError> {
         let read_error = |source| AuditError::Read { path: self.path.clone(), source };
+        // Whether the name still refers to this file is asked before the file is read to its end: after that, no row
+        // can be added to a file that has lost its name.
         let facts = self.file.metadata().map_err(read_error)?;
-        let end = facts.len();
+        let named = fs::symlink_metadata(&self.path);
+        let is_named = named.is_ok_and(|named| (named.dev(), named.ino()) == (facts.dev(), facts.ino()));
+        let end = self.file.metadata().map_err(read_error)?.len();
         if end < self.offset {
             return Err(AuditError::Truncated { path: self.path.clone(), expected: self.offset, found: end });
         }
@@ -67,13 +76,33 @@ impl LogFollower {
             rows.extend(read::parse(&self.path, line.offset, line.bytes, line.end).transpose());
             self.offset = line.offset + line.length;
         }
-        if rows.is_empty() {
-            // Every row of this file was read. Rows of another file in its place would not be found.
-            match fs::symlink_metadata(&self.path) {
-                Ok(named) if (named.dev(), named.ino()) == (facts.dev(), facts.ino()) => {}
-                _ => return Err(AuditError::Replaced { path: self.path.clone() }),
-            }
+        // Every row of this file was read. If it was sealed, the next segment follows.
+        if rows.is_empty() && !is_named {
+            self.enter_next_segment((facts.dev(), facts.ino()))?;
         }
         Ok(rows)
+    }
+
+    /// Goes on in the segment after this one, which must be sealed.
+    fn enter_next_segment(&mut self, identity: (u64, u64)) -> Result<(), AuditError> {
+        let replaced_error = || AuditError::Replaced { path: self.path.clone() };
+        let state_dir = self.path.parent().ok_or_else(replaced_error)?;
+        let sealed = segments::listed(state_dir, SEGMENT_ENDING).map_err(|_| replaced_error())?;
+        let path_of = |number| {
+            let name = sealed.iter().find(|name| name.number == number)?;
+            Some(segments::path_of(state_dir, name, SEGMENT_ENDING))
+        };
+        let own = path_of(self.segment).and_then(|path| fs::symlink_metadata(path).ok());
+        if own.is_none_or(|own| (own.dev(), own.ino()) != identity) {
+            return Err(replaced_error());
+        }
+        let next = path_of(self.segment + 1).unwrap_or_else(|| self.path.clone());
+        let (file, _) = segments::open_at_end(&next)?;
+        let start = SegmentStart::read(&file).map_err(|source| AuditError::Read { path: next, source })?;
+        if start.number != self.segment + 1 {
+            return Err(replaced_error());
+        }
+        (self.file, self.segment, self.offset) = (file, start.number, 0);
+        Ok(())
     }
 }

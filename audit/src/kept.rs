@@ -1,9 +1,15 @@
 //! Texts that rows name by their SHA-256, kept beside the log: policies and questions to approvers.
 
-use std::{fs::File, io, os::unix::fs::FileExt as _, path::PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
+    fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 
@@ -32,17 +38,41 @@ fn is_kept(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditErro
 
 /// Writes a file of a folder beside the log. The folder and the file are made for their owner alone. A file is either
 /// there as a whole or not at all.
-fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
-    let failed = |errno: Errno| keep_error(files, folder, name, errno.into());
+pub(super) fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
     match mkdirat(&files.dir, folder, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failed(errno)),
+        Err(errno) => return Err(keep_error(files, folder, name, errno.into())),
     }
+    replace(files, folder, name, content)
+}
+
+/// Writes a file of the state folder itself, as [`keep`] does.
+pub(super) fn keep_beside(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
+    replace(files, ".", name, content)
+}
+
+/// The longest file that is read as a whole: 1 MiB.
+const MAX_READ_BYTES: u64 = 1 << 20;
+
+/// Reads a file beside the log. A longer one is refused.
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_READ_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
+    let failed = |errno: Errno| keep_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
-    // The process id tells apart the copies of processes that keep the same file at once. Threads of one process take
-    // turns, because they hold the log's lock.
-    let temporary = format!(".{name}.{}", std::process::id());
+    // The process id and a count tell apart the copies of those that keep the same file at once.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let temporary = format!(".{name}.{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(&directory, temporary.as_str(), flags, Mode::RUSR | Mode::WUSR);
     let file = match open() {

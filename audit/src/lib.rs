@@ -16,14 +16,18 @@
 //! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod approver;
 mod backwards;
+mod bundle;
 mod chain;
+mod checkpoint;
 mod connection;
 mod error;
 mod files;
 mod follow;
 mod kept;
+mod key;
 mod lines;
 mod live;
 mod lock;
@@ -34,20 +38,29 @@ mod read;
 mod recovery;
 mod request;
 mod row;
+mod seal;
+mod segments;
 mod sync;
 mod tail;
 mod text;
 mod touched;
+mod tree;
 mod verify;
 mod writer;
 
+pub use anchors::{AnchorFinding, AnchorPlace, AnchorReport};
 pub use approver::{ApproverKind, RecordedApprover};
+pub use bundle::{
+    BundleError, BundleReport, BundleRequest, WrittenBundle, check_bundle, last_disclosed, write_bundle,
+};
 pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
+pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
 pub use connection::RecordedConnection;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
 pub use kept::{POLICIES_DIR, QUESTIONS_DIR};
+pub use key::{CheckpointKey, KEY_CREDENTIAL, KEY_NAME, KeyError, VERIFIER_KEY_NAME, VerifierKey};
 pub use log::{AuditLog, RowRef};
 pub use process::{GatherFacts, KeptPolicy, PolicyChange, PolicyChangeCause, PolicyText, ProcessStart};
 pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
@@ -57,9 +70,14 @@ pub use row::{
     CallEnding, CallRecord, Confinement, Outcome, Phase, Record, RecordedMount, RowKind, SharedText, Subject,
     SubjectKind, Verdict,
 };
+pub use seal::{
+    CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealOptions, newest_checkpoint,
+};
+pub use segments::SEGMENTS_DIR;
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use touched::TouchedMount;
-pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, verify};
+pub use tree::{ConsistencyProver, Frontier, TreeHash, is_consistent, leaf_hash};
+pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, VerifyRequest, verify, verify_against};
 
 #[cfg(test)]
 mod tests;

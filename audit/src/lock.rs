@@ -21,32 +21,44 @@ use super::error::AuditError;
 /// calls. Without this limit, a process that is stopped while it holds the lock would block all others for ever.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// A file whose lock can be held: by reference, or shared.
+pub(super) trait HeldFile {
+    /// The file.
+    fn file(&self) -> &File;
+}
+
+impl HeldFile for &File {
+    fn file(&self) -> &File {
+        self
+    }
+}
+
 /// A held lock, released on drop.
 #[derive(Debug)]
-pub(super) struct LockGuard<'file>(&'file File);
+pub(super) struct LockGuard<F: HeldFile>(F);
 
-impl Drop for LockGuard<'_> {
+impl<F: HeldFile> Drop for LockGuard<F> {
     fn drop(&mut self) {
         // Cannot fail for an open descriptor that holds the lock.
-        let _ = flock(self.0, FlockOperation::Unlock);
+        let _ = flock(self.0.file(), FlockOperation::Unlock);
     }
 }
 
 /// Waits for the exclusive lock, which a writer needs.
-pub(super) fn lock_exclusive<'file>(
-    file: &'file File,
+pub(super) fn lock_exclusive<F: HeldFile>(
+    file: F,
     path: &Path,
     max_wait: Duration,
-) -> Result<LockGuard<'file>, AuditError> {
+) -> Result<LockGuard<F>, AuditError> {
     acquire(file, path, max_wait, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Waits for the shared lock, during which no process writes.
-pub(super) fn lock_shared<'file>(
-    file: &'file File,
+pub(super) fn lock_shared<F: HeldFile>(
+    file: F,
     path: &Path,
     max_wait: Duration,
-) -> Result<LockGuard<'file>, AuditError> {
+) -> Result<LockGuard<F>, AuditError> {
     acquire(file, path, max_wait, FlockOperation::NonBlockingLockShared)
 }
 
@@ -61,16 +73,16 @@ pub(super) fn try_lock_until_close(file: &File) -> Result<bool, Errno> {
 
 /// Retries a non-blocking `flock`, because a blocking one needs a signal to time out. The first retries follow at once,
 /// because a holder mostly needs less than a context switch. Later retries follow at growing intervals.
-fn acquire<'file>(
-    file: &'file File,
+fn acquire<F: HeldFile>(
+    file: F,
     path: &Path,
     max_wait: Duration,
     operation: FlockOperation,
-) -> Result<LockGuard<'file>, AuditError> {
+) -> Result<LockGuard<F>, AuditError> {
     let mut started = None;
     let mut tries = 0_u32;
     loop {
-        match flock(file, operation) {
+        match flock(file.file(), operation) {
             Ok(()) => return Ok(LockGuard(file)),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(errno) => {

@@ -17,14 +17,18 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 
 use super::{
+    checkpoint::SignedCheckpoint,
     error::AuditError,
     files::LogFiles,
     kept,
     live::LiveFile,
-    lock,
-    process::{GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow},
+    process::{
+        CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
+    },
     recovery::{self, Recovery},
     row::{Phase, Record, SharedText},
+    seal::{self, SealOptions, Sealer},
+    segments::SegmentName,
     sync::{self, SyncMode, Syncer},
     writer::{KernelDevice, LogDevice, LogWriter},
 };
@@ -66,8 +70,8 @@ impl AuditLog {
         device: Box<dyn LogDevice>,
     ) -> Result<(Self, Recovery), AuditError> {
         let files = Arc::new(LogFiles::open(state_dir, device)?);
-        let lock_guard = lock::lock_exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
-        let (mut writer, torn_tail) = LogWriter::start(Arc::clone(&files))?;
+        let (mut writer, torn_tail, lock_guard) = LogWriter::start(Arc::clone(&files))?;
+        seal::check_newest(&files, writer.place().0, writer.seq())?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
         drop(lock_guard);
 
@@ -80,16 +84,25 @@ impl AuditLog {
             start: None,
             has_started: false,
         };
-        let shared = Arc::new(SharedLog { files, mode, state: Mutex::new(state), syncer: Syncer::default() });
+        let shared = Arc::new(SharedLog {
+            files,
+            mode,
+            state: Mutex::new(state),
+            sealer: Mutex::default(),
+            syncer: Syncer::default(),
+        });
         if has_written {
             shared.syncer.request();
         }
         let thread = sync::spawn(
             Arc::clone(&shared),
             |shared| &shared.syncer,
-            |shared| {
-                // Ignored here: the failure is stored, and the next append reports it.
-                let _ = shared.sync();
+            |shared, is_requested| {
+                if is_requested {
+                    // Ignored here: the failure is stored, and the next append reports it.
+                    let _ = shared.sync();
+                }
+                shared.seal_if_due()
             },
         )
         .map_err(|source| AuditError::Thread { source })?;
@@ -104,6 +117,29 @@ impl AuditLog {
     /// process has kept it.
     pub fn introduce(&self, facts: GatherFacts, policy: Option<PolicyText>) {
         self.shared.state().start = Some(PendingStart::new(facts, policy));
+    }
+
+    /// Sets how the log is sealed from now on. Without it, the process makes no checkpoint and seals no segment, but
+    /// goes on in the segments of others.
+    pub fn set_seal_options(&self, options: SealOptions) {
+        self.shared.set_seal_options(options);
+        self.shared.syncer.request();
+    }
+
+    /// Makes a checkpoint of all rows now.
+    ///
+    /// # Errors
+    /// As [`Self::append`], and [`AuditError::Key`].
+    pub fn checkpoint(&self) -> Result<SignedCheckpoint, AuditError> {
+        self.shared.checkpoint_now(false)
+    }
+
+    /// Seals the open segment now, whatever its size, and returns the checkpoint of its rows.
+    ///
+    /// # Errors
+    /// As [`Self::append`], and [`AuditError::Key`].
+    pub fn seal(&self) -> Result<SignedCheckpoint, AuditError> {
+        self.shared.checkpoint_now(true)
     }
 
     /// Writes a row about a change of the policy.
@@ -159,9 +195,7 @@ impl AuditLog {
             if let Some(pending) = &mut state.start {
                 pending.facts();
             }
-            let files = &self.shared.files;
-            let _locked = lock::lock_exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
-            state.writer.catch_up()?;
+            let _locked = state.writer.lock()?;
             write(&mut state, &self.shared)?
         };
         // Sync only after the lock is released, so that other processes can append in the meantime.
@@ -210,6 +244,9 @@ impl Drop for AuditLog {
         {
             tracing::warn!(%error, "the audit log lacks the last row of this process");
         }
+        drop(state);
+        self.shared.checkpoint_at_exit();
+        let mut state = self.shared.state();
         // If a call is still open, the live file stays, unlocked, and the next start writes the missing `end`.
         if state.open.is_empty()
             && let Some(live) = state.live.take()
@@ -222,17 +259,19 @@ impl Drop for AuditLog {
 
 /// The state shared by threads.
 #[derive(Debug)]
-struct SharedLog {
-    files: Arc<LogFiles>,
+pub(super) struct SharedLog {
+    pub(super) files: Arc<LogFiles>,
     mode: SyncMode,
     state: Mutex<LogState>,
-    syncer: Syncer,
+    /// Locked before the state, never after it.
+    pub(super) sealer: Mutex<Sealer>,
+    pub(super) syncer: Syncer,
 }
 
 /// The state behind the mutex.
 #[derive(Debug)]
-struct LogState {
-    writer: LogWriter,
+pub(super) struct LogState {
+    pub(super) writer: LogWriter,
     process: String,
     /// `None` before the first `begin`, so that a process that only reads creates no live file.
     live: Option<LiveFile>,
@@ -250,17 +289,17 @@ struct OpenCall {
 }
 
 impl SharedLog {
-    fn state(&self) -> MutexGuard<'_, LogState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, LogState> {
         // A poisoned state is usable: the writer reads the file's real end before each row.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check_synced(&self) -> Result<(), AuditError> {
+    pub(super) fn check_synced(&self) -> Result<(), AuditError> {
         self.syncer.failure().map_or(Ok(()), |errno| Err(self.sync_error(errno)))
     }
 
     /// Syncs the written rows, without blocking appends in the meantime.
-    fn sync(&self) -> Result<(), AuditError> {
+    pub(super) fn sync(&self) -> Result<(), AuditError> {
         let (unsynced_handles, end, first_open) = {
             let mut state = self.state();
             // Read all three before the sync: rows appended during the sync may not be on the disk.
@@ -283,7 +322,7 @@ impl SharedLog {
         Ok(())
     }
 
-    fn sync_error(&self, errno: Errno) -> AuditError {
+    pub(super) fn sync_error(&self, errno: Errno) -> AuditError {
         AuditError::Sync { path: self.files.path.clone(), source: errno.into() }
     }
 }
@@ -325,17 +364,21 @@ impl LogState {
     /// Writes the last row of this process. Other processes may have the log's lock.
     fn write_stop(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
         {
-            let _locked = lock::lock_exclusive(&shared.files.log, &shared.files.path, lock::LOCK_WAIT)?;
-            self.writer.catch_up()?;
+            let _locked = self.writer.lock()?;
             self.write_process_row(ProcessRow::Stop)?;
         }
         let synced = shared.files.sync();
         synced.map_err(|errno| shared.sync_error(errno))
     }
 
-    fn write_process_row(&mut self, row: ProcessRow<'_>) -> Result<RowRef, AuditError> {
+    pub(super) fn write_process_row(&mut self, row: ProcessRow<'_>) -> Result<RowRef, AuditError> {
         self.writer.write_process_row(&self.process, row)?;
         Ok(RowRef { seq: self.writer.seq() })
+    }
+
+    /// Seals the open segment, with the log's lock held. The row begins the next one.
+    pub(super) fn begin_segment(&mut self, row: &CheckpointRow) -> Result<SegmentName, AuditError> {
+        self.writer.begin_segment(&self.process, row)
     }
 
     /// Appends, with the log's lock held.

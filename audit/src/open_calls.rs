@@ -60,6 +60,7 @@ impl<T> OpenCalls<T> {
             | RowKind::Revoke
             | RowKind::Start
             | RowKind::Policy
+            | RowKind::Checkpoint
             | RowKind::Stop
             | RowKind::Other => {}
         }

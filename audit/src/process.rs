@@ -8,8 +8,9 @@ use super::{
     chain::Hash,
     row::{
         RowKind, SharedText,
-        write::{RowHead, begin_line, end_line, field_number, field_text, field_word},
+        write::{RowHead, begin_line, end_line, field_list, field_number, field_text, field_word},
     },
+    tree::Frontier,
 };
 
 /// The facts of a process that opens the log. They become its row `start`, which is written before its first other row.
@@ -57,11 +58,23 @@ pub struct PolicyChange {
     pub refused: Option<SharedText>,
 }
 
+/// A checkpoint as a row of the log: the tree over all rows before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CheckpointRow {
+    /// The tree's right edge, from which the tree can be continued.
+    pub(super) frontier: Frontier,
+    /// The number of the segment that has the row.
+    pub(super) segment: u64,
+    /// The length of the segments before it.
+    pub(super) bytes_before: u64,
+}
+
 /// A row that is not about a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ProcessRow<'a> {
     Start(&'a ProcessStart),
     Policy(&'a PolicyChange),
+    Checkpoint(&'a CheckpointRow),
     Stop,
 }
 
@@ -70,6 +83,7 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
     let event = match row {
         ProcessRow::Start(_) => RowKind::Start,
         ProcessRow::Policy(_) => RowKind::Policy,
+        ProcessRow::Checkpoint(_) => RowKind::Checkpoint,
         ProcessRow::Stop => RowKind::Stop,
     };
     begin_line(out, head, event);
@@ -89,6 +103,19 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
             field_word(out, "cause", Some(change.cause.as_str()));
             field_number(out, "uid", Some(u64::from(change.uid)));
             field_text(out, "refused", change.refused.as_deref());
+        }
+        ProcessRow::Checkpoint(checkpoint) => {
+            let CheckpointRow { frontier, segment, bytes_before } = checkpoint;
+            field_number(out, "size", Some(frontier.size()));
+            field_text(out, "root", Some(&hex::encode(frontier.root())));
+            // One hash for each bit of the size that is set: at most 64.
+            field_list(out, "frontier", frontier.roots(), usize::MAX, |out, root| {
+                out.push(b'"');
+                out.extend_from_slice(hex::encode(root).as_bytes());
+                out.push(b'"');
+            });
+            field_number(out, "segment", Some(*segment));
+            field_number(out, "bytes_before", Some(*bytes_before));
         }
         ProcessRow::Stop => {}
     }

@@ -2,13 +2,13 @@
 
 use std::{
     borrow::Cow,
+    collections::VecDeque,
     fs::File,
     path::{Path, PathBuf},
 };
 
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
@@ -17,9 +17,9 @@ use super::{
     connection::RecordedConnection,
     error::AuditError,
     lines::{LineEnd, LogLines},
-    lock,
     request::RecordedRequest,
     row::{CallRecord, Confinement, Outcome, RecordedMount, RowKind, SharedText, Subject, Verdict},
+    segments::{self, LogPart},
     touched::TouchedMount,
 };
 
@@ -143,6 +143,21 @@ pub struct Row {
     /// In a `policy`: as [`PolicyChange::refused`](super::PolicyChange::refused).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<SharedText>,
+    /// In a `checkpoint`: the number of rows of its tree, which are those before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// In a `checkpoint`: the root of the tree, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<SharedText>,
+    /// In a `checkpoint`: the roots of the tree's largest whole subtrees, in hexadecimal, from the left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frontier: Option<Vec<SharedText>>,
+    /// In a `checkpoint`: the number of its segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<u64>,
+    /// In a `checkpoint`: the length of the segments before its own, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<u64>,
     /// The process that made the call, as `pid-time-count`: the time is that of opening the log, in nanoseconds as
     /// hexadecimal, and the count numbers the logs that the process has opened.
     pub process: SharedText,
@@ -219,54 +234,77 @@ pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<
 
 /// Like [`rows()`], with the lines.
 pub fn row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
-    let reading = open(path).map(|(file, end)| LogLines::new(file, 0, end));
-    read_lines(path.to_owned(), reading, |lines, path| {
-        let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
-        Ok(line.map(|line| parse(path, line.offset, line.bytes, line.end)))
-    })
+    RowReader {
+        parts: oldest_first(path),
+        open: None,
+        begin: |file, end| LogLines::new(file, 0, end),
+        next: |lines, path| {
+            let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+            Ok(line.map(|line| parse(path, line.offset, line.bytes, line.end)))
+        },
+    }
 }
 
 /// Like [`row_lines()`], newest first. The time until the first row does not depend on the length of the log.
 pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
-    let reading = open(path).map(|(file, end)| BackwardLines::new(file, end));
-    read_lines(path.to_owned(), reading, |lines, path| {
-        let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
-        Ok(line.map(|line| parse(path, line.offset, &line.bytes, line.end)))
-    })
+    let mut parts = oldest_first(path);
+    parts.make_contiguous().reverse();
+    RowReader {
+        parts,
+        open: None,
+        begin: BackwardLines::new,
+        next: |lines, path| {
+            let line = lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
+            Ok(line.map(|line| parse(path, line.offset, &line.bytes, line.end)))
+        },
+    }
+}
+
+/// The parts of a log, or the error instead.
+fn oldest_first(path: &Path) -> VecDeque<Result<LogPart, AuditError>> {
+    match segments::parts(path) {
+        Ok(parts) => parts.into_iter().map(Ok).collect(),
+        Err(error) => VecDeque::from([Err(error)]),
+    }
 }
 
 /// The outcome of a line: a row, no row, or an error after which the reading goes on.
 type ParsedLine = Result<Option<RowLine>, AuditError>;
 
-/// The rows that `next` finds, until it fails or finds no other line.
-fn read_lines<L>(
-    path: PathBuf,
-    reading: Result<L, AuditError>,
-    next: impl Fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
-) -> impl Iterator<Item = Result<RowLine, AuditError>> {
-    let mut state = Some(reading);
-    std::iter::from_fn(move || {
-        let mut lines = match state.take()? {
-            Ok(lines) => lines,
-            Err(error) => return Some(Err(error)),
-        };
+/// Reads the rows of one part after the other.
+struct RowReader<L> {
+    parts: VecDeque<Result<LogPart, AuditError>>,
+    open: Option<(PathBuf, L)>,
+    begin: fn(File, u64) -> L,
+    /// The next line of the open part. After an error of reading, which would repeat for ever, the part has ended.
+    next: fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
+}
+
+impl<L> Iterator for RowReader<L> {
+    type Item = Result<RowLine, AuditError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match next(&mut lines, &path) {
-                // A read error would repeat for ever, so the iteration ends with it.
-                Err(error) => return Some(Err(error)),
-                Ok(None) => return None,
-                Ok(Some(Ok(None))) => {}
-                Ok(Some(Ok(Some(row)))) => {
-                    state = Some(Ok(lines));
-                    return Some(Ok(row));
+            let Some((path, lines)) = &mut self.open else {
+                match self.parts.pop_front()?.and_then(LogPart::open) {
+                    Ok((path, file, end)) => self.open = Some((path, (self.begin)(file, end))),
+                    Err(error) => return Some(Err(error)),
                 }
-                Ok(Some(Err(error))) => {
-                    state = Some(Ok(lines));
+                continue;
+            };
+            match (self.next)(lines, path) {
+                Err(error) => {
+                    self.open = None;
+                    self.parts.clear();
                     return Some(Err(error));
                 }
+                Ok(None) => self.open = None,
+                Ok(Some(Ok(None))) => {}
+                Ok(Some(Ok(Some(row)))) => return Some(Ok(row)),
+                Ok(Some(Err(error))) => return Some(Err(error)),
             }
         }
-    })
+    }
 }
 
 /// Parses a line. A torn last line is no row and no error.
@@ -283,27 +321,6 @@ pub(super) fn parse(path: &Path, offset: u64, bytes: &[u8], end: LineEnd) -> Par
             Err(source) => Err(AuditError::Malformed { path: path(), offset, source }),
         },
     }
-}
-
-/// Opens a log for reading. Takes the shared lock to measure the length, so that no row is half-written.
-pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
-    let failed = |source| AuditError::Open { path: path.to_owned(), source };
-    // Non-blocking, so that a FIFO in the log's place cannot block the open.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match openat(CWD, path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(rustix::io::Errno::LOOP) => {
-            return Err(AuditError::NotAFile { path: path.to_owned() });
-        }
-        Err(errno) => return Err(failed(errno.into())),
-    };
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(AuditError::NotAFile { path: path.to_owned() });
-    }
-    let lock_guard = lock::lock_shared(&file, path, lock::LOCK_WAIT)?;
-    let end = file.metadata().map_err(failed)?.len();
-    drop(lock_guard);
-    Ok((file, end))
 }
 
 fn first_version() -> u64 {

@@ -4,7 +4,7 @@
 //! is killed during recovery, the next process continues: its scan finds the `end`s that were already written, because
 //! the live file of the dead process is removed last.
 
-use std::{collections::HashSet, os::unix::fs::FileExt as _, path::PathBuf};
+use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
 use super::{
     error::AuditError,
@@ -14,6 +14,7 @@ use super::{
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
     row::{CallEnding, Outcome, Phase},
+    seal,
     writer::LogWriter,
 };
 
@@ -75,21 +76,23 @@ fn open_begins(
     scan_start: u64,
 ) -> Result<Vec<Row>, AuditError> {
     let processes: HashSet<&str> = dead_files.iter().map(DeadLiveFile::process).collect();
-    let mut lines = LogLines::new(&files.log, row_boundary(files, scan_start, writer.end()), writer.end());
     // Without a bound: every open call must get its `end`.
     let mut open_begin_lines: OpenCalls<Vec<u8>> = OpenCalls::new(usize::MAX);
-    while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
-        if line.end != LineEnd::Newline {
-            continue;
+    for (file, start, end) in ranges_from(files, writer, scan_start)? {
+        let mut lines = LogLines::new(&file, row_boundary(&file, start, end), end);
+        while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
+            if line.end != LineEnd::Newline {
+                continue;
+            }
+            // An invalid line is not a call. The verifier reports it.
+            let Ok(fields) = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes) else {
+                continue;
+            };
+            if !processes.contains(fields.process.as_ref()) {
+                continue;
+            }
+            open_begin_lines.track(&fields, || line.bytes.to_vec(), Vec::len);
         }
-        // An invalid line is not a call. The verifier reports it.
-        let Ok(fields) = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes) else {
-            continue;
-        };
-        if !processes.contains(fields.process.as_ref()) {
-            continue;
-        }
-        open_begin_lines.track(&fields, || line.bytes.to_vec(), Vec::len);
     }
     let (begins, _) = open_begin_lines.into_open();
     let mut rows: Vec<Row> = begins.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -97,11 +100,36 @@ fn open_begins(
     Ok(rows)
 }
 
-/// The mark, if a row starts there. Otherwise the log was replaced or truncated, so recovery scans the whole log.
-fn row_boundary(files: &LogFiles, mark: u64, end: u64) -> u64 {
+/// The parts of the log's files from a byte of the whole log on, the oldest first. A part whose segment was removed is
+/// left out.
+fn ranges_from(
+    files: &LogFiles,
+    writer: &LogWriter,
+    scan_start: u64,
+) -> Result<Vec<(File, u64, u64)>, AuditError> {
+    let (segment, end) = writer.place();
+    let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+    let mut ranges = vec![(log, scan_start.saturating_sub(segment.base), end)];
+    let mut base = segment.base;
+    if scan_start < base {
+        for part in seal::sealed_before(files, segment)?.into_iter().rev() {
+            if scan_start >= base {
+                break;
+            }
+            let (_, file, length) = part.open()?;
+            base = base.saturating_sub(length);
+            ranges.push((file, scan_start.saturating_sub(base), length));
+        }
+    }
+    ranges.reverse();
+    Ok(ranges)
+}
+
+/// The mark, if a row starts there. Otherwise the log was replaced or truncated, so recovery scans the whole file.
+fn row_boundary(file: &File, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
     // Mark 0 needs no check.
     let previous_offset = mark.checked_sub(1).filter(|_| mark <= end);
-    let read_result = previous_offset.map(|offset| files.log.read_exact_at(&mut byte, offset));
+    let read_result = previous_offset.map(|offset| file.read_exact_at(&mut byte, offset));
     if matches!(read_result, Some(Ok(()))) && byte == *b"\n" { mark } else { 0 }
 }

@@ -233,6 +233,8 @@ portcullis_types::words! {
         Start = "start",
         /// Not a call: the policy changed, or a policy was refused.
         Policy = "policy",
+        /// Not a call: the tree over all rows before it. Every segment but the first begins with one.
+        Checkpoint = "checkpoint",
         /// Not a call: the last row of a process. A process that was killed has none.
         Stop = "stop",
         /// A kind that a later version writes. Never written.
@@ -241,10 +243,10 @@ portcullis_types::words! {
 }
 
 impl RowKind {
-    /// Whether the row is about a process: its start, its end, or its policy.
+    /// Whether the row is about a process or the log: a start, an end, a policy, a checkpoint.
     #[must_use]
     pub const fn is_of_process(self) -> bool {
-        matches!(self, Self::Start | Self::Policy | Self::Stop)
+        matches!(self, Self::Start | Self::Policy | Self::Checkpoint | Self::Stop)
     }
 }
 

@@ -69,17 +69,31 @@ impl Syncer {
     }
 
     /// The thread's loop until it is stopped: waits for a request, collects more requests for [`SYNC_INTERVAL`], and
-    /// does the work.
-    fn run(&self, work: impl Fn()) {
+    /// does the work. The work gets whether it was requested, and returns the time after which it runs again without a
+    /// request.
+    fn run(&self, work: impl Fn(bool) -> Option<Duration>) {
+        let mut next_round = None;
         loop {
             let request = self.lock();
-            let request = self
-                .request_changed
-                .wait_while(request, |request| !request.sync && !request.stop)
-                .unwrap_or_else(PoisonError::into_inner);
-            // Stopped, and nothing is left to sync. A request from before the stop still gets its round.
+            let is_idle = |request: &mut SyncRequest| !request.sync && !request.stop;
+            let request = match next_round {
+                Some(wait) => {
+                    let waited = self.request_changed.wait_timeout_while(request, wait, is_idle);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let waited = self.request_changed.wait_while(request, is_idle);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
             if !request.sync {
-                return;
+                // Stopped, and nothing is left to sync. A request from before the stop still gets its round.
+                if request.stop {
+                    return;
+                }
+                drop(request);
+                next_round = work(false);
+                continue;
             }
             let (mut request, _) = self
                 .request_changed
@@ -88,7 +102,7 @@ impl Syncer {
             // Clear the request before the work, so that a request during the work starts another round.
             request.sync = false;
             drop(request);
-            work();
+            next_round = work(true);
         }
     }
 
@@ -102,7 +116,9 @@ impl Syncer {
 pub(super) fn spawn<S: Send + Sync + 'static>(
     shared: S,
     syncer: fn(&S) -> &Syncer,
-    work: fn(&S),
+    work: fn(&S, bool) -> Option<Duration>,
 ) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name("audit-sync".to_owned()).spawn(move || syncer(&shared).run(|| work(&shared)))
+    thread::Builder::new().name("audit-sync".to_owned()).spawn(move || {
+        syncer(&shared).run(|is_requested| work(&shared, is_requested));
+    })
 }

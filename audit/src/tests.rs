@@ -5,6 +5,7 @@ mod faults;
 mod process;
 mod reading;
 mod rows;
+mod sealing;
 mod sharing;
 mod tampering;
 

@@ -1,30 +1,54 @@
 //! Verifies a whole log. The verifier only reads, and compares raw bytes.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use super::{
+    anchors::{AnchorReport, Anchors},
     chain::{self, ChainLink, GENESIS, Hash, LineFault},
+    checkpoint::SignedCheckpoint,
     error::AuditError,
+    files::LOG_NAME,
+    key::VerifierKey,
     lines::{LineEnd, LogLines, NumberedLine},
     open_calls::OpenCalls,
-    read::{self, OpenCallFields},
+    read::OpenCallFields,
+    row::RowKind,
+    seal, segments,
+    tree::Frontier,
 };
 
 /// The most bytes of open calls that a verification keeps: 16 MiB.
 const MAX_OPEN_BYTES: usize = 16 << 20;
 
-/// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The result of a verification. The default is that of nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// The number of whole lines.
     pub rows: u64,
+    /// The number of the first row. 1 unless retention has removed rows, or a single segment was verified.
+    pub first_seq: u64,
     /// The number of the last row before the break, or of the last row of an intact log. 0 for an empty log.
     pub last_seq: u64,
     /// The hash of the row [`Self::last_seq`]; 64 zeros for an empty log. A copy kept elsewhere proves later that all
     /// rows up to this one are unchanged, and that none of them was cut off the end.
     pub head: String,
+    /// The root of the tree over the rows up to [`Self::last_seq`], in hexadecimal.
+    pub root: String,
+    /// The number of files that the rows are in.
+    pub segments: u64,
+    /// The number of checkpoint rows whose tree was compared.
+    pub checkpoint_rows: u64,
     /// The first break of the chain. Nothing after the break is proven.
     pub broken: Option<ChainBreak>,
+    /// What the checkpoints say: those of the state folder, then those of the request.
+    pub anchors: Vec<AnchorReport>,
+    /// Whether the request had a hash that a row must have.
+    pub has_head: bool,
+    /// The number of the row with that hash. `None` if there is no such row before a break.
+    pub head_seq: Option<u64>,
     /// Calls that have a `begin` but no `end`. Each is still running, or its process died and no other process has
     /// started since.
     pub open_begins: Vec<OpenBegin>,
@@ -33,16 +57,26 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether the chain holds from the first byte to the last.
+    /// Whether a row has the hash of the request. `None` if there was none.
+    #[must_use]
+    pub fn head_found(&self) -> Option<bool> {
+        self.has_head.then_some(self.head_seq.is_some())
+    }
+
+    /// Whether the chain holds from the first byte to the last, and no checkpoint and no hash contradicts it.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.broken.is_none()
+            && self.head_found() != Some(false)
+            && self.anchors.iter().all(|anchor| anchor.finding.is_good())
     }
 }
 
 /// A place where the chain breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
+    /// The file.
+    pub path: PathBuf,
     /// The line's number, from 1.
     pub line: u64,
     /// The byte offset of the line.
@@ -68,6 +102,10 @@ pub enum BreakReason {
     },
     /// The row has the right number, but its `prev` is not the hash of the previous row.
     ChainBroken,
+    /// The row is a checkpoint, and its tree is not that of the rows before it.
+    OtherTree,
+    /// The first row is neither row 1 nor a checkpoint row, or the checkpoint of the rows before it is missing.
+    UnprovenStart,
     /// The last line is incomplete. A crash leaves such lines, and the next start of a writer moves them to another
     /// file.
     TornTail,
@@ -82,6 +120,12 @@ impl fmt::Display for BreakReason {
                 write!(f, "row {found} stands where row {expected} should be")
             }
             Self::ChainBroken => f.write_str("the row does not follow the row before it"),
+            Self::OtherTree => {
+                f.write_str("the checkpoint row does not state the tree of the rows before it")
+            }
+            Self::UnprovenStart => f.write_str(
+                "the rows before this one are missing, and no checkpoint of their segment is kept",
+            ),
             Self::TornTail => f.write_str("the last line is torn"),
         }
     }
@@ -100,45 +144,111 @@ pub struct OpenBegin {
     pub process: String,
 }
 
-/// Verifies a log, up to its end at the time of the call. Other processes can continue to write.
+/// What a verification compares a log with.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyRequest {
+    /// Checkpoints that were kept in other places.
+    pub anchors: Vec<SignedCheckpoint>,
+    /// The hash of a row that the log must have, in hexadecimal: the head of an earlier verification.
+    pub head: Option<String>,
+    /// The key of the log. Without it, that of the state folder.
+    pub key: Option<VerifierKey>,
+}
+
+/// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the time of the
+/// call. Other processes can continue to write. A file with another name than a log's is verified alone.
 ///
 /// # Errors
-/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`]. A broken chain is not an
-/// error: the report describes it.
+/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`], [`AuditError::Key`]. A
+/// broken chain is not an error: the report describes it. Neither is a missing log if there are checkpoints of it.
 pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
-    let (file, end) = read::open(path)?;
-    let mut lines = LogLines::new(file, 0, end);
-    let mut chain_walk =
-        ChainWalk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: OpenCalls::new(MAX_OPEN_BYTES) };
-    while let Some(line) =
-        lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?
-    {
-        chain_walk.check_line(&line);
+    verify_against(path, &VerifyRequest::default())
+}
+
+/// [`verify`], which also compares the log with checkpoints, a hash or a key from other places.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyReport, AuditError> {
+    let state_dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == LOG_NAME));
+    let mut anchors = Anchors::new(state_dir, request)?;
+    let is_single_file = state_dir.is_none();
+    let mut walk = ChainWalk {
+        rows: 0,
+        first_seq: None,
+        last_seq: 0,
+        head: GENESIS,
+        tree: Frontier::default(),
+        checkpoint_rows: 0,
+        broken: None,
+        open: OpenCalls::new(MAX_OPEN_BYTES),
+        head_seq: None,
+        wanted_head: request.head.as_deref().map(str::to_ascii_lowercase),
+        is_single_file,
+    };
+    anchors.compare(0, &walk.tree);
+    let mut segments = 0;
+    let parts = match segments::parts(path) {
+        // Every row of the checkpoints is missing.
+        Err(error) if error.is_missing() && anchors.has_any() => Vec::new(),
+        parts => parts?,
+    };
+    let last = parts.len().saturating_sub(1);
+    for (index, part) in parts.into_iter().enumerate() {
+        let (path, file, end) = part.open()?;
+        segments += 1;
+        let mut lines = LogLines::new(file, 0, end);
+        while let Some(line) =
+            lines.next().map_err(|source| AuditError::Read { path: path.clone(), source })?
+        {
+            walk.check_line(&path, &line, index == last, &mut anchors);
+        }
     }
-    Ok(chain_walk.report())
+    Ok(walk.report(segments, anchors))
 }
 
 struct ChainWalk {
     rows: u64,
+    first_seq: Option<u64>,
     last_seq: u64,
     head: Hash,
+    tree: Frontier,
+    checkpoint_rows: u64,
     broken: Option<ChainBreak>,
     open: OpenCalls<OpenBegin>,
+    head_seq: Option<u64>,
+    wanted_head: Option<String>,
+    is_single_file: bool,
 }
 
 impl ChainWalk {
-    fn check_line(&mut self, line: &NumberedLine<'_>) {
+    fn check_line(
+        &mut self,
+        path: &Path,
+        line: &NumberedLine<'_>,
+        is_last_file: bool,
+        anchors: &mut Anchors,
+    ) {
         // A torn last line is not a row, so do not count it.
         if line.end != LineEnd::File {
             self.rows += 1;
         }
         let fields = serde_json::from_slice::<OpenCallFields<'_>>(line.bytes).ok();
         if self.broken.is_none() {
-            match self.check_link(line, fields.is_some()) {
-                Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
+            match self.check_link(line, fields.as_ref(), is_last_file, anchors) {
+                Ok(link) => {
+                    (self.last_seq, self.head) = (link.seq, link.hash);
+                    if let Some(hash) = seal::row_hash(line.bytes) {
+                        self.tree.push(&hash);
+                    }
+                    if self.wanted_head.as_ref().is_some_and(|head| head.as_bytes() == link.hash) {
+                        self.head_seq = Some(link.seq);
+                    }
+                    anchors.compare(self.tree.size(), &self.tree);
+                }
                 Err(why) => {
                     let (line, offset) = (line.number, line.offset);
-                    self.broken = Some(ChainBreak { line, offset, why });
+                    self.broken = Some(ChainBreak { path: path.to_owned(), line, offset, why });
                 }
             }
         }
@@ -150,26 +260,63 @@ impl ChainWalk {
         }
     }
 
-    fn check_link(&self, line: &NumberedLine<'_>, is_row: bool) -> Result<ChainLink, BreakReason> {
+    fn check_link(
+        &mut self,
+        line: &NumberedLine<'_>,
+        fields: Option<&OpenCallFields<'_>>,
+        is_last_file: bool,
+        anchors: &mut Anchors,
+    ) -> Result<ChainLink, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
-            LineEnd::File => return Err(BreakReason::TornTail),
-            LineEnd::TooLong => return Err(BreakReason::Malformed),
+            // A sealed segment was whole.
+            LineEnd::File if is_last_file => return Err(BreakReason::TornTail),
+            LineEnd::File | LineEnd::TooLong => return Err(BreakReason::Malformed),
         }
         let link = chain::check(line.bytes).map_err(|fault| match fault {
             LineFault::Malformed => BreakReason::Malformed,
             LineFault::HashMismatch => BreakReason::HashMismatch,
         })?;
+        let Some(fields) = fields else { return Err(BreakReason::Malformed) };
+        let checkpoint = (fields.event == RowKind::Checkpoint).then(|| seal::frontier_of(line.bytes));
+        if self.first_seq.is_none() && link.seq != 1 {
+            self.begin_later(&link, checkpoint.as_ref().and_then(Option::as_ref), anchors)?;
+        }
+        self.first_seq.get_or_insert(link.seq);
         let expected = self.last_seq + 1;
-        if !is_row {
-            Err(BreakReason::Malformed)
-        } else if link.seq != expected {
+        if link.seq != expected {
             Err(BreakReason::SequenceGap { expected, found: link.seq })
         } else if link.prev != self.head {
             Err(BreakReason::ChainBroken)
+        } else if let Some(checkpoint) = checkpoint {
+            self.checkpoint_rows += 1;
+            let is_same = checkpoint.is_some_and(|checkpoint| checkpoint == self.tree);
+            if is_same { Ok(link) } else { Err(BreakReason::OtherTree) }
         } else {
             Ok(link)
         }
+    }
+
+    /// Begins at a row after the first one: retention has removed the rows before it, or a single segment is verified.
+    /// A checkpoint row states the tree of the rows before it, and the kept checkpoint of the removed segment proves it.
+    fn begin_later(
+        &mut self,
+        link: &ChainLink,
+        checkpoint: Option<&Frontier>,
+        anchors: &mut Anchors,
+    ) -> Result<(), BreakReason> {
+        let Some(frontier) = checkpoint.filter(|frontier| frontier.size() + 1 == link.seq) else {
+            return Err(match self.is_single_file {
+                true => BreakReason::UnprovenStart,
+                false => BreakReason::SequenceGap { expected: 1, found: link.seq },
+            });
+        };
+        if !self.is_single_file && !anchors.prove(frontier) {
+            return Err(BreakReason::UnprovenStart);
+        }
+        (self.last_seq, self.head, self.tree) = (frontier.size(), link.prev, frontier.clone());
+        anchors.compare(frontier.size(), frontier);
+        Ok(())
     }
 
     fn track_open_call(&mut self, fields: &OpenCallFields<'_>) {
@@ -183,14 +330,22 @@ impl ChainWalk {
         self.open.track(fields, begin, size_of);
     }
 
-    fn report(self) -> VerifyReport {
+    fn report(self, segments: u64, anchors: Anchors) -> VerifyReport {
         let (mut open_begins, open_begins_left_out) = self.open.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
+        let first_seq = self.first_seq.unwrap_or(1);
         VerifyReport {
             rows: self.rows,
+            first_seq,
             last_seq: self.last_seq,
             head: self.head.iter().copied().map(char::from).collect(),
+            root: hex::encode(self.tree.root()),
+            segments,
+            checkpoint_rows: self.checkpoint_rows,
+            anchors: anchors.into_reports(first_seq, self.last_seq, self.broken.is_some()),
             broken: self.broken,
+            has_head: self.wanted_head.is_some(),
+            head_seq: self.head_seq,
             open_begins,
             open_begins_left_out,
         }

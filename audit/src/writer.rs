@@ -11,13 +11,16 @@ use rustix::{
 use super::{
     chain::Hash,
     error::AuditError,
-    files::LogFiles,
-    process::{ProcessRow, write_process_line},
+    files::{LogFiles, Segment},
+    lock::{self, LockGuard},
+    process::{CheckpointRow, ProcessRow, write_process_line},
     recovery::TornTail,
     row::{
         CallRecord, Phase,
         write::{RowHead, write_line},
     },
+    seal,
+    segments::SegmentName,
     tail::{self, Tail},
 };
 
@@ -51,43 +54,114 @@ impl LogDevice for KernelDevice {
 #[derive(Debug)]
 pub(super) struct LogWriter {
     files: Arc<LogFiles>,
+    segment: Arc<Segment>,
     seq: u64,
     hash: Hash,
+    /// The offset of the next row in the segment.
     end: u64,
     line: Vec<u8>,
 }
 
+/// The lock of the open segment, which orders the processes.
+pub(super) type LogGuard = LockGuard<Arc<Segment>>;
+
 impl LogWriter {
-    /// Finds the end of a log that was just opened, and cuts off a torn tail.
-    pub(super) fn start(files: Arc<LogFiles>) -> Result<(Self, Option<TornTail>), AuditError> {
-        let tail = tail::read(&files.log, &files.path, files.size()?)?;
-        let mut writer =
-            Self { files, seq: tail.seq, hash: tail.hash, end: tail.end, line: Vec::with_capacity(2048) };
-        let torn = writer.adopt_tail(&tail)?;
-        Ok((writer, torn))
+    /// Finds the end of a log that was just opened, and cuts off a torn tail. The lock is held until the guard is
+    /// dropped.
+    pub(super) fn start(files: Arc<LogFiles>) -> Result<(Self, Option<TornTail>, LogGuard), AuditError> {
+        loop {
+            let segment = files.segment();
+            let guard = lock::lock_exclusive(Arc::clone(&segment), &files.path, lock::LOCK_WAIT)?;
+            // Another process may have sealed the segment, or have finished the sealing, while this one waited.
+            let Some(size) = files.named_size(&segment)? else {
+                drop(guard);
+                files.set_segment(files.open_segment()?);
+                continue;
+            };
+            seal::undo_unfinished(&files, &segment)?;
+            let tail = tail::read(&segment.log, &files.path, size)?;
+            let line = Vec::with_capacity(2048);
+            let mut writer = Self { files, segment, seq: tail.seq, hash: tail.hash, end: tail.end, line };
+            let torn = writer.adopt_tail(&tail)?;
+            return Ok((writer, torn, guard));
+        }
     }
 
-    /// Finds the end that other processes left, and checks that the last row known to this process is unchanged.
-    pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
+    /// Takes the lock, and finds the end that other processes left. If they have sealed the segment, goes on in the
+    /// next one.
+    pub(super) fn lock(&mut self) -> Result<LogGuard, AuditError> {
+        loop {
+            let files = Arc::clone(&self.files);
+            let guard = lock::lock_exclusive(Arc::clone(&self.segment), &files.path, lock::LOCK_WAIT)?;
+            if let Some(size) = files.named_size(&self.segment)? {
+                self.catch_up(size)?;
+                return Ok(guard);
+            }
+            drop(guard);
+            self.follow()?;
+        }
+    }
+
+    /// Goes on in the segment that has the log's name now, if this one was sealed and the rows follow each other.
+    fn follow(&mut self) -> Result<(), AuditError> {
         let files = Arc::clone(&self.files);
-        let size = files.size()?;
+        let replaced_error = || AuditError::Replaced { path: files.path.clone() };
+        let next = files.open_segment()?;
+        let is_later = next.number > self.segment.number;
+        let was_sealed =
+            files.sealed_name(&self.segment)?.is_some() || seal::has_note(&files, self.segment.number)?;
+        if !is_later || !was_sealed {
+            return Err(replaced_error());
+        }
+        let size = self.segment.size().map_err(|source| files.read_error(source))?;
+        self.check_known_row(size)?;
+        let sealed_tail = tail::read(&self.segment.log, &files.path, size)?;
+        let first =
+            next.start().map_err(|source| files.read_error(source))?.link.ok_or_else(replaced_error)?;
+        // With several segments in between, their own rows prove the order; here only the direct successor is compared.
+        let is_next = next.number == self.segment.number + 1;
+        let continues = first.seq == sealed_tail.seq + 1 && first.prev == sealed_tail.hash;
+        if (is_next && !continues) || first.seq <= sealed_tail.seq {
+            return Err(AuditError::Altered { path: files.path.clone(), offset: 0 });
+        }
+        // The rows of the new segment are caught up with like those of another process.
+        (self.seq, self.hash, self.end) = (first.seq - 1, first.prev, 0);
+        self.enter(next);
+        Ok(())
+    }
+
+    /// Makes a segment the one that is written.
+    fn enter(&mut self, segment: Arc<Segment>) {
+        self.files.set_segment(Arc::clone(&segment));
+        self.segment = segment;
+    }
+
+    /// Checks that the last row known to this process is in a segment of this size, unchanged.
+    fn check_known_row(&self, size: u64) -> Result<(), AuditError> {
+        let files = &self.files;
         if size < self.end {
             return Err(AuditError::Truncated { path: files.path.clone(), expected: self.end, found: size });
         }
-        let altered_error = |offset| AuditError::Altered { path: files.path.clone(), offset };
         // Check the last row even if the size is right: a log that was truncated and filled again has the same size and
         // other rows.
-        let is_unchanged = tail::still_ends_with(&files.log, self.end, &self.hash);
+        let is_unchanged = tail::still_ends_with(&self.segment.log, self.end, &self.hash);
         if !is_unchanged.map_err(|source| files.read_error(source))? {
-            return Err(altered_error(self.end));
+            return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
         }
+        Ok(())
+    }
+
+    /// Finds the end that other processes left, and checks that the last row known to this process is unchanged.
+    fn catch_up(&mut self, size: u64) -> Result<(), AuditError> {
+        let files = Arc::clone(&self.files);
+        self.check_known_row(size)?;
         if size == self.end {
             return Ok(());
         }
-        let tail = tail::read(&files.log, &files.path, size)?;
+        let tail = tail::read(&self.segment.log, &files.path, size)?;
         // A write adds both bytes and rows, so neither can grow alone.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
-            return Err(altered_error(self.end));
+            return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
         }
         if let Some(torn) = self.adopt_tail(&tail)? {
             tracing::warn!(
@@ -126,7 +200,7 @@ impl LogWriter {
         if let Err(source) = self.write_out() {
             // A part of the line may be in the log. If the truncation fails too, the next append finds the torn part
             // and moves it to another file.
-            let _ = self.files.device.truncate(&self.files.log, self.end);
+            let _ = self.files.device.truncate(&self.segment.log, self.end);
             return Err(self.files.write_error(source));
         }
         // Update the state only now, because after a failed write the log has no new row.
@@ -141,16 +215,40 @@ impl LogWriter {
         self.seq
     }
 
-    /// The offset of the next row.
+    /// The offset of the next row in the whole log, with all sealed segments.
     pub(super) fn end(&self) -> u64 {
-        self.end
+        self.segment.base + self.end
+    }
+
+    /// The segment that is written, and the offset of the next row in it.
+    pub(super) fn place(&self) -> (&Arc<Segment>, u64) {
+        (&self.segment, self.end)
+    }
+
+    /// Seals the segment: writes the row as the first one of a new file, gives the old file the name of a sealed
+    /// segment, and the new one the log's. The caller has synced the old file.
+    pub(super) fn begin_segment(
+        &mut self,
+        process: &str,
+        row: &CheckpointRow,
+    ) -> Result<SegmentName, AuditError> {
+        let files = Arc::clone(&self.files);
+        let head =
+            RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted: 0, prev: &self.hash };
+        let hash = write_process_line(&mut self.line, &head, ProcessRow::Checkpoint(row));
+        let name = SegmentName { number: self.segment.number, first: self.segment.first_seq, last: self.seq };
+        seal::exchange(&files, &name, &self.line)?;
+        let segment = files.open_segment()?;
+        (self.seq, self.hash, self.end) = (self.seq + 1, hash, self.line.len() as u64);
+        self.enter(segment);
+        Ok(name)
     }
 
     /// Writes the line with one `write`, so that a killed process leaves either the whole line or a part without a
     /// newline. A short write means that the disk is full, so it is not continued.
     fn write_out(&self) -> io::Result<()> {
         loop {
-            match self.files.device.write(&self.files.log, &self.line) {
+            match self.files.device.write(&self.segment.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 // Interrupted before a byte was written; after that, the call would return the number of written bytes.
@@ -171,7 +269,7 @@ impl LogWriter {
         let files = &self.files;
         // Below 5 MiB, because `tail::read` looks no further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
-        files.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
+        self.segment.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
         let kept_in = files.state_dir.join(&name);
@@ -183,7 +281,10 @@ impl LogWriter {
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(keep_torn_error)?;
 
         // Truncate only now that the copy is on the disk.
-        files.device.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
+        files
+            .device
+            .truncate(&self.segment.log, tail.end)
+            .map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }
 }

@@ -11,8 +11,8 @@ use portcullis_types::{Access, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    Approval, AuditSync, HiddenNames, Limits, LintCode, MemoryBytes, MountName, OutputBytes, PolicySource,
-    ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer, SecretName, SecretRule,
+    Approval, AuditSettings, AuditSync, HiddenNames, Limits, LintCode, MemoryBytes, MountName, OutputBytes,
+    PolicySource, ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer, SecretName, SecretRule,
     file::{Faults, LimitEntries, Located, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
     flow::{FlowRule, resolve_flow},
     kinds::KindPattern,
@@ -52,6 +52,8 @@ pub(crate) struct EffectivePolicy {
     #[serde(skip_serializing_if = "HiddenNames::is_empty")]
     pub(crate) hide: HiddenNames,
     pub(crate) audit_sync: AuditSync,
+    #[serde(skip_serializing_if = "AuditSettings::is_default_but_sync")]
+    pub(crate) audit: AuditSettings,
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: ShellOrAbsence,
     pub(crate) egress: EgressSettings,
@@ -221,7 +223,8 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         protect,
         kinds,
         hide: HiddenNames::new(file.hide.iter().map(|name| name.value.clone()).collect()),
-        audit_sync: file.audit_sync.unwrap_or_default(),
+        audit_sync: file.audit.sync,
+        audit: file.audit.clone(),
         shell,
         egress: resolve_egress(&file.egress),
         secrets,

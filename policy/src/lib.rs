@@ -49,6 +49,7 @@ mod policy;
 mod tool;
 
 mod assign;
+mod audit;
 mod cases;
 mod evaluate;
 mod expect;
@@ -68,6 +69,7 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
+pub use audit::{AuditSettings, CheckpointPlace};
 pub use cases::{PathCases, TooManyCases};
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};

@@ -9,7 +9,7 @@ use std::{
 use portcullis_types::{SandboxTier, ToolName};
 
 use crate::{
-    AuditSync, EgressSettings, GrantedMount, HiddenNames, HostRule, Limits, LoadOptions, MountName,
+    AuditSettings, EgressSettings, GrantedMount, HiddenNames, HostRule, Limits, LoadOptions, MountName,
     MountSpec, NetworkGrant, PathPattern, PolicyDigest, PolicyError, PolicyFault, ProfileName,
     ProtectedKinds, ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule, ShellAbsence,
     ShellNetwork, ShellPolicy,
@@ -194,10 +194,10 @@ impl WorkspaceSecurityPolicy {
         &self.kinds
     }
 
-    /// When audit rows are synced to disk.
+    /// The settings of the audit log.
     #[must_use]
-    pub fn audit_sync(&self) -> AuditSync {
-        self.effective.audit_sync
+    pub fn audit(&self) -> &AuditSettings {
+        &self.effective.audit
     }
 
     /// All limits.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::{
-    Approval, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
+    Approval, AuditSettings, MountName, ProfileName, RequiredLayer, WorkspaceSecurityPolicy,
     effective::{EffectivePolicy, SHIPPED_PROTECTION, ToolRule},
     flow::{write_flow, write_flow_summary},
     limits::format_in_largest_unit,
@@ -97,7 +97,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     if !policy.hide.is_empty() {
         writeln!(out, "\n[hide]\npaths = [{}]", quoted(policy.hide.patterns()))?;
     }
-    writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
+    write_audit(out, &policy.audit)?;
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "\n[modules]\ndir = {}", quote(dir))?;
     }
@@ -251,6 +251,24 @@ pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(quote).collect::<Vec<_>>().join(", ")
 }
 
+fn write_audit(out: &mut String, audit: &AuditSettings) -> std::fmt::Result {
+    let AuditSettings { sync, segment, segment_age, keep, checkpoints, key } = audit;
+    writeln!(out, "\n[audit]\nsync = \"{sync}\"")?;
+    let age = humantime::format_duration(*segment_age);
+    writeln!(out, "segment = \"{segment}\"\nsegment_age = \"{age}\"")?;
+    if let Some(keep) = keep {
+        writeln!(out, "keep = \"{}\"", humantime::format_duration(*keep))?;
+    }
+    if let Some(places) = checkpoints {
+        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        writeln!(out, "checkpoints = [{}]", quoted_texts(&places))?;
+    }
+    match key {
+        Some(key) => writeln!(out, "key = {}", quote(key)),
+        None => Ok(()),
+    }
+}
+
 /// A TOML basic string.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
@@ -389,7 +407,14 @@ mod tests {
         Sample {
             section: "audit",
             keys: keys::AUDIT,
-            values: &[("sync", "\"always\"", "sync = \"always\"")],
+            values: &[
+                ("sync", "\"always\"", "sync = \"always\""),
+                ("segment", "\"7MiB\"", "segment = \"7MiB\""),
+                ("segment_age", "\"7h\"", "segment_age = \"7h\""),
+                ("keep", "\"7h\"", "keep = \"7h\""),
+                ("checkpoints", "[\"stderr\", \"/c\"]", "checkpoints = [\"stderr\", \"/c\"]"),
+                ("key", "\"/k\"", "key = \"/k\""),
+            ],
         },
         Sample {
             section: "hide",

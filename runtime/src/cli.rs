@@ -10,6 +10,7 @@ use portcullis_types::SandboxTier;
 
 mod agent;
 mod audit;
+mod audit_report;
 mod explain;
 mod mount_option;
 mod mounts;
@@ -20,7 +21,10 @@ mod tool;
 mod undo;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
-pub(crate) use audit::{AuditCommand, FilterOptions, LogOptions, ReplayOptions};
+pub(crate) use audit::{
+    AuditCommand, BundleOptions, FilterOptions, LogOptions, ReplayOptions, VerifyOptions,
+};
+pub(crate) use audit_report::ReportOptions;
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};

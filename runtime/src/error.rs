@@ -7,7 +7,7 @@ use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
 use portcullis_tools::{
     BootstrapError, RowError,
-    audit::AuditError,
+    audit::{AuditError, BundleError, KeyError},
     modules::{ApproveError, PinError},
     undo::UndoError,
 };
@@ -93,9 +93,27 @@ pub(crate) enum CliError {
     /// There is no audit log where there should be one.
     #[error("there is no audit log at `{}`", path.display())]
     NoAuditLog { path: PathBuf },
+    /// A file that should have checkpoints or a key cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    AnchorFile { path: PathBuf, source: io::Error },
+    /// A file has no checkpoint.
+    #[error(
+        "`{}` has no checkpoint: neither a signed note nor a line with `portcullis-checkpoint`",
+        path.display()
+    )]
+    NoAnchor { path: PathBuf },
+    /// A key that should verify checkpoints is none.
+    #[error("cannot use the key of checkpoints")]
+    VerifierKey { source: KeyError },
+    /// A bundle cannot be made or checked.
+    #[error("cannot use the bundle `{}`", path.display())]
+    Bundle { path: PathBuf, source: BundleError },
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
+    /// A page cannot be written. An existing file is never replaced.
+    #[error("cannot write the page `{}`", path.display())]
+    Page { path: PathBuf, source: io::Error },
     /// The kept changes cannot be shown or taken back.
     #[error("cannot take back or show changes")]
     Undo {
@@ -180,6 +198,7 @@ impl CliError {
                 | BootstrapError::UntrustedPolicy { .. }
                 | BootstrapError::ExpectationsFile(_)
                 | BootstrapError::Expectations(_)
+                | BootstrapError::Checkpoints { .. }
                 | BootstrapError::Mount(_)
                 | BootstrapError::Folder(_)
                 | BootstrapError::Lock(_)
@@ -192,6 +211,12 @@ impl CliError {
             | Self::NoTool { .. }
             | Self::Explain { .. }
             | Self::Filter { .. }
+            | Self::AnchorFile { .. }
+            | Self::NoAnchor { .. }
+            | Self::Bundle {
+                source: BundleError::NoRow | BundleError::File(_) | BundleError::Form(_), ..
+            }
+            | Self::VerifierKey { .. }
             | Self::NoSource { .. }
             | Self::KeptPolicy { .. }
             | Self::NoExpectations { .. }

@@ -1,6 +1,7 @@
 //! The output of commands: text, tables and JSON. Only `stream` and `live` write to the standard streams.
 
 pub(crate) mod diagnostics;
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod live;
 pub(crate) mod stream;

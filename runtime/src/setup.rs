@@ -5,7 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         mpsc::{self, RecvTimeoutError},
     },
     time::Duration,
@@ -13,8 +13,8 @@ use std::{
 
 use portcullis_shell_daemon::absolute_variable;
 use portcullis_tools::{
-    PolicyFiles, TakenVariables, ToolRegistry, describing_builder, record_refused_start,
-    runtime_builder_with, shell::ShellSource,
+    PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, describing_builder, record_refused_start,
+    runtime_builder_with, shell::ShellSource, write_checkpoint_to_stderr,
 };
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
@@ -180,7 +180,7 @@ pub(crate) async fn registry(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    build(envelope, &policy_files(envelope)?, shell).await
+    Ok(builder(envelope, &policy_files(envelope)?, shell).await?.build()?)
 }
 
 /// The registry of a command that makes calls. Like [`registry`], but a policy that is refused is also recorded in the
@@ -192,7 +192,29 @@ pub(crate) async fn calling_registry(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
 ) -> Result<ToolRegistry, CliError> {
-    let built = registry(envelope, shell).await;
+    recording_refusals(envelope, registry(envelope, shell).await)
+}
+
+/// The registry of a server. Like [`registry`], but the checkpoints of the audit log go to standard error unless the
+/// policy says where they go: a server's standard error is collected, and so they leave the machine.
+///
+/// # Cancellation
+/// As for [`registry`].
+pub(crate) async fn serving_registry(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellSource,
+) -> Result<ToolRegistry, CliError> {
+    workspace::prepare(envelope)?;
+    let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
+    let builder = builder(envelope, &policy_files(envelope)?, shell).await?;
+    Ok(builder.checkpoint_sink(Arc::new(write_checkpoint_to_stderr)).build()?)
+}
+
+/// The result of a start. A policy that is refused is recorded in the audit log.
+pub(crate) fn recording_refusals(
+    envelope: &RunnerBootstrapEnvelope,
+    built: Result<ToolRegistry, CliError>,
+) -> Result<ToolRegistry, CliError> {
     if let Err(CliError::Bootstrap(error)) = &built {
         record_refused_start(envelope, error);
     }
@@ -222,19 +244,19 @@ pub(crate) async fn registry_under(
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    build(envelope, &with_taken_variables(files.clone()), shell).await
+    Ok(builder(envelope, &with_taken_variables(files.clone()), shell).await?.build()?)
 }
 
-async fn build(
+async fn builder(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
     shell: ShellSource,
-) -> Result<ToolRegistry, CliError> {
+) -> Result<RegistryBuilder, CliError> {
     let mut builder = runtime_builder_with(envelope, files).await?.shell(shell);
     if let Some(writer) = PolicyRuleWriter::new(files, envelope.sandbox_tier) {
         builder = builder.rule_writer(writer);
     }
-    Ok(builder.build()?)
+    Ok(builder)
 }
 
 /// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if neither

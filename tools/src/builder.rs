@@ -7,19 +7,19 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{Approval, AuditSync, FlowLabel, GrantedMount, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, FlowLabel, GrantedMount, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{Tool, ToolError, ToolName};
 use portcullis_undo::UndoStore;
 use serde_json::Value;
 
 use self::{
-    findings::{known_tools, log_recovery, missing_tools},
+    findings::{known_tools, log_refusals, missing_tools},
     installed::installed_policy,
     registration::{Registration, ShippedModule},
 };
 use crate::{
     approval::{RuleWriter, StandingApprovals},
-    audit::{AuditLog, SyncMode},
+    audit::CheckpointSink,
     call::{Caller, NestingContext},
     error::BootstrapError,
     expectations::ExpectedPolicy,
@@ -33,6 +33,7 @@ use crate::{
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
+    sealing,
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
     state,
@@ -61,6 +62,8 @@ pub struct RegistryBuilder {
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
+    /// Gets the checkpoints of the audit log unless the policy says otherwise.
+    checkpoint_sink: Option<CheckpointSink>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
@@ -94,6 +97,7 @@ impl RegistryBuilder {
             expected: None,
             state: None,
             cache: None,
+            checkpoint_sink: None,
             mounts: None,
             runner: None,
             natives: Vec::new(),
@@ -207,6 +211,12 @@ impl RegistryBuilder {
     /// Remembers the hash of this program in this folder, which several state folders may share.
     pub(crate) fn cache(mut self, folder: PathBuf) -> Self {
         self.cache = Some(folder);
+        self
+    }
+
+    /// Gives the checkpoints of the audit log to this sink, unless the policy says where they go.
+    pub fn checkpoint_sink(mut self, sink: CheckpointSink) -> Self {
+        self.checkpoint_sink = Some(sink);
         self
     }
 
@@ -359,8 +369,8 @@ impl RegistryBuilder {
         tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
-        let (audit, recovery) = AuditLog::open(&state, sync_mode(&policy))?;
-        log_recovery(&recovery, &refused);
+        let audit = sealing::open_log(&state, &policy, self.checkpoint_sink)?;
+        log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_facts::introduce(&audit, &policy, cache, lock.sha256().map(str::to_owned));
         // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
@@ -419,13 +429,6 @@ fn sidecar_config(
 ) -> SidecarConfig {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
     SidecarConfig { policy, workspace, state, private, ca, unconfined: false }
-}
-
-fn sync_mode(policy: &WorkspaceSecurityPolicy) -> SyncMode {
-    match policy.audit_sync() {
-        AuditSync::Interval => SyncMode::Interval,
-        AuditSync::Always => SyncMode::Always,
-    }
 }
 
 /// Whether the policy in force would still give the grant of a stored output: the output's tool can still be called,

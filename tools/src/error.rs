@@ -32,6 +32,15 @@ pub enum BootstrapError {
         #[source]
         source: std::io::Error,
     },
+    /// A file that should get the checkpoints of the audit log cannot be opened.
+    #[error("cannot write checkpoints to `{}`, which the policy names in `audit.checkpoints`", path.display())]
+    Checkpoints {
+        /// The file's path.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
     /// Another user could change the operator's policy, or a folder on its path.
     #[error("the policy file `{}` is refused", path.display())]
     UntrustedPolicy {

@@ -47,6 +47,7 @@ mod registered;
 mod registry;
 mod replay;
 mod run_labels;
+mod sealing;
 mod shared_state;
 pub mod shell;
 mod slots;
@@ -85,6 +86,7 @@ pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 pub use replay::{Replay, ReplayReport, ReplayedGroup};
+pub use sealing::write_checkpoint_to_stderr;
 pub use tighten::{MountUsage, ProfileUse};
 pub use web::{SecretError, TakenVariables};
 

@@ -51,7 +51,7 @@ pub(crate) const PROTECT: &[&str] = &["paths", "kinds", "except"];
 pub(crate) const HIDE: &[&str] = &["paths"];
 
 /// `[audit]`.
-pub(crate) const AUDIT: &[&str] = &["sync"];
+pub(crate) const AUDIT: &[&str] = &["sync", "segment", "segment_age", "keep", "checkpoints", "key"];
 
 /// `[modules]`.
 pub(crate) const MODULES: &[&str] = &["dir"];

@@ -8,7 +8,7 @@ use std::{
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSync, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName, Operator,
+    Approval, AuditSettings, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName, Operator,
     OutputBytes, PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, Robots,
     SearchSettings, SecretHeader, SecretName, SecretSource, TunnelRule, VariableName,
     commands::CommandPattern, hidden::HiddenPattern, kinds::KindPattern, path_rules::PathRules,
@@ -48,7 +48,7 @@ pub(crate) struct PolicyFile {
     /// The patterns of `[hide]`.
     pub(crate) hide: Vec<Located<HiddenPattern>>,
     pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
-    pub(crate) audit_sync: Option<AuditSync>,
+    pub(crate) audit: AuditSettings,
     pub(crate) modules_dir: Option<String>,
     pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) egress: EgressEntries,

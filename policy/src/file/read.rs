@@ -4,7 +4,8 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, MountName, ProfileName, RequiredLayer,
+    AuditSettings, AuditSync, CheckpointPlace, FileBytes, MountName, ProfileName, RequiredLayer,
+    audit::parse_absolute,
     hidden::HiddenPattern,
     kinds::KindPattern,
     mount::{parse_folder, parse_host_folder, parse_project},
@@ -25,7 +26,10 @@ use super::{
     section::{Section, SectionEntry},
     shell::shell,
     syntax,
-    value::{approval_of, choice_parser, limits, memory, output, tier, timeout, tool_name},
+    value::{
+        approval_of, choice_parser, duration_within, elements, limits, memory, output, size, tier, timeout,
+        tool_name,
+    },
 };
 
 /// The version of the policy format that this build reads.
@@ -66,7 +70,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .unwrap_or_default(),
             hide: hide(root, faults),
             sandbox: sandbox(root, faults),
-            audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
+            audit: root.section("audit", faults).map(|section| audit(&section, faults)).unwrap_or_default(),
             modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
             shell: root
                 .section("shell", faults)
@@ -335,9 +339,31 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
     sections
 }
 
-fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
+/// Reads `[audit]`. A key that is missing or wrong has its default; a wrong one is a fault.
+fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     section.refuse_unknown(keys::AUDIT, faults);
-    section.entry("sync")?.parsed(faults, choice_parser("sync", AuditSync::ALL, AuditSync::as_str))
+    let mut settings = AuditSettings::default();
+    if let Some(entry) = section.entry("sync") {
+        let sync = entry.parsed(faults, choice_parser("sync", AuditSync::ALL, AuditSync::as_str));
+        settings.sync = sync.unwrap_or_default();
+    }
+    if let Some(entry) = section.entry("segment")
+        && let Some(bytes) = size(&entry, AuditSettings::SEGMENT_BOUNDS, faults)
+    {
+        settings.segment = FileBytes(bytes);
+    }
+    let mut age = |key| {
+        let entry = section.entry(key)?;
+        Some(duration_within(&entry, AuditSettings::AGE_BOUNDS, faults)?.value)
+    };
+    settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
+    settings.keep = age("keep");
+    if let Some(entry) = section.entry("checkpoints") {
+        let places = elements(&entry, faults, CheckpointPlace::parse);
+        settings.checkpoints = Some(places.into_iter().map(|place| place.value).collect());
+    }
+    settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, parse_absolute));
+    settings
 }
 
 /// Reads `[modules]`.

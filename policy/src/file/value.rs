@@ -77,6 +77,15 @@ pub(super) fn size(
 
 /// Reads a time limit.
 pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Duration>> {
+    duration_within(entry, limits::TIMEOUT_BOUNDS, faults)
+}
+
+/// Reads a duration.
+pub(super) fn duration_within(
+    entry: &SectionEntry<'_>,
+    bounds: LimitBounds<Duration>,
+    faults: &mut Faults<'_>,
+) -> Option<Located<Duration>> {
     if let Some(number) = entry.as_integer() {
         entry.refuse(
             faults,
@@ -85,7 +94,7 @@ pub(super) fn timeout(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Opti
         return None;
     }
     let duration = entry.parsed(faults, parse_duration)?;
-    let LimitBounds { least, most } = limits::TIMEOUT_BOUNDS;
+    let LimitBounds { least, most } = bounds;
     if duration < least || duration > most {
         let value_text = humantime::format_duration(duration);
         let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));

@@ -32,7 +32,7 @@ fn the_shipped_policy_says_what_the_design_says() {
     assert_eq!(policy.limits().max_output_bytes.0, 16_384);
     assert_eq!(policy.limits().wasm_memory.0, 64 << 20);
     assert_eq!(policy.max_timeout(), Duration::from_secs(600));
-    assert_eq!(policy.audit_sync(), AuditSync::Interval);
+    assert_eq!(policy.audit().sync, AuditSync::Interval);
     // Two of the names, `.git/config.worktree` and `.git/commondir`, make Git use another configuration.
     assert_eq!(policy.protected().patterns().count(), 12);
     assert_eq!(policy.protected_kinds().patterns().count(), 55);

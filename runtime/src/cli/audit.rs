@@ -1,7 +1,11 @@
 //! The options of `portcullis audit`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use portcullis_tools::audit::{RowKind, Verdict};
+
+use super::ReportOptions;
 
 /// The number of rows that `audit log` shows by default.
 const DEFAULT_LIMIT: usize = 50;
@@ -10,12 +14,85 @@ const DEFAULT_LIMIT: usize = 50;
 pub(crate) enum AuditCommand {
     Log(Box<LogOptions>),
     Replay(Box<ReplayOptions>),
-    /// Check that no row of the audit log was changed, removed or inserted.
+    Report(Box<ReportOptions>),
+    Verify(VerifyOptions),
+    Bundle(Box<BundleOptions>),
+    /// Seal the open segment of the audit log now, and print its checkpoint.
     ///
-    /// Prints the number of rows and the hash of the last one. Keep that hash elsewhere: it proves later that no row
-    /// up to it was changed, and that none was cut off the end. Exits with 1 if the log is not intact, or if there is
-    /// none.
-    Verify,
+    /// The rows move to a read-only file in the folder `audit.segments`, and the log goes on in a new file. Processes
+    /// that have the log open go on in it too. The checkpoint is a signed note; kept elsewhere, it proves later that no
+    /// row up to it was changed or removed.
+    Seal,
+}
+
+/// Write rows with everything that proves them, for someone who trusts neither Portcullis nor you.
+///
+/// The tar file has the rows that the filters mean, and the hashes alone of the others from the first of them up to the
+/// newest checkpoint; the checkpoints; the policies and questions that the rows name; the lock of approved modules; and
+/// `verify.py`, which checks all of it with Python's standard library. Rows about starts, policies and checkpoints are
+/// always disclosed. If no checkpoint covers the rows yet, one is made.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit bundle --since 30d --agent reviewer --out bundle.tar
+  portcullis audit bundle --anchor kept.note --out bundle.tar     # proves that the log continues a kept checkpoint
+  python3 verify.py bundle.tar --anchor kept.note                 # what the reader runs, after `tar xf`
+
+Exit codes:
+  0 written    1 the log is not intact, or there is none    2 wrong usage: no row is meant, or the file exists")]
+pub(crate) struct BundleOptions {
+    /// The file to write, which must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+
+    /// Prove that the log continues the checkpoints in this file, which the reader has, or in standard input for `-`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) anchor: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+}
+
+/// Check that no row of the audit log was changed, removed or inserted.
+///
+/// Prints the number of rows and the hash of the last one. A log that was rewritten or cut as a whole shows only beside
+/// something that was kept elsewhere: a checkpoint, or an earlier hash.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis audit verify
+  journalctl -u portcullis | portcullis audit verify --anchor -
+  portcullis audit verify --head 5f0c… --json
+  portcullis audit verify --file /backup/audit.segments/000001-1-9000.jsonl
+  portcullis audit verify --bundle bundle.tar --key portcullis/…
+
+Exit codes:
+  0 intact    1 not intact, or there is no log    2 wrong usage, or a file without a checkpoint")]
+pub(crate) struct VerifyOptions {
+    /// Compare with the checkpoints in this file, or in standard input for `-`: signed notes, or lines of a journal with
+    /// `portcullis-checkpoint`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) anchor: Vec<PathBuf>,
+
+    /// Require a row with this hash, such as the head of an earlier verification.
+    #[arg(long, value_name = "HASH")]
+    pub(crate) head: Option<String>,
+
+    /// The key that verifies checkpoints, or a file with it, instead of that of the state folder.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+
+    /// Verify this file alone: a sealed segment, or a copy of a log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Verify this bundle.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "head"])]
+    pub(crate) bundle: Option<PathBuf>,
+
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Show the newest rows of the audit log, the newest last.
@@ -72,7 +149,7 @@ pub(crate) struct ReplayOptions {
 }
 
 /// Which rows are meant.
-#[derive(Debug, Args, Default)]
+#[derive(Debug, Clone, Args, Default)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
     /// Calls of this agent.
@@ -133,7 +210,8 @@ pub(crate) struct FilterOptions {
     #[arg(long = "policy-digest", value_name = "DIGEST")]
     pub(crate) policy_digest: Vec<String>,
 
-    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `stop`.
+    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `checkpoint`,
+    /// `stop`.
     #[arg(long, value_name = "EVENT")]
     pub(crate) event: Vec<RowKind>,
 }

@@ -1,5 +1,7 @@
 //! The options of `portcullis mounts`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use portcullis_tools::{
     ReachSource,
@@ -19,9 +21,10 @@ Examples:
   portcullis mounts --by mount
   portcullis mounts --reach vault
   portcullis mounts --reach env:GITHUB_TOKEN
+  portcullis mounts --html mounts.html
 
 Exit codes:
-  0 done    2 wrong usage, or an unusable policy")]
+  0 done    1 the page cannot be written    2 wrong usage, or an unusable policy")]
 pub(crate) struct MountsOptions {
     /// What stands in a row of the table.
     #[arg(long, value_enum, default_value_t = MountsView::Tool, conflicts_with = "reach")]
@@ -35,6 +38,10 @@ pub(crate) struct MountsOptions {
     /// Print the answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write the map as a page to this new file, which only its owner can read. An existing file is not replaced.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "reach", "json"])]
+    pub(crate) html: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) modules: Modules,

@@ -1,43 +1,29 @@
-//! `portcullis audit`: shows the audit log, and verifies it.
+//! `portcullis audit`: shows the audit log, verifies and seals it.
 
+mod bundle;
 mod filter;
 mod log;
 mod replay;
+mod report;
+mod verify;
 
-use std::{
-    fmt::Write as _,
-    path::{Path, PathBuf},
-    process::ExitCode,
+use std::path::{Path, PathBuf};
+
+use portcullis_tools::audit::{self, Row, RowKind};
+
+pub(crate) use self::{
+    bundle::bundle,
+    log::log,
+    replay::replay,
+    report::report,
+    verify::{seal, verification_text, verify},
 };
-
-use portcullis_tools::audit::{self, Row, RowKind, VerifyReport};
-
 pub(super) use self::{
     filter::RowFilter,
     log::listing_of_run,
     replay::{replay_log, replay_text},
 };
-pub(crate) use self::{log::log, replay::replay};
-use crate::{
-    cli::CommonOptions,
-    error::CliError,
-    output::{stream, table, text},
-    setup,
-};
-
-/// Verifies the whole log.
-pub(crate) fn verify(common: &CommonOptions) -> Result<ExitCode, CliError> {
-    let path = path(common)?;
-    let report = audit::verify(&path).map_err(|source| {
-        if source.is_missing() {
-            CliError::NoAuditLog { path: path.clone() }
-        } else {
-            CliError::Audit { source }
-        }
-    })?;
-    stream::write_answer(&verification_text(&report))?;
-    Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
+use crate::{cli::CommonOptions, error::CliError, output::table, setup};
 
 fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
@@ -94,6 +80,7 @@ fn outcome_cell(row: &Row) -> String {
         (RowKind::Revoke, _) => "revokes".to_owned(),
         (RowKind::Start, _) => "starts".to_owned(),
         (RowKind::Policy, _) => "policy".to_owned(),
+        (RowKind::Checkpoint, _) => "checkpoint".to_owned(),
         (RowKind::Stop, _) => "stops".to_owned(),
         (RowKind::Other, _) => "–".to_owned(),
     }
@@ -103,62 +90,9 @@ fn milliseconds(microseconds: u64) -> String {
     format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100)
 }
 
-/// The findings of a verification, as text.
-pub(crate) fn verification_text(report: &VerifyReport) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = match report.broken {
-        None => writeln!(out, "intact: {} rows, head {}", report.rows, report.head),
-        Some(broken) => writeln!(
-            out,
-            "broken: line {} (byte {}): {}\n{} rows before it hold, head {}",
-            broken.line, broken.offset, broken.why, report.last_seq, report.head
-        ),
-    };
-    for begin in &report.open_begins {
-        let _ = writeln!(
-            out,
-            "open: row {}, {}, call {}, process {} (runs now, or died)",
-            begin.seq,
-            text::inline(&begin.tool),
-            text::inline(&begin.call_id),
-            text::inline(&begin.process)
-        );
-    }
-    if report.open_begins_left_out > 0 {
-        let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_left_out);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::audit::{BreakReason, ChainBreak, OpenBegin};
-
     use super::*;
-
-    #[test]
-    fn a_verdict_says_where_and_why() {
-        let mut report = VerifyReport {
-            rows: 9,
-            last_seq: 9,
-            head: "ab".repeat(32),
-            broken: None,
-            open_begins: vec![OpenBegin {
-                seq: 8,
-                call_id: "call_\u{1b}".into(),
-                tool: "file_write".into(),
-                process: "1-2-3".into(),
-            }],
-            open_begins_left_out: 0,
-        };
-        insta::assert_snapshot!("intact", verification_text(&report));
-        report.last_seq = 4;
-        let why = BreakReason::SequenceGap { expected: 5, found: 6 };
-        report.broken = Some(ChainBreak { line: 5, offset: 4096, why });
-        report.open_begins.clear();
-        insta::assert_snapshot!("broken", verification_text(&report));
-    }
 
     #[test]
     fn times_are_shown_in_tenths_of_a_millisecond() {

@@ -1,42 +1,38 @@
 //! `portcullis mounts`: what each tool may do in each mount, and where data can go.
 
+pub(super) mod matrix;
+mod page;
+mod use_counts;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    path::Path,
     process::ExitCode,
 };
 
+use jiff::Timestamp;
 use portcullis_tools::{
-    ExplainedTool, Explainer, MountGrant, ReachSource, ReachStep, ToolGrants, Verdict,
-    audit::{self, Outcome, Row, RowKind, SubjectKind},
+    ExplainedTool, Explainer, MountGrant, ReachSource, ReachStep, ToolGrants, Verdict, audit,
     policy::{Place, WorkspaceSecurityPolicy},
 };
-use portcullis_types::Access;
+use portcullis_types::{Access, RunnerBootstrapEnvelope};
 use serde::Serialize;
 
+pub(super) use self::use_counts::{UseCount, UseCounts};
 use crate::{
-    cli::{CommonOptions, MountsOptions, MountsView},
+    cli::{CommonOptions, Modules, MountsOptions, MountsView},
     error::CliError,
-    output::{json, stream, table, text},
+    output::{html, json, stream, table, text},
     setup,
 };
 
 pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<ExitCode, CliError> {
-    let MountsOptions { by, reach, json: as_json, modules } = options;
-    let envelope = setup::envelope_with(common, modules)?;
-    let files = setup::policy_files(&envelope)?;
-    let runtime = setup::runtime()?;
-    let explainer = runtime.block_on(Explainer::new(&envelope, &files))?;
+    let MountsOptions { by, reach, json: as_json, html: page_file, modules } = options;
+    if let Some(file) = &page_file {
+        html::check_new_file(file)?;
+    }
+    let Explained { envelope, explainer, tools } = Explained::new(common, modules)?;
     let policy = explainer.policy();
-    let tools: Vec<ExplainedTool> = match policy.modules_dir().is_none() && envelope.modules.is_empty() {
-        true => ExplainedTool::all_shipped(policy).collect(),
-        // Only a module knows the declarations of its tools, so the modules are loaded.
-        false => {
-            let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
-            registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect()
-        }
-    };
     if let Some(source) = reach {
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);
@@ -46,8 +42,20 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let use_counts = UseCounts::read(&audit::log_path(&envelope.state))?;
     let grants = explainer.grants_of(&tools);
+    let use_counts = UseCounts::read(&audit::log_path(&envelope.state), &grants, policy)?;
+    if let Some(file) = page_file {
+        let page = page::render(&page::MapFacts {
+            workspace: &envelope.workspace,
+            policy,
+            grants: &grants,
+            use_counts: &use_counts,
+            made: Timestamp::now(),
+        });
+        html::write_new_file(&file, &page)?;
+        stream::write_answer(&format!("wrote {}\n", text::inline(&file.display().to_string())))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let answer = match (as_json, by) {
         (true, _) => return json::write_answer(&entries(&grants, &use_counts)).map(|()| ExitCode::SUCCESS),
         (false, MountsView::Tool) => by_tool(policy, &grants, &use_counts),
@@ -79,55 +87,30 @@ fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Resul
     }
 }
 
-/// How many calls of a tool used a mount, and how many were refused that named a path in it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-struct UseCount {
-    used: u64,
-    tried: u64,
+/// The tools of a workspace, and the function that decides about their calls.
+pub(super) struct Explained {
+    pub(super) envelope: RunnerBootstrapEnvelope,
+    pub(super) explainer: Explainer,
+    pub(super) tools: Vec<ExplainedTool>,
 }
 
-/// The counts of an audit log, by tool and mount. A step counts under its own name.
-#[derive(Debug, Default)]
-struct UseCounts(BTreeMap<(String, String), UseCount>);
-
-impl UseCounts {
-    /// Counts the calls of a log, row by row. Without a log all counts are 0.
-    fn read(path: &Path) -> Result<Self, CliError> {
-        let mut counts = Self::default();
-        for row in audit::rows(path) {
-            match row {
-                Ok(row) => counts.add(&row),
-                Err(error) if error.is_missing() => break,
-                Err(source) => return Err(CliError::Audit { source }),
+impl Explained {
+    /// Reads the policy in force, and loads its modules.
+    pub(super) fn new(common: &CommonOptions, modules: Modules) -> Result<Self, CliError> {
+        let envelope = setup::envelope_with(common, modules)?;
+        let files = setup::policy_files(&envelope)?;
+        let runtime = setup::runtime()?;
+        let explainer = runtime.block_on(Explainer::new(&envelope, &files))?;
+        let policy = explainer.policy();
+        let tools = match policy.modules_dir().is_none() && envelope.modules.is_empty() {
+            true => ExplainedTool::all_shipped(policy).collect(),
+            // Only a module knows the declarations of its tools, so the modules are loaded.
+            false => {
+                let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
+                registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect()
             }
-        }
-        Ok(counts)
-    }
-
-    fn add(&mut self, row: &Row) {
-        if row.event != RowKind::End {
-            return;
-        }
-        for mount in &row.mounts_used {
-            self.count(row, mount).used += 1;
-        }
-        if matches!(row.outcome, Some(Outcome::Error(portcullis_types::ToolErrorKind::Denied))) {
-            let paths = row.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
-            let mounts: BTreeSet<&str> =
-                paths.filter_map(|path| path.value.strip_prefix('/')?.split('/').next()).collect();
-            for mount in mounts {
-                self.count(row, mount).tried += 1;
-            }
-        }
-    }
-
-    fn count(&mut self, row: &Row, mount: &str) -> &mut UseCount {
-        self.0.entry((row.tool.to_string(), mount.to_owned())).or_default()
-    }
-
-    fn of(&self, grants: &ToolGrants, mount: &str) -> UseCount {
-        let name = grants.step.as_ref().unwrap_or(&grants.tool);
-        self.0.get(&(name.clone(), mount.to_owned())).copied().unwrap_or_default()
+        };
+        Ok(Self { envelope, explainer, tools })
     }
 }
 
@@ -141,11 +124,7 @@ struct Entry<'a> {
 }
 
 fn entries<'a>(grants: &'a [ToolGrants], use_counts: &'a UseCounts) -> Vec<Entry<'a>> {
-    let calls = |grants: &'a ToolGrants| {
-        let name = grants.step.as_ref().unwrap_or(&grants.tool);
-        let own = use_counts.0.iter().filter(move |((tool, _), _)| tool == name);
-        own.map(|((_, mount), count)| (mount.as_str(), *count)).collect()
-    };
+    let calls = |grants: &'a ToolGrants| use_counts.mounts_of(grants).collect();
     grants.iter().map(|grants| Entry { grants, calls: calls(grants) }).collect()
 }
 
@@ -161,7 +140,7 @@ fn name_cell(grants: &ToolGrants) -> String {
 }
 
 /// The access to a mount, and how often it was used and tried: `write, 12 used`, `–, 3 tried`.
-fn access_cell(access: Option<Access>, UseCount { used, tried }: UseCount) -> String {
+fn access_cell(access: Option<Access>, UseCount { used, tried, .. }: UseCount) -> String {
     let mut cell = access.map_or("–", Access::as_str).to_owned();
     // Writing to a string cannot fail.
     if used > 0 {

@@ -51,7 +51,9 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         None => None,
     };
     let registry = tokio::select! {
-        registry = setup::calling_registry(&envelope, sidecar::shell_source(common)) => Arc::new(registry?),
+        registry = setup::serving_registry(&envelope, sidecar::shell_source(common)) => {
+            Arc::new(setup::recording_refusals(&envelope, registry)?)
+        }
         _ = signals.end.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let mut server = McpServer::new(registry, McpLimits::default())?;
@@ -106,7 +108,7 @@ fn host_of_address(address: SocketAddr) -> Option<String> {
 async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
     let before = server.registry();
     let reload_result = async {
-        let registry = Arc::new(setup::registry(envelope, sidecar::shell_source(common)).await?);
+        let registry = Arc::new(setup::serving_registry(envelope, sidecar::shell_source(common)).await?);
         server.replace(Arc::clone(&registry))?;
         Ok::<_, CliError>(registry)
     };

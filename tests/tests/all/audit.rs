@@ -1,9 +1,12 @@
 //! The audit rows of calls: their content, the data that they never hold, and that a row is written before its call has
 //! an effect.
 
+mod bundled;
 mod facts;
 mod listing;
 mod processes;
+mod report;
+mod sealed;
 mod unwritable;
 
 use std::{

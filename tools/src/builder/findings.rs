@@ -1,10 +1,9 @@
-//! The findings of a build: which names are known, which tools are missing, and what the log tells of the start.
+//! The findings of a build: which names are known, which tools are missing, and which modules are refused.
 
 use portcullis_policy::KnownTools;
 use portcullis_types::ToolName;
 
 use crate::{
-    audit::Recovery,
     modules::{Lock, RefusedModule},
     table::ToolTable,
 };
@@ -37,13 +36,10 @@ pub(super) fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedMo
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
-/// Logs the repairs of the audit log, and the refused modules.
-pub(super) fn log_recovery(recovery: &Recovery, refused: &[RefusedModule]) {
+/// Logs the refused modules.
+pub(super) fn log_refusals(refused: &[RefusedModule]) {
     for module in refused {
         let error = module.error() as &dyn std::error::Error;
         tracing::warn!(module = module.name(), error, "a foreign module is refused");
-    }
-    if !recovery.is_clean() {
-        tracing::warn!(?recovery, "the audit log was repaired after a crash");
     }
 }

@@ -116,11 +116,13 @@ fn the_memory_of_a_reader_does_not_grow_with_the_log() {
         log.write_all(&rows).expect("written");
     }
     drop(log);
+    let page = fixture.root().join("page.html");
     for words in [
         &["audit", "log", "--limit", "0", "--json"][..],
         &["audit", "log", "--limit", "0"],
         &["audit", "log", "--agent", "nobody"],
         &["audit", "verify"],
+        &["audit", "report", "--html", page.to_str().expect("text")],
     ] {
         let mut reader = Command::new(binary())
             .args(words)

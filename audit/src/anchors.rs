@@ -1,0 +1,229 @@
+//! Compares a log with checkpoints while its rows are read.
+
+use std::{fmt, io, path::Path};
+
+use super::{
+    checkpoint::SignedCheckpoint,
+    error::AuditError,
+    kept,
+    key::VerifierKey,
+    seal::{KeptCheckpoint, NEWEST_CHECKPOINT},
+    segments::{self, NOTE_ENDING, SegmentName},
+    tree::{Frontier, TreeHash},
+    verify::VerifyRequest,
+};
+
+/// The place that a checkpoint comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnchorPlace {
+    /// The newest checkpoint of the state folder, or that of a sealed segment: its name in the folder.
+    State(String),
+    /// A place outside, such as a journal.
+    Outside,
+}
+
+impl fmt::Display for AnchorPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(name) => write!(f, "checkpoint `{name}`"),
+            Self::Outside => f.write_str("anchor"),
+        }
+    }
+}
+
+/// What a checkpoint says about a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnchorFinding {
+    /// The rows that the checkpoint covers are those of the log.
+    Holds,
+    /// The rows from this number to the size of the checkpoint are missing at the end.
+    MissingAtEnd {
+        /// The number of the first missing row.
+        first: u64,
+        /// The number of the last one.
+        last: u64,
+    },
+    /// The log has other rows than those that the checkpoint covers: rows were rewritten, or it is another log.
+    OtherRows,
+    /// Retention has removed the rows that the checkpoint ends with, so it proves nothing about the others.
+    Removed,
+    /// The chain breaks before the last row that the checkpoint covers.
+    BehindBreak,
+    /// The signature does not verify with the log's key.
+    Signature(super::SignatureFault),
+    /// The file does not hold a checkpoint.
+    Malformed,
+}
+
+impl AnchorFinding {
+    /// Whether the finding is no sign of tampering by itself.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Holds | Self::Removed)
+    }
+}
+
+/// A checkpoint, and what it says about a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnchorReport {
+    /// Where the checkpoint comes from.
+    pub place: AnchorPlace,
+    /// The name of the log in the checkpoint. Empty for a file that is none.
+    pub origin: String,
+    /// The number of rows that it covers.
+    pub size: u64,
+    /// Whether its signature was checked. Without the log's key it cannot be.
+    pub is_signature_checked: bool,
+    /// What it says.
+    pub finding: AnchorFinding,
+}
+
+#[derive(Debug)]
+struct Anchor {
+    report: AnchorReport,
+    root: TreeHash,
+    is_judged: bool,
+}
+
+/// Checkpoints beside a log that is being read.
+#[derive(Debug)]
+pub(super) struct Anchors {
+    /// Sorted by size.
+    anchors: Vec<Anchor>,
+    /// The index of the first anchor whose rows are not read yet.
+    next: usize,
+    key: Option<VerifierKey>,
+}
+
+impl Anchors {
+    /// The checkpoints of a state folder and of the request.
+    pub(super) fn new(state_dir: Option<&Path>, request: &VerifyRequest) -> Result<Self, AuditError> {
+        let key = match (&request.key, state_dir) {
+            (Some(key), _) => Some(key.clone()),
+            (None, Some(state_dir)) => {
+                VerifierKey::of_state(state_dir).map_err(|source| AuditError::Key { source })?
+            }
+            (None, None) => None,
+        };
+        let mut anchors = Self { anchors: Vec::new(), next: 0, key };
+        if let Some(state_dir) = state_dir {
+            anchors.add_state(state_dir)?;
+        }
+        for signed in &request.anchors {
+            anchors.add(AnchorPlace::Outside, Some(signed));
+        }
+        anchors.anchors.sort_by_key(|anchor| anchor.report.size);
+        Ok(anchors)
+    }
+
+    fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
+        for (name, signed) in notes_of_segments(state_dir)? {
+            self.add(AnchorPlace::State(name.file_name(NOTE_ENDING)), signed.as_ref());
+        }
+        let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
+        match KeptCheckpoint::read(state_dir) {
+            Ok(None) => {}
+            Ok(Some((_, signed))) => self.add(place, Some(&signed)),
+            Err(AuditError::CheckpointForm { .. }) => self.add(place, None),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, place: AnchorPlace, signed: Option<&SignedCheckpoint>) {
+        let fault = match (signed, &self.key) {
+            (None, _) => Some(AnchorFinding::Malformed),
+            (Some(signed), Some(key)) => signed.verify(key).err().map(AnchorFinding::Signature),
+            (Some(_), None) => None,
+        };
+        let (origin, size, root) = match signed {
+            Some(signed) => {
+                let checkpoint = &signed.checkpoint;
+                (checkpoint.origin.clone(), checkpoint.size, checkpoint.root)
+            }
+            None => (String::new(), 0, TreeHash::default()),
+        };
+        self.anchors.push(Anchor {
+            is_judged: fault.is_some(),
+            report: AnchorReport {
+                place,
+                origin,
+                size,
+                is_signature_checked: self.key.is_some(),
+                finding: fault.unwrap_or(AnchorFinding::Removed),
+            },
+            root,
+        });
+    }
+
+    /// Whether there is any checkpoint.
+    pub(super) fn has_any(&self) -> bool {
+        !self.anchors.is_empty()
+    }
+
+    /// Whether a checkpoint of the state folder states this tree, with a valid signature.
+    pub(super) fn prove(&self, tree: &Frontier) -> bool {
+        let root = tree.root();
+        self.anchors.iter().any(|anchor| {
+            !anchor.is_judged
+                && anchor.report.is_signature_checked
+                && anchor.report.size == tree.size()
+                && anchor.root == root
+        })
+    }
+
+    /// Compares the checkpoints of this size with the tree of the rows so far.
+    pub(super) fn compare(&mut self, size: u64, tree: &Frontier) {
+        while let Some(anchor) = self.anchors.get_mut(self.next).filter(|anchor| anchor.report.size <= size) {
+            self.next += 1;
+            if anchor.report.size == size && !anchor.is_judged {
+                anchor.is_judged = true;
+                let is_same = anchor.root == tree.root();
+                anchor.report.finding = if is_same { AnchorFinding::Holds } else { AnchorFinding::OtherRows };
+            }
+        }
+    }
+
+    /// The findings for a log with these first and last rows, in the order of the sizes.
+    pub(super) fn into_reports(self, first_seq: u64, last_seq: u64, is_broken: bool) -> Vec<AnchorReport> {
+        let finish = |anchor: Anchor| {
+            let mut report = anchor.report;
+            if !anchor.is_judged {
+                report.finding = if report.size + 1 < first_seq {
+                    AnchorFinding::Removed
+                } else if is_broken {
+                    AnchorFinding::BehindBreak
+                } else {
+                    AnchorFinding::MissingAtEnd { first: last_seq + 1, last: report.size }
+                };
+            }
+            report
+        };
+        self.anchors.into_iter().map(finish).collect()
+    }
+}
+
+/// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not hold
+/// the checkpoint of its segment.
+fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
+    let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
+    let mut notes = Vec::new();
+    for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
+        let path = segments::path_of(state_dir, &name, NOTE_ENDING);
+        let bytes = match kept::read_bounded(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(read_error(&path, source)),
+        };
+        let signed = std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse);
+        // The note of another segment proves nothing about this one.
+        notes.push((name.clone(), signed.filter(|signed| signed.checkpoint.size == name.last)));
+    }
+    Ok(notes)
+}
+
+/// The checkpoints that the state folder keeps, the oldest first.
+pub(super) fn kept_notes(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
+    Ok(notes_of_segments(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
+}

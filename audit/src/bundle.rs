@@ -1,0 +1,398 @@
+//! Bundles: a part of a log with everything that proves it, for someone who trusts neither Portcullis nor its operator.
+//!
+//! ```text
+//! bundle.json             the key, the number of the first row, and the tree before it
+//! rows.txt                each row as the log has it, or a `-` and its hash if it is not disclosed
+//! notes/<size>.note       the checkpoints of these rows
+//! policies/, questions/   the texts that disclosed rows name by their hashes
+//! approved.lock           the lock of approved modules, if there is one
+//! verify.py               checks all of this with Python's standard library alone
+//! ```
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, BufWriter, Read, Seek as _, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{
+    anchors::kept_notes,
+    chain::{self, ChainLink},
+    checkpoint::SignedCheckpoint,
+    error::AuditError,
+    kept::{POLICIES_DIR, QUESTIONS_DIR, read_bounded},
+    key::VerifierKey,
+    lines::{LineEnd, LogLines},
+    read::Row,
+    seal, segments,
+    tree::{ConsistencyProver, Frontier, TreeHash},
+};
+
+mod check;
+
+pub use check::{BundleReport, check_bundle};
+
+/// The program in a bundle that checks it.
+const VERIFY_PROGRAM: &str = include_str!("bundle/verify.py");
+
+/// The most bytes of hashes that the proofs for kept checkpoints take: 256 MiB, of 8 million rows with one checkpoint.
+const MAX_PROOF_BYTES: usize = 256 << 20;
+
+/// The most texts that a bundle has: policies and questions.
+const MAX_TEXTS: usize = 100_000;
+
+/// A bundle cannot be made or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] AuditError),
+    /// The log is not intact up to the checkpoint, so nothing of it can be proven.
+    #[error(
+        "row {seq} of the audit log is not as its checkpoint says; look at it with `portcullis audit verify`"
+    )]
+    NotIntact {
+        /// The number of the row.
+        seq: u64,
+    },
+    /// No row is disclosed.
+    #[error("no row is meant: the filters match none")]
+    NoRow,
+    /// The rows name more policies and questions than a bundle has.
+    #[error("the rows name more than {MAX_TEXTS} policies and questions; choose fewer rows")]
+    TooManyTexts,
+    /// The proofs for the given checkpoints do not fit into memory.
+    #[error("there are too many rows after the given checkpoints; give a later one")]
+    TooManyHashes,
+    /// The file cannot be written or read.
+    #[error("cannot use the bundle")]
+    File(#[from] io::Error),
+    /// The file is not a bundle.
+    #[error("the file is not a bundle: {0}")]
+    Form(String),
+}
+
+/// The contents of `bundle.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BundleFacts {
+    /// The version of the form: 1.
+    format: u64,
+    /// The log's key.
+    key: String,
+    /// The number of the first row in `rows.txt`.
+    first: u64,
+    /// The number of the last one.
+    last: u64,
+    /// The number of rows that are disclosed.
+    disclosed: u64,
+    /// The roots of the largest whole subtrees over the rows before the first one, in hexadecimal.
+    left: Vec<String>,
+    /// Proofs that the log continues earlier checkpoints.
+    consistency: Vec<ConsistencyFacts>,
+}
+
+/// A proof that the log continues an earlier checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ConsistencyFacts {
+    /// The number of rows of the earlier checkpoint.
+    size: u64,
+    /// The hashes of the proof, in hexadecimal.
+    hashes: Vec<String>,
+}
+
+/// What goes into a bundle.
+pub struct BundleRequest<'a> {
+    /// The log, in its state folder.
+    pub log: &'a Path,
+    /// The newest checkpoint, which covers all rows that are disclosed.
+    pub head: SignedCheckpoint,
+    /// The log's key.
+    pub key: VerifierKey,
+    /// Checkpoints that the reader has. The bundle proves that the log continues them.
+    pub anchors: Vec<SignedCheckpoint>,
+    /// Whether a row is disclosed. It is called twice for each row. Rows about processes and the log are disclosed from
+    /// the first such row on, whatever it says.
+    pub is_disclosed: &'a dyn Fn(&Row) -> bool,
+    /// Further files beside the log, with their names in the bundle.
+    pub files: Vec<(PathBuf, String)>,
+}
+
+impl std::fmt::Debug for BundleRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { log, head, key, anchors, is_disclosed: _, files } = self;
+        f.debug_struct("BundleRequest")
+            .field("log", log)
+            .field("head", head)
+            .field("key", key)
+            .field("anchors", anchors)
+            .field("files", files)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The facts of a bundle that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenBundle {
+    /// The numbers of the first and the last row.
+    pub rows: (u64, u64),
+    /// The number of rows that are disclosed.
+    pub disclosed: u64,
+    /// The number of policies and questions.
+    pub texts: usize,
+}
+
+/// The number of the last row that is disclosed. `None` if no row is.
+///
+/// # Errors
+/// [`BundleError::Log`].
+pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result<Option<u64>, BundleError> {
+    for line in super::newest_row_lines(log) {
+        let row = line?.row;
+        if is_disclosed(&row) {
+            return Ok(Some(row.seq));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes a bundle as a tar file. The rows go from the first disclosed one to the last one of the checkpoint.
+///
+/// # Errors
+/// [`BundleError`].
+pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<WrittenBundle, BundleError> {
+    let wanted = wanted_texts(request)?;
+    let mut rows = RowsWriter::new(request, wanted.first)?;
+    each_line(request.log, |link, line| rows.add(request, link, line))?;
+    let (facts, mut rows_file) = rows.finish(request)?;
+
+    let mut archive = tar::Builder::new(out);
+    add(&mut archive, "bundle.json", &serde_json::to_vec_pretty(&facts).map_err(io::Error::other)?)?;
+    add(&mut archive, "verify.py", VERIFY_PROGRAM.as_bytes())?;
+    let state_dir = request.log.parent().unwrap_or(Path::new("."));
+    let head_name = format!("notes/{}.note", request.head.checkpoint.size);
+    add(&mut archive, &head_name, request.head.note().as_bytes())?;
+    for note in kept_notes(state_dir)? {
+        let size = note.checkpoint.size;
+        if size + 1 >= facts.first && size < facts.last {
+            add(&mut archive, &format!("notes/{size}.note"), note.note().as_bytes())?;
+        }
+    }
+    for (index, anchor) in request.anchors.iter().enumerate() {
+        let name = format!("notes/given-{}-{}.note", index + 1, anchor.checkpoint.size);
+        add(&mut archive, &name, anchor.note().as_bytes())?;
+    }
+    for name in &wanted.texts {
+        // A text that is not kept is missing in the bundle too; its hash in the row shows that there was one.
+        match read_bounded(&state_dir.join(name)) {
+            Ok(text) => add(&mut archive, name, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for (path, name) in &request.files {
+        match read_bounded(path) {
+            Ok(text) => add(&mut archive, name, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let length = rows_file.metadata()?.len();
+    rows_file.rewind()?;
+    archive.append_data(&mut header(length), "rows.txt", rows_file)?;
+    archive.into_inner()?.flush()?;
+    let rows = (facts.first, facts.last);
+    Ok(WrittenBundle { rows, disclosed: facts.disclosed, texts: wanted.texts.len() })
+}
+
+fn add(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> io::Result<()> {
+    archive.append_data(&mut header(content.len() as u64), name, content)
+}
+
+/// The header of a file. It has no time and no owner, so that equal bundles have equal bytes.
+fn header(length: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(length);
+    header.set_mode(0o644);
+    header
+}
+
+/// The first disclosed row, and the texts that disclosed rows name.
+struct Wanted {
+    first: u64,
+    texts: BTreeSet<String>,
+}
+
+fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
+    let mut first = None;
+    let mut texts = BTreeSet::new();
+    for row in super::rows(request.log) {
+        let row = row?;
+        if row.seq > request.head.checkpoint.size {
+            break;
+        }
+        let is_wanted = (request.is_disclosed)(&row);
+        if is_wanted {
+            first.get_or_insert(row.seq);
+        }
+        if !is_wanted && (first.is_none() || !row.event.is_of_process()) {
+            continue;
+        }
+        for digest in [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten() {
+            // A digest from a row is part of a path.
+            if is_sha256(digest) {
+                texts.insert(format!("{POLICIES_DIR}/{digest}.json"));
+                texts.insert(format!("{POLICIES_DIR}/{digest}.toml"));
+            }
+        }
+        let question = row.approver.as_ref().and_then(|approver| approver.question_sha256.as_deref());
+        if let Some(question) = question.filter(|question| is_sha256(question)) {
+            texts.insert(format!("{QUESTIONS_DIR}/{question}.txt"));
+        }
+        if texts.len() > MAX_TEXTS {
+            return Err(BundleError::TooManyTexts);
+        }
+    }
+    Ok(Wanted { first: first.ok_or(BundleError::NoRow)?, texts })
+}
+
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Calls a function for each row of a log with its link and its line, until it returns `false`.
+fn each_line(
+    log: &Path,
+    mut each: impl FnMut(&ChainLink, &[u8]) -> Result<bool, BundleError>,
+) -> Result<(), BundleError> {
+    let mut last_seq = 0;
+    for part in segments::parts(log)? {
+        let (path, file, end) = part.open()?;
+        let mut lines = LogLines::new(file, 0, end);
+        while let Some(line) =
+            lines.next().map_err(|source| AuditError::Read { path: path.clone(), source })?
+        {
+            let link = (line.end == LineEnd::Newline).then(|| chain::check(line.bytes).ok()).flatten();
+            let Some(link) = link else { return Err(BundleError::NotIntact { seq: last_seq + 1 }) };
+            last_seq = link.seq;
+            if !each(&link, line.bytes)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes `rows.txt` to a temporary file, and follows the tree.
+struct RowsWriter {
+    first: u64,
+    tree: Option<Frontier>,
+    left: Option<Frontier>,
+    /// The given checkpoints before the first row, with the rows after them.
+    provers: Vec<(SignedCheckpoint, Option<ConsistencyProver>)>,
+    proof_bytes: usize,
+    file: BufWriter<File>,
+    disclosed: u64,
+}
+
+impl RowsWriter {
+    fn new(request: &BundleRequest<'_>, first: u64) -> Result<Self, BundleError> {
+        let earlier = request.anchors.iter().filter(|anchor| anchor.checkpoint.size + 1 < first);
+        Ok(Self {
+            first,
+            tree: None,
+            left: None,
+            provers: earlier.map(|anchor| (anchor.clone(), None)).collect(),
+            proof_bytes: 0,
+            file: BufWriter::new(tempfile::tempfile()?),
+            disclosed: 0,
+        })
+    }
+
+    /// Adds a row. Returns whether further ones are wanted.
+    fn add(
+        &mut self,
+        request: &BundleRequest<'_>,
+        link: &ChainLink,
+        line: &[u8],
+    ) -> Result<bool, BundleError> {
+        let tree = match &mut self.tree {
+            Some(tree) => tree,
+            // Retention may have removed rows; the first row that is left then states the tree before it.
+            empty if link.seq == 1 => empty.insert(Frontier::default()),
+            empty => {
+                let before = seal::frontier_of(line).filter(|before| before.size() + 1 == link.seq);
+                empty.insert(before.ok_or(BundleError::NotIntact { seq: link.seq })?)
+            }
+        };
+        if tree.size() + 1 != link.seq {
+            return Err(BundleError::NotIntact { seq: link.seq });
+        }
+        let hash = seal::row_hash(line).ok_or(BundleError::NotIntact { seq: link.seq })?;
+        if link.seq == self.first {
+            self.left = Some(tree.clone());
+        }
+        for (anchor, prover) in &mut self.provers {
+            if anchor.checkpoint.size == tree.size() {
+                *prover = Some(ConsistencyProver::new(tree.clone()));
+            }
+            if let Some(prover) = prover {
+                prover.push(&hash);
+                self.proof_bytes += size_of::<TreeHash>();
+            }
+        }
+        if self.proof_bytes > MAX_PROOF_BYTES {
+            return Err(BundleError::TooManyHashes);
+        }
+        tree.push(&hash);
+        if link.seq >= self.first {
+            let row: Row =
+                serde_json::from_slice(line).map_err(|_| BundleError::NotIntact { seq: link.seq })?;
+            if row.event.is_of_process() || (request.is_disclosed)(&row) {
+                self.file.write_all(line)?;
+                self.disclosed += 1;
+            } else {
+                writeln!(self.file, "-{}", hex::encode(hash))?;
+            }
+        }
+        Ok(tree.size() < request.head.checkpoint.size)
+    }
+
+    fn finish(self, request: &BundleRequest<'_>) -> Result<(BundleFacts, File), BundleError> {
+        let Self { first, tree, left, provers, file, disclosed, .. } = self;
+        let checkpoint = &request.head.checkpoint;
+        let tree = tree.unwrap_or_default();
+        let left = left.ok_or(BundleError::NoRow)?;
+        if tree.size() != checkpoint.size || tree.root() != checkpoint.root {
+            return Err(BundleError::NotIntact { seq: tree.size() });
+        }
+        let consistency = provers.into_iter().filter_map(|(anchor, prover)| {
+            let hashes = prover?.proof().iter().map(hex::encode).collect();
+            Some(ConsistencyFacts { size: anchor.checkpoint.size, hashes })
+        });
+        let facts = BundleFacts {
+            format: 1,
+            key: request.key.as_str().to_owned(),
+            first,
+            last: tree.size(),
+            disclosed,
+            left: left.roots().iter().map(hex::encode).collect(),
+            consistency: consistency.collect(),
+        };
+        Ok((facts, file.into_inner().map_err(io::IntoInnerError::into_error)?))
+    }
+}
+
+/// Reads a bounded part of a bundle as text.
+fn read_text(entry: impl Read) -> Result<String, BundleError> {
+    let mut text = String::new();
+    let read = entry.take(check::MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > check::MAX_TEXT_BYTES {
+        return Err(BundleError::Form("a text in it is too long".to_owned()));
+    }
+    Ok(text)
+}

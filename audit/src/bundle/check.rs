@@ -1,0 +1,257 @@
+//! Checks a bundle, as `verify.py` in it does.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead as _, BufReader, Read},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{BundleError, BundleFacts, ConsistencyFacts, read_text};
+use crate::{
+    chain::{self, MAX_ROW_BYTES},
+    checkpoint::SignedCheckpoint,
+    key::VerifierKey,
+    tree::{Frontier, TreeHash, is_consistent},
+};
+
+/// The longest text in a bundle besides the rows: 16 MiB.
+pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// The most checkpoints in a bundle.
+const MAX_NOTES: usize = 10_000;
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleReport {
+    /// The numbers of the first and the last row.
+    pub rows: (u64, u64),
+    /// The number of rows that are disclosed.
+    pub disclosed: u64,
+    /// The key that the checkpoints were verified with.
+    pub key: String,
+    /// The number of checkpoints that hold.
+    pub checkpoints: usize,
+    /// What does not hold. Empty for a bundle that is proven.
+    pub faults: Vec<String>,
+}
+
+/// A checkpoint, and where it comes from.
+struct Note {
+    name: String,
+    signed: SignedCheckpoint,
+    holds: bool,
+}
+
+/// Checks a bundle. `key` is the log's key from another place; without it the key in the bundle counts, whose owner
+/// could have made the whole bundle. `anchors` are checkpoints that were kept in other places.
+///
+/// # Errors
+/// [`BundleError::File`], and [`BundleError::Form`] for a file that is no bundle. A bundle that proves nothing is not an
+/// error: the report says why.
+pub fn check_bundle(
+    bundle: impl Read,
+    key: Option<&VerifierKey>,
+    anchors: &[SignedCheckpoint],
+) -> Result<BundleReport, BundleError> {
+    let form_error = |text: &str| BundleError::Form(text.to_owned());
+    let mut archive = tar::Archive::new(bundle);
+    let mut checker: Option<Checker> = None;
+    for entry in archive.entries()? {
+        let entry = entry?;
+        if !entry.header().entry_type().is_file() {
+            return Err(form_error("it has an entry that is not a file"));
+        }
+        let name = entry.path()?.to_str().ok_or_else(|| form_error("a name in it is not UTF-8"))?.to_owned();
+        match (&mut checker, name.as_str()) {
+            (None, "bundle.json") => {
+                let facts = serde_json::from_str(&read_text(entry)?)
+                    .map_err(|error| BundleError::Form(format!("bundle.json: {error}")))?;
+                checker = Some(Checker::new(facts, key, anchors)?);
+            }
+            (None, _) | (Some(_), "bundle.json") => {
+                return Err(form_error("its first file, and no other, is bundle.json"));
+            }
+            (Some(checker), "rows.txt") => checker.rows(entry)?,
+            (Some(checker), name) if name.starts_with("notes/") => {
+                let text = read_text(entry)?;
+                checker.add_note(name.to_owned(), SignedCheckpoint::parse(&text));
+                if checker.notes.len() > MAX_NOTES {
+                    return Err(form_error("it has more checkpoints than a bundle has"));
+                }
+            }
+            (Some(checker), name) => checker.text(name, entry)?,
+        }
+    }
+    Ok(checker.ok_or_else(|| form_error("it has no bundle.json"))?.finish())
+}
+
+struct Checker {
+    facts: BundleFacts,
+    key: VerifierKey,
+    notes: Vec<Note>,
+    tree: Frontier,
+    first_size: u64,
+    disclosed: u64,
+    has_rows: bool,
+    faults: Vec<String>,
+}
+
+impl Checker {
+    fn new(
+        facts: BundleFacts,
+        key: Option<&VerifierKey>,
+        anchors: &[SignedCheckpoint],
+    ) -> Result<Self, BundleError> {
+        let own_key = VerifierKey::parse(&facts.key).map_err(|error| BundleError::Form(error.to_string()))?;
+        let left = facts.left.iter().map(|hash| hash_of(hash)).collect::<Option<Vec<TreeHash>>>();
+        let first_size = facts.first.saturating_sub(1);
+        let tree = left.and_then(|left| Frontier::from_parts(first_size, left));
+        let tree = tree.filter(|_| facts.format == 1 && facts.first > 0);
+        let tree =
+            tree.ok_or_else(|| BundleError::Form("bundle.json: the tree before the first row".to_owned()))?;
+        let key = key.cloned().unwrap_or(own_key);
+        let mut checker = Self {
+            facts,
+            key,
+            notes: Vec::new(),
+            tree,
+            first_size,
+            disclosed: 0,
+            has_rows: false,
+            faults: Vec::new(),
+        };
+        for (index, anchor) in anchors.iter().enumerate() {
+            checker.add_note(format!("anchor {}", index + 1), Some(anchor.clone()));
+        }
+        Ok(checker)
+    }
+
+    fn add_note(&mut self, name: String, signed: Option<SignedCheckpoint>) {
+        let Some(signed) = signed else {
+            self.faults.push(format!("{name} is not a checkpoint"));
+            return;
+        };
+        match signed.verify(&self.key) {
+            Ok(()) => self.notes.push(Note { name, signed, holds: false }),
+            Err(fault) => self.faults.push(format!("{name}: {fault}")),
+        }
+    }
+
+    /// Compares the checkpoints of the present size.
+    fn compare(&mut self, by_size: &HashMap<u64, Vec<usize>>) {
+        let Some(indexes) = by_size.get(&self.tree.size()) else { return };
+        let root = self.tree.root();
+        for index in indexes {
+            let note = &mut self.notes[*index];
+            note.holds = note.signed.checkpoint.root == root;
+            if !note.holds {
+                let Note { name, signed, .. } = note;
+                let size = signed.checkpoint.size;
+                self.faults
+                    .push(format!("{name}: the rows up to {size} are others than those of the checkpoint"));
+            }
+        }
+    }
+
+    fn rows(&mut self, entry: impl Read) -> Result<(), BundleError> {
+        if std::mem::replace(&mut self.has_rows, true) {
+            return Err(BundleError::Form("it has rows.txt twice".to_owned()));
+        }
+        let mut by_size: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (index, note) in self.notes.iter().enumerate() {
+            by_size.entry(note.signed.checkpoint.size).or_default().push(index);
+        }
+        self.compare(&by_size);
+        let mut reader = BufReader::new(entry);
+        let mut line = Vec::new();
+        let mut prev: Option<String> = None;
+        loop {
+            line.clear();
+            let mut bounded = (&mut reader).take(MAX_ROW_BYTES as u64 + 1);
+            if bounded.read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let seq = self.tree.size() + 1;
+            let hash = match line.strip_prefix(b"-") {
+                Some(hash) => String::from_utf8_lossy(hash.trim_ascii_end()).into_owned(),
+                None => {
+                    self.disclosed += 1;
+                    let Ok(link) = chain::check(&line) else {
+                        self.faults.push(format!("row {seq} was changed"));
+                        break;
+                    };
+                    let text = |hash: &chain::Hash| String::from_utf8_lossy(hash).into_owned();
+                    if link.seq != seq || prev.is_some_and(|prev| prev != text(&link.prev)) {
+                        self.faults.push(format!("row {seq} does not follow the row before it"));
+                        break;
+                    }
+                    text(&link.hash)
+                }
+            };
+            let Some(bytes) = hash_of(&hash) else {
+                self.faults.push(format!("row {seq} is neither a row nor a hash"));
+                break;
+            };
+            prev = Some(hash);
+            self.tree.push(&bytes);
+            self.compare(&by_size);
+        }
+        Ok(())
+    }
+
+    /// Checks a text that rows name by its hash.
+    fn text(&mut self, name: &str, entry: impl Read) -> Result<(), BundleError> {
+        let hashed = name.strip_prefix("policies/").and_then(|name| name.strip_suffix(".json"));
+        let hashed = hashed.or_else(|| name.strip_prefix("questions/")?.strip_suffix(".txt"));
+        if let Some(expected) = hashed
+            && hex::encode(Sha256::digest(read_text(entry)?)) != expected
+        {
+            self.faults.push(format!("{name} is not the text that rows name"));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> BundleReport {
+        let (last, root) = (self.tree.size(), self.tree.root());
+        let proofs: Vec<(u64, Option<Vec<TreeHash>>)> = self
+            .facts
+            .consistency
+            .iter()
+            .map(|ConsistencyFacts { size, hashes }| {
+                (*size, hashes.iter().map(|hash| hash_of(hash)).collect())
+            })
+            .collect();
+        for note in &mut self.notes {
+            let checkpoint = &note.signed.checkpoint;
+            let size = checkpoint.size;
+            if size > last {
+                self.faults.push(format!("{}: rows {} to {size} are missing", note.name, last + 1));
+            } else if size < self.first_size {
+                note.holds = proofs.iter().any(|(proven, proof)| {
+                    *proven == size
+                        && proof.as_ref().is_some_and(|proof| {
+                            is_consistent((size, &checkpoint.root), (last, &root), proof)
+                        })
+                });
+                if !note.holds {
+                    self.faults.push(format!("{}: no proof shows that the log continues it", note.name));
+                }
+            }
+        }
+        if !self.notes.iter().any(|note| note.holds && note.signed.checkpoint.size == last) {
+            self.faults.push("no checkpoint covers the last row".to_owned());
+        }
+        BundleReport {
+            rows: (self.facts.first, last),
+            disclosed: self.disclosed,
+            key: self.key.as_str().to_owned(),
+            checkpoints: self.notes.iter().filter(|note| note.holds).count(),
+            faults: self.faults,
+        }
+    }
+}
+
+fn hash_of(text: &str) -> Option<TreeHash> {
+    hex::decode(text).ok()?.try_into().ok()
+}

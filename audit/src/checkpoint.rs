@@ -1,0 +1,254 @@
+//! Checkpoints: a signed statement of how many rows a log has, and of the root of the tree over them.
+//!
+//! The form is that of transparency logs: a signed note (c2sp.org/signed-note) whose text is a checkpoint
+//! (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the collectors behind
+//! it.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use signed_note::{Note, Signature, VerifierList};
+
+use super::{
+    key::{CheckpointKey, VerifierKey},
+    tree::TreeHash,
+};
+
+/// The word before a checkpoint in one line.
+const LINE_MARK: &str = "portcullis-checkpoint";
+
+/// The longest note or line that is read: 64 KiB.
+const MAX_NOTE_BYTES: usize = 64 * 1024;
+
+/// The statement of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The log's name, which is the name of its key.
+    pub origin: String,
+    /// The number of rows.
+    pub size: u64,
+    /// The root of the tree over these rows.
+    pub root: TreeHash,
+}
+
+impl Checkpoint {
+    /// The text that is signed.
+    fn text(&self) -> String {
+        let Self { origin, size, root } = self;
+        format!("{origin}\n{size}\n{}\n", BASE64.encode(root))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let (origin, size, root) = (lines.next()?, lines.next()?, lines.next()?);
+        let canonical = size == "0" || !size.starts_with('0');
+        if origin.is_empty() || !canonical || !size.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        Some(Self {
+            origin: origin.to_owned(),
+            size: size.parse().ok()?,
+            root: BASE64.decode(root).ok()?.try_into().ok()?,
+        })
+    }
+}
+
+/// A checkpoint with its signatures. Only [`SignedCheckpoint::verify`] says whether they are valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedCheckpoint {
+    /// The statement.
+    pub checkpoint: Checkpoint,
+    note: String,
+}
+
+/// The reason why a checkpoint proves nothing under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignatureFault {
+    /// No signature is of this key.
+    OtherKey,
+    /// The signature of this key is not that of this text.
+    Invalid,
+}
+
+impl fmt::Display for SignatureFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OtherKey => "it is not signed with this log's key",
+            Self::Invalid => "its signature is not valid",
+        })
+    }
+}
+
+impl SignedCheckpoint {
+    /// Signs a checkpoint of the key's origin.
+    ///
+    /// # Panics
+    /// Never: the name of a key and the text of a checkpoint are valid in a note, and signing cannot fail.
+    #[must_use]
+    pub fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> Self {
+        let checkpoint = Checkpoint { origin: key.name().to_owned(), size, root };
+        let mut note = Note::new(checkpoint.text().as_bytes(), &[]).expect("the text of a note");
+        note.add_sigs(&[key.signer()]).expect("a valid name");
+        let note = String::from_utf8(note.to_bytes()).expect("text and base64");
+        Self { checkpoint, note }
+    }
+
+    /// The note, with its signatures.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Parses a note. Its signatures are not checked yet.
+    #[must_use]
+    pub fn parse(note: &str) -> Option<Self> {
+        if note.len() > MAX_NOTE_BYTES {
+            return None;
+        }
+        let parsed = Note::from_bytes(note.as_bytes()).ok()?;
+        let checkpoint = Checkpoint::parse(std::str::from_utf8(parsed.text()).ok()?)?;
+        Some(Self { checkpoint, note: note.to_owned() })
+    }
+
+    /// The checkpoint in one line, without a newline: `portcullis-checkpoint ORIGIN SIZE ROOT SIGNATURE`, the last two
+    /// in base64 as in the note.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let Checkpoint { origin, size, root } = &self.checkpoint;
+        let own_signature = self.note.lines().filter_map(|line| line.strip_prefix("— ")?.split_once(' '));
+        let signature =
+            own_signature.filter(|(name, _)| name == origin).map(|(_, signature)| signature).next();
+        format!("{LINE_MARK} {origin} {size} {} {}", BASE64.encode(root), signature.unwrap_or_default())
+    }
+
+    /// Finds a checkpoint in a line, behind whatever a collector wrote before it.
+    fn from_line(line: &str) -> Option<Self> {
+        let (_, rest) = line.split_once(LINE_MARK)?;
+        let mut words = rest.strip_prefix(' ')?.split(' ');
+        let (origin, size, root, signature) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        // A collector may have put the line into quotes.
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+        let length = signature.bytes().take_while(|byte| is_base64(byte)).count();
+        let checkpoint = Checkpoint::parse(&format!("{origin}\n{size}\n{root}\n"))?;
+        let signature =
+            Signature::from_bytes(format!("— {origin} {}", &signature[..length]).as_bytes()).ok()?;
+        let note = Note::new(checkpoint.text().as_bytes(), &[signature]).ok()?;
+        Some(Self { checkpoint, note: String::from_utf8(note.to_bytes()).ok()? })
+    }
+
+    /// All checkpoints in a text: notes, and lines with anything before the checkpoint, as a journal has them.
+    #[must_use]
+    pub fn find_all(text: &str) -> Vec<Self> {
+        let mut found: Vec<Self> = text.lines().filter_map(Self::from_line).collect();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut start = 0;
+        while start < lines.len() {
+            // A note: the lines of its text, an empty line, lines of signatures.
+            let text_lines = lines[start..].iter().take_while(|line| !line.is_empty()).count();
+            let signatures = lines.get(start + text_lines + 1..).unwrap_or_default();
+            let signatures = signatures.iter().take_while(|line| line.starts_with("— ")).count();
+            if text_lines > 0 && signatures > 0 {
+                let end = start + text_lines + 1 + signatures;
+                // Lines of other texts may stand right before the note.
+                let note_start = start + text_lines.saturating_sub(3);
+                let note = lines[note_start..end].join("\n") + "\n";
+                found.extend(Self::parse(&note));
+                start = end;
+            } else {
+                start += text_lines + 1;
+            }
+        }
+        found
+    }
+
+    /// Checks the signature of the log's key.
+    ///
+    /// # Errors
+    /// [`SignatureFault`].
+    pub fn verify(&self, key: &VerifierKey) -> Result<(), SignatureFault> {
+        if self.checkpoint.origin != key.name() {
+            return Err(SignatureFault::OtherKey);
+        }
+        let note = Note::from_bytes(self.note.as_bytes()).map_err(|_| SignatureFault::Invalid)?;
+        let verifier = key.verifier().ok_or(SignatureFault::OtherKey)?;
+        let known = VerifierList::new(vec![Box::new(verifier)]);
+        match note.verify(&known) {
+            Ok((verified, _)) if verified.iter().any(|signature| signature.id() == key.id()) => Ok(()),
+            Ok(_) | Err(signed_note::NoteError::UnverifiedNote) => Err(SignatureFault::OtherKey),
+            Err(_) => Err(SignatureFault::Invalid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key() -> CheckpointKey {
+        let state = tempfile::tempdir().expect("a folder");
+        CheckpointKey::read_or_make(state.path()).expect("makes")
+    }
+
+    #[test]
+    fn both_forms_say_the_same_and_verify() {
+        let key = key();
+        let signed = SignedCheckpoint::sign(&key, 25_108, [7; 32]);
+        assert_eq!(signed.verify(key.verifier()), Ok(()));
+        assert_eq!(SignedCheckpoint::parse(signed.note()), Some(signed.clone()));
+        let lines: Vec<&str> = signed.note().lines().collect();
+        assert_eq!((lines[0], lines[1]), (key.name(), "25108"));
+        for text in [
+            signed.to_line(),
+            format!("Nov 27 host portcullis[7]: {}\nother", signed.to_line()),
+            format!("{{\"MESSAGE\":\"{}\"}}", signed.to_line()),
+            signed.note().to_owned(),
+            format!("some text\n\n{}\n\nafter\n", signed.note()),
+            format!("right before\n{}", signed.note()),
+        ] {
+            assert_eq!(SignedCheckpoint::find_all(&text), [signed.clone()], "{text}");
+        }
+        let two = format!("{}\n{}\n", SignedCheckpoint::sign(&key, 1, [1; 32]).note(), signed.note());
+        assert_eq!(SignedCheckpoint::find_all(&two).len(), 2);
+    }
+
+    #[test]
+    fn changed_checkpoints_and_other_keys_do_not_verify() {
+        let (key, other) = (key(), self::key());
+        let signed = SignedCheckpoint::sign(&key, 9, [7; 32]);
+        assert_eq!(signed.verify(other.verifier()), Err(SignatureFault::OtherKey));
+        let forged = SignedCheckpoint::sign(&other, 9, [7; 32]).note().replace(other.name(), key.name());
+        let forged = SignedCheckpoint::parse(&forged).expect("a note");
+        assert_eq!(forged.verify(key.verifier()), Err(SignatureFault::OtherKey));
+        let changed = SignedCheckpoint::parse(&signed.note().replace("\n9\n", "\n8\n")).expect("a note");
+        assert_eq!(changed.verify(key.verifier()), Err(SignatureFault::Invalid));
+        let changed = signed.to_line().replace(" 9 ", " 8 ");
+        assert_eq!(
+            SignedCheckpoint::find_all(&changed)[0].verify(key.verifier()),
+            Err(SignatureFault::Invalid)
+        );
+    }
+
+    #[test]
+    fn texts_that_are_no_checkpoints_have_none() {
+        for text in [
+            "",
+            "\n\n\n",
+            "portcullis-checkpoint",
+            "portcullis-checkpoint a 1 x y",
+            "a\n01\nAAAA\n\n— a AAAAAAA=\n",
+            "a\n1\nAAAA\n\n— a AAAAAAA=\n",
+            "— a b",
+        ] {
+            assert_eq!(SignedCheckpoint::find_all(text), [], "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in "(portcullis-checkpoint|— |[a-z+/=]{0,9}|[0-9]{1,3}| |\n|\u{202e}){0,40}") {
+            let _ = SignedCheckpoint::find_all(&text);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The key that signs checkpoints: Ed25519, in the text forms of the signed notes of C2SP (c2sp.org/signed-note).
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use signed_note::{Signer as _, StandardSigner, StandardVerifier, Verifier as _};
+use thiserror::Error;
+
+/// The key's name in the state folder.
+pub const KEY_NAME: &str = "audit.key";
+
+/// The name of the key that verifies, in the state folder.
+pub const VERIFIER_KEY_NAME: &str = "audit.key.pub";
+
+/// The name of the key among a service's credentials in systemd (`LoadCredential=portcullis-audit-key:PATH`).
+pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
+
+/// The longest key file: 4 KiB. A key has about 100 bytes.
+const MAX_KEY_BYTES: u64 = 4096;
+
+/// The byte before a key that says Ed25519.
+const ED25519: u8 = 1;
+
+/// A key cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file cannot be read or made.
+    #[error("cannot use the key of checkpoints `{path}`", path = .path.display())]
+    File {
+        /// The file's path.
+        path: PathBuf,
+        /// The I/O error.
+        #[source]
+        source: io::Error,
+    },
+    /// Others than the owner can read the file.
+    #[error("the key of checkpoints `{path}` can be read by others; take their rights away with `chmod go= {path}`", path = .path.display())]
+    Readable {
+        /// The file's path.
+        path: PathBuf,
+    },
+    /// The text is not a key.
+    #[error(
+        "`{place}` is not a key for checkpoints; a private one begins with `PRIVATE+KEY+`, and the other has the form `NAME+8 hexadecimal digits+base64`"
+    )]
+    Form {
+        /// The file, or the text itself for a key that verifies.
+        place: String,
+    },
+}
+
+/// A key that signs checkpoints. Its name is the log's origin.
+pub struct CheckpointKey {
+    signer: StandardSigner,
+    verifier: VerifierKey,
+}
+
+impl CheckpointKey {
+    /// Reads a key. The file must be a regular file that only its owner can read: mode 0600 or 0400.
+    ///
+    /// # Errors
+    /// [`KeyError::File`], also if there is none; [`KeyError::Readable`], [`KeyError::Form`].
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let failed = |source| KeyError::File { path: path.to_owned(), source };
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+            .open(path)
+            .map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(io::Error::other("it is not a regular file")));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            return Err(KeyError::Readable { path: path.to_owned() });
+        }
+        let mut text = String::new();
+        file.take(MAX_KEY_BYTES).read_to_string(&mut text).map_err(failed)?;
+        Self::parse(text.trim()).ok_or_else(|| KeyError::Form { place: path.display().to_string() })
+    }
+
+    /// Reads the key of a state folder, and makes one if there is none: [`KEY_NAME`], for its owner alone.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_or_make(state_dir: &Path) -> Result<Self, KeyError> {
+        let path = state_dir.join(KEY_NAME);
+        match Self::read(&path) {
+            Err(KeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            read => return read,
+        }
+        let failed = |source| KeyError::File { path: path.clone(), source };
+        let text = new_key_text().map_err(failed)?;
+        // A link makes the whole file appear at once, and fails if another process was faster. The name of the copy is
+        // as random as the key's own.
+        let name = text.splitn(4, '+').nth(2).unwrap_or_default().replace('/', "-");
+        let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
+        let made = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
+        let _ = fs::remove_file(&temporary);
+        match made {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+        Self::read(&path)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let signer = StandardSigner::new(text).ok()?;
+        // The form was checked: the last part is the private key in base64.
+        let encoded = text.splitn(5, '+').nth(4)?;
+        let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded).ok()?;
+        let seed: [u8; 32] = decoded.get(1..)?.try_into().ok()?;
+        let public = SigningKey::from_bytes(&seed).verifying_key();
+        let verifier = VerifierKey::parse(&verifier_text(signer.name(), &public)).ok()?;
+        Some(Self { signer, verifier })
+    }
+
+    /// The name of the key, which is the origin of its checkpoints: `portcullis/` and 16 hexadecimal digits in a key
+    /// that Portcullis made.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.signer.name()
+    }
+
+    /// The key that verifies the signatures of this one.
+    #[must_use]
+    pub fn verifier(&self) -> &VerifierKey {
+        &self.verifier
+    }
+
+    pub(super) fn signer(&self) -> &StandardSigner {
+        &self.signer
+    }
+}
+
+impl std::fmt::Debug for CheckpointKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the private key.
+        f.debug_struct("CheckpointKey").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// A key that verifies checkpoints, as text `NAME+8 hexadecimal digits+base64`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifierKey {
+    text: String,
+    name: String,
+    id: u32,
+}
+
+impl VerifierKey {
+    /// Parses a key.
+    ///
+    /// # Errors
+    /// [`KeyError::Form`].
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let text = text.trim();
+        let verifier = StandardVerifier::new(text)
+            .map_err(|_| KeyError::Form { place: text.chars().take(200).collect() })?;
+        Ok(Self { text: text.to_owned(), name: verifier.name().to_owned(), id: verifier.key_id() })
+    }
+
+    /// The key of a state folder: [`VERIFIER_KEY_NAME`], which the first checkpoint writes. `None` without one.
+    ///
+    /// # Errors
+    /// [`KeyError::File`], [`KeyError::Form`].
+    pub fn of_state(state_dir: &Path) -> Result<Option<Self>, KeyError> {
+        let path = state_dir.join(VERIFIER_KEY_NAME);
+        let text = match File::open(&path) {
+            Ok(file) => {
+                let mut text = String::new();
+                let read = file.take(MAX_KEY_BYTES).read_to_string(&mut text);
+                read.map_err(|source| KeyError::File { path: path.clone(), source })?;
+                text
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(KeyError::File { path, source }),
+        };
+        Self::parse(&text).map(Some).map_err(|_| KeyError::Form { place: path.display().to_string() })
+    }
+
+    /// The key's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The name of the key, which is the origin of its checkpoints.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The first four bytes of the key's hash, which signatures name.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn verifier(&self) -> Option<StandardVerifier> {
+        StandardVerifier::new(&self.text).ok()
+    }
+}
+
+fn verifier_text(name: &str, key: &VerifyingKey) -> String {
+    signed_note::new_ed25519_verifier_key(name, key)
+}
+
+fn new_key_text() -> io::Result<String> {
+    let mut random = [0; 40];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let (name, seed) = random.split_at(8);
+    let name = format!("portcullis/{}", hex::encode(name));
+    let seed: [u8; 32] = seed.try_into().map_err(io::Error::other)?;
+    let public = SigningKey::from_bytes(&seed).verifying_key();
+    let id = signed_note::key_id(&name, &[&[ED25519], public.as_bytes().as_slice()].concat());
+    let key = [&[ED25519], seed.as_slice()].concat();
+    let key = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key);
+    Ok(format!("PRIVATE+KEY+{name}+{id:08x}+{key}\n"))
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_state_folder_is_made_once_and_for_its_owner() {
+        let state = tempfile::tempdir().expect("a folder");
+        let key = CheckpointKey::read_or_make(state.path()).expect("makes");
+        let again = CheckpointKey::read_or_make(state.path()).expect("reads");
+        assert_eq!(key.verifier(), again.verifier());
+        assert!(key.name().starts_with("portcullis/"), "{key:?}");
+        let path = state.path().join(KEY_NAME);
+        assert_eq!(fs::metadata(&path).expect("is there").mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1);
+        // The key that verifies has the usual form, and its text is the whole key.
+        assert_eq!(VerifierKey::parse(key.verifier().as_str()).expect("parses"), *key.verifier());
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+        assert!(matches!(CheckpointKey::read_or_make(state.path()), Err(KeyError::Readable { .. })));
+    }
+
+    #[test]
+    fn texts_that_are_no_keys_are_refused() {
+        let state = tempfile::tempdir().expect("a folder");
+        let path = state.path().join(KEY_NAME);
+        for text in ["", "PRIVATE+KEY+a+00000000+AAAA", "x", "\u{0}", "PRIVATE+KEY+a b+1+1"] {
+            fs::write(&path, text).expect("writable");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+            assert!(matches!(CheckpointKey::read(&path), Err(KeyError::Form { .. })), "{text}");
+            assert!(matches!(VerifierKey::parse(text), Err(KeyError::Form { .. })), "{text}");
+        }
+        fs::write(&path, [0xff, 0xfe]).expect("writable");
+        assert!(matches!(CheckpointKey::read(&path), Err(KeyError::File { .. })));
+        assert!(matches!(CheckpointKey::read(state.path()), Err(KeyError::File { .. })));
+    }
+}

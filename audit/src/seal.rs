@@ -1,0 +1,551 @@
+//! Checkpoints of a log that is written, and the sealing of its segments. Both run on the thread that syncs the log, so
+//! no call waits for them beyond one row.
+
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use jiff::Timestamp;
+use rustix::{
+    fs::{
+        AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, fsync, linkat, mkdirat, openat, renameat, unlinkat,
+    },
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    backwards::BackwardLines,
+    chain,
+    checkpoint::SignedCheckpoint,
+    error::AuditError,
+    files::{LOG_NAME, LogFiles, Segment},
+    kept,
+    key::{CheckpointKey, KeyError, VERIFIER_KEY_NAME},
+    lines::{LineEnd, LogLines},
+    log::SharedLog,
+    process::{CheckpointRow, ProcessRow},
+    segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    tree::{Frontier, TreeHash},
+};
+
+/// The number of rows after which a checkpoint is made: 1,000.
+pub const CHECKPOINT_ROWS: u64 = 1000;
+
+/// The time after which rows without a checkpoint get one: 60 s.
+pub const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The file with the newest checkpoint that a process of this state folder has made.
+pub const NEWEST_CHECKPOINT: &str = "audit.checkpoint";
+
+/// The new segment before it has the log's name.
+const NEXT_SEGMENT: &str = ".audit.next";
+
+/// Takes a signed checkpoint to a place outside the log.
+pub type CheckpointSink = Arc<dyn Fn(&SignedCheckpoint) + Send + Sync>;
+
+/// How a log is sealed.
+#[derive(Clone)]
+pub struct SealOptions {
+    /// The size at which a segment is sealed, in bytes.
+    pub segment_bytes: u64,
+    /// The age of its first row at which a segment is sealed.
+    pub segment_age: Duration,
+    /// The age of its last row at which a sealed segment is removed. `None` keeps all.
+    pub keep: Option<Duration>,
+    /// The number of rows after which a checkpoint is made.
+    pub checkpoint_rows: u64,
+    /// The time after which rows without a checkpoint get one.
+    pub checkpoint_interval: Duration,
+    /// The file of the key. `None` for that of the state folder, which is made if there is none.
+    pub key: Option<PathBuf>,
+    /// Where checkpoints go. Without it, they are made for sealed segments alone.
+    pub sink: Option<CheckpointSink>,
+}
+
+/// Seals nothing by itself and keeps everything; checkpoints come at the usual times.
+impl Default for SealOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: u64::MAX,
+            segment_age: Duration::MAX,
+            keep: None,
+            checkpoint_rows: CHECKPOINT_ROWS,
+            checkpoint_interval: CHECKPOINT_INTERVAL,
+            key: None,
+            sink: None,
+        }
+    }
+}
+
+impl fmt::Debug for SealOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { segment_bytes, segment_age, keep, checkpoint_rows, checkpoint_interval, key, sink } = self;
+        f.debug_struct("SealOptions")
+            .field("segment_bytes", segment_bytes)
+            .field("segment_age", segment_age)
+            .field("keep", keep)
+            .field("checkpoint_rows", checkpoint_rows)
+            .field("checkpoint_interval", checkpoint_interval)
+            .field("key", key)
+            .field("has_sink", &sink.is_some())
+            .finish()
+    }
+}
+
+/// The state of the sealing, apart from that of the appends.
+#[derive(Debug, Default)]
+pub(super) struct Sealer {
+    options: Option<SealOptions>,
+    key: Option<Arc<CheckpointKey>>,
+    tree: Option<TreeState>,
+    /// The number of the last row that a checkpoint covers, or that is a checkpoint.
+    covered: u64,
+    /// When rows were first seen that no checkpoint covers.
+    uncovered_since: Option<Instant>,
+    /// When a failed attempt may be repeated.
+    retry_at: Option<Instant>,
+}
+
+/// The tree over the rows of the log up to a place in the open segment.
+#[derive(Debug)]
+struct TreeState {
+    frontier: Frontier,
+    segment: Arc<Segment>,
+    /// The offset in the segment of the first row that the tree lacks.
+    offset: u64,
+}
+
+impl TreeState {
+    /// The tree at the newest checkpoint row before this offset of a segment, or at the start of a first segment.
+    fn at_newest_checkpoint(files: &LogFiles, segment: &Arc<Segment>, end: u64) -> Result<Self, AuditError> {
+        let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+        let mut lines = BackwardLines::new(log, end);
+        while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
+            if let Some(frontier) = frontier_of(&line.bytes) {
+                // A later change of an own row does not stop the log; the verifier reports it.
+                return Ok(Self { frontier, segment: Arc::clone(segment), offset: line.offset });
+            }
+        }
+        if segment.number != 1 {
+            return Err(AuditError::Altered { path: files.path.clone(), offset: 0 });
+        }
+        Ok(Self { frontier: Frontier::default(), segment: Arc::clone(segment), offset: 0 })
+    }
+
+    /// Adds the rows up to an offset.
+    fn advance(&mut self, files: &LogFiles, end: u64) -> Result<(), AuditError> {
+        let mut lines = LogLines::new(&self.segment.log, self.offset, end);
+        while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
+            let hash = (line.end == LineEnd::Newline).then(|| row_hash(line.bytes)).flatten();
+            let Some(hash) = hash else {
+                return Err(AuditError::Altered { path: files.path.clone(), offset: line.offset });
+            };
+            self.frontier.push(&hash);
+            self.offset = line.offset + line.length;
+        }
+        Ok(())
+    }
+}
+
+/// The hash in a line, as bytes. The line's content is not compared with it.
+pub(super) fn row_hash(line: &[u8]) -> Option<TreeHash> {
+    let digits = chain::hash_in(line)?;
+    let mut hash = TreeHash::default();
+    hex::decode_to_slice(digits, &mut hash).ok()?;
+    Some(hash)
+}
+
+/// The tree in a checkpoint row. `None` for another row, and for a root that is not that of the frontier.
+pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
+    #[derive(Deserialize)]
+    struct Fields {
+        size: u64,
+        root: String,
+        frontier: Vec<String>,
+    }
+    // The kind of a row is among its first fields.
+    let head = &line[..line.len().min(120)];
+    memchr::memmem::find(head, b"\"event\":\"checkpoint\"")?;
+    let fields: Fields = serde_json::from_slice(line).ok()?;
+    let roots = fields.frontier.iter().map(|root| hex::decode(root).ok()?.try_into().ok());
+    let frontier = Frontier::from_parts(fields.size, roots.collect::<Option<_>>()?)?;
+    (hex::encode(frontier.root()) == fields.root).then_some(frontier)
+}
+
+/// The newest checkpoint, as the state folder keeps it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptCheckpoint {
+    /// The signed note.
+    pub(super) note: String,
+    /// The place of the checkpoint row in the whole log, in bytes.
+    pub(super) offset: u64,
+}
+
+impl KeptCheckpoint {
+    /// Reads the file. `None` if there is none.
+    pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
+        let path = state_dir.join(NEWEST_CHECKPOINT);
+        let bytes = match kept::read_bounded(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(AuditError::Read { path, source }),
+        };
+        let kept: Option<Self> = serde_json::from_slice(&bytes).ok();
+        let parsed = kept.and_then(|kept| {
+            let signed = SignedCheckpoint::parse(&kept.note)?;
+            Some((kept, signed))
+        });
+        parsed.map(Some).ok_or(AuditError::CheckpointForm { path })
+    }
+}
+
+/// The newest checkpoint that the state folder keeps. `None` if no process has made one.
+///
+/// # Errors
+/// [`AuditError::Read`], [`AuditError::CheckpointForm`].
+pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
+    Ok(KeptCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
+}
+
+/// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must be there, and the
+/// checkpoint's own row at its place.
+pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
+    let Some((kept, signed)) = KeptCheckpoint::read(&files.state_dir)? else { return Ok(()) };
+    let size = signed.checkpoint.size;
+    let disagrees = |rows| AuditError::Disagrees { path: files.path.clone(), size, rows };
+    if seq <= size {
+        return Err(disagrees(seq));
+    }
+    let Some((file, offset)) = file_at(files, segment, kept.offset)? else { return Ok(()) };
+    let mut lines = LogLines::new(&file, offset, u64::MAX);
+    let line = lines.next().map_err(|source| files.read_error(source))?;
+    let is_same = line.is_some_and(|line| {
+        frontier_of(line.bytes)
+            .is_some_and(|frontier| frontier.size() == size && frontier.root() == signed.checkpoint.root)
+            && chain::check(line.bytes).is_ok_and(|link| link.seq == size + 1)
+    });
+    if is_same { Ok(()) } else { Err(disagrees(seq)) }
+}
+
+/// The file with this byte of the whole log, and the byte's place in it. `None` if its segment was removed.
+fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(File, u64)>, AuditError> {
+    if offset >= segment.base {
+        let file = segment.log.try_clone().map_err(|source| files.read_error(source))?;
+        return Ok(Some((file, offset - segment.base)));
+    }
+    let mut base = segment.base;
+    for part in sealed_before(files, segment)?.into_iter().rev() {
+        let (_, file, length) = part.open()?;
+        base = base.saturating_sub(length);
+        if offset >= base {
+            return Ok(Some((file, offset - base)));
+        }
+    }
+    Ok(None)
+}
+
+/// The sealed segments before this one, the oldest first.
+pub(super) fn sealed_before(
+    files: &LogFiles,
+    segment: &Segment,
+) -> Result<Vec<segments::LogPart>, AuditError> {
+    let names =
+        segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(|source| files.read_error(source))?;
+    let earlier = names.into_iter().filter(|name| name.number < segment.number);
+    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
+}
+
+impl SharedLog {
+    /// Sets how the log is sealed from now on.
+    pub(super) fn set_seal_options(&self, options: SealOptions) {
+        let seq = self.state().writer.seq();
+        let mut sealer = self.sealer();
+        if sealer.options.is_none() {
+            sealer.covered = seq;
+        }
+        sealer.key = None;
+        sealer.options = Some(options);
+    }
+
+    fn sealer(&self) -> MutexGuard<'_, Sealer> {
+        // A poisoned state is usable: the tree is only advanced by whole rows.
+        self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.
+    pub(super) fn seal_if_due(&self) -> Option<Duration> {
+        let mut sealer = self.sealer();
+        let options = sealer.options.clone()?;
+        let now = Instant::now();
+        if let Some(retry_at) = sealer.retry_at.filter(|retry_at| now < *retry_at) {
+            return Some(retry_at - now);
+        }
+        let (seq, must_seal) = {
+            let state = self.state();
+            let (segment, end) = state.writer.place();
+            (state.writer.seq(), is_full(segment, end, &options))
+        };
+        let rows = seq.saturating_sub(sealer.covered);
+        if rows == 0 {
+            sealer.uncovered_since = None;
+            return None;
+        }
+        let uncovered_since = *sealer.uncovered_since.get_or_insert(now);
+        let waited = now.duration_since(uncovered_since);
+        let is_due = rows >= options.checkpoint_rows || waited >= options.checkpoint_interval;
+        if must_seal || (options.sink.is_some() && is_due) {
+            if let Err(error) = self.checkpoint(&mut sealer, &options, must_seal) {
+                tracing::warn!(%error, "the audit log has no new checkpoint");
+                sealer.retry_at = Some(now + options.checkpoint_interval);
+            }
+            return Some(options.checkpoint_interval);
+        }
+        Some(options.checkpoint_interval.saturating_sub(waited))
+    }
+
+    /// Makes the last checkpoint of a process, if its checkpoints go anywhere and rows have none.
+    pub(super) fn checkpoint_at_exit(&self) {
+        let mut sealer = self.sealer();
+        let Some(options) = sealer.options.clone().filter(|options| options.sink.is_some()) else { return };
+        if self.state().writer.seq() > sealer.covered
+            && let Err(error) = self.checkpoint(&mut sealer, &options, false)
+        {
+            tracing::warn!(%error, "the audit log has no checkpoint of its last rows");
+        }
+    }
+
+    /// Makes a checkpoint now, and seals the open segment if it must.
+    pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
+        let mut sealer = self.sealer();
+        let options = sealer.options.clone().unwrap_or_default();
+        self.checkpoint(&mut sealer, &options, must_seal)
+    }
+
+    fn checkpoint(
+        &self,
+        sealer: &mut Sealer,
+        options: &SealOptions,
+        must_seal: bool,
+    ) -> Result<SignedCheckpoint, AuditError> {
+        self.check_synced()?;
+        let files = &self.files;
+        // The key first: a checkpoint that cannot be signed must leave no row.
+        let key = sealer.key(files, options)?;
+        // Most rows are added without the lock.
+        let (segment, end) = {
+            let state = self.state();
+            let (segment, end) = state.writer.place();
+            (Arc::clone(segment), end)
+        };
+        let mut tree = sealer.tree_of(files, &segment, end)?;
+        tree.advance(files, end)?;
+        if must_seal {
+            self.sync()?;
+        }
+        let (size, root, offset, sealed) = {
+            let mut state = self.state();
+            let _locked = state.writer.lock()?;
+            let (segment, end) = state.writer.place();
+            if segment.number != tree.segment.number {
+                // Another process has sealed the segment meanwhile.
+                tree = TreeState::at_newest_checkpoint(files, segment, end)?;
+            }
+            tree.advance(files, end)?;
+            let frontier = tree.frontier.clone();
+            let (size, root, offset) = (frontier.size(), frontier.root(), state.writer.end());
+            if size != state.writer.seq() {
+                return Err(AuditError::Altered { path: files.path.clone(), offset: end });
+            }
+            let (segment_number, base) = (tree.segment.number, tree.segment.base);
+            // A file without rows is not worth a segment.
+            let sealed = if must_seal && end > 0 {
+                let synced = files.device.sync(&tree.segment.log);
+                synced.map_err(|errno| self.sync_error(errno))?;
+                let row = CheckpointRow { frontier, segment: segment_number + 1, bytes_before: offset };
+                Some(state.begin_segment(&row)?)
+            } else {
+                let row = CheckpointRow { frontier, segment: segment_number, bytes_before: base };
+                state.write_process_row(ProcessRow::Checkpoint(&row))?;
+                None
+            };
+            sealer.covered = state.writer.seq();
+            (size, root, offset, sealed)
+        };
+        sealer.tree = sealed.is_none().then_some(tree);
+        (sealer.uncovered_since, sealer.retry_at) = (None, None);
+        self.syncer.request();
+
+        let signed = SignedCheckpoint::sign(&key, size, root);
+        keep_newest(files, &signed, offset)?;
+        if let Some(name) = sealed {
+            kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+            keep_missing_notes(files, &key)?;
+            if let Some(keep) = options.keep {
+                remove_old_segments(files, keep)?;
+            }
+        }
+        if let Some(sink) = &options.sink {
+            sink(&signed);
+        }
+        Ok(signed)
+    }
+}
+
+impl Sealer {
+    fn key(&mut self, files: &LogFiles, options: &SealOptions) -> Result<Arc<CheckpointKey>, AuditError> {
+        if let Some(key) = &self.key {
+            return Ok(Arc::clone(key));
+        }
+        let key_error = |source: KeyError| AuditError::Key { source };
+        let key = match &options.key {
+            Some(path) => CheckpointKey::read(path),
+            None => CheckpointKey::read_or_make(&files.state_dir),
+        };
+        let key = Arc::new(key.map_err(key_error)?);
+        let text = format!("{}\n", key.verifier().as_str());
+        kept::keep_beside(files, VERIFIER_KEY_NAME, text.as_bytes())?;
+        self.key = Some(Arc::clone(&key));
+        Ok(key)
+    }
+
+    fn tree_of(
+        &mut self,
+        files: &LogFiles,
+        segment: &Arc<Segment>,
+        end: u64,
+    ) -> Result<TreeState, AuditError> {
+        match self.tree.take() {
+            Some(tree) if tree.segment.number == segment.number => Ok(tree),
+            _ => TreeState::at_newest_checkpoint(files, segment, end),
+        }
+    }
+}
+
+/// Whether a segment has reached the size or the age at which it is sealed.
+fn is_full(segment: &Segment, end: u64, options: &SealOptions) -> bool {
+    if end == 0 {
+        return false;
+    }
+    let begun = segment.begun.or_else(|| segment.start().ok()?.begun);
+    // A clock that went back makes no segment old.
+    let age = begun.map_or(Duration::ZERO, |begun| {
+        Duration::try_from(Timestamp::now().duration_since(begun)).unwrap_or_default()
+    });
+    end >= options.segment_bytes || age >= options.segment_age
+}
+
+/// Keeps the newest checkpoint in the state folder, unless another process has kept a newer one.
+fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Result<(), AuditError> {
+    if let Ok(Some((_, newest))) = KeptCheckpoint::read(&files.state_dir)
+        && newest.checkpoint.size > signed.checkpoint.size
+    {
+        return Ok(());
+    }
+    let kept = KeptCheckpoint { note: signed.note().to_owned(), offset };
+    // A text and a number always become JSON.
+    let json = serde_json::to_vec(&kept).unwrap_or_default();
+    kept::keep_beside(files, NEWEST_CHECKPOINT, &json)
+}
+
+/// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
+/// process that was killed right after the sealing leaves such a segment. The newest one is that of a process that is
+/// at it.
+fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
+    let read_error = |source| files.read_error(source);
+    let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
+    for pair in names.windows(2) {
+        let [name, next] = pair else { continue };
+        if notes.contains(name) {
+            continue;
+        }
+        let path = segments::path_of(&files.state_dir, next, SEGMENT_ENDING);
+        let (file, end) = segments::open_at_end(&path)?;
+        let mut lines = LogLines::new(&file, 0, end);
+        let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
+        let Some(frontier) = first.filter(|frontier| frontier.size() == name.last) else {
+            return Err(AuditError::Altered { path, offset: 0 });
+        };
+        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root());
+        kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
+fn remove_old_segments(files: &LogFiles, keep: Duration) -> Result<(), AuditError> {
+    let read_error = |source| files.read_error(source);
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
+    for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
+        let path = segments::path_of(&files.state_dir, &name, SEGMENT_ENDING);
+        let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
+        // A clock that went back makes no segment old.
+        let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
+        // Without its checkpoint, the rows after it would have no proven start.
+        if age < keep || !notes.contains(&name) {
+            break;
+        }
+        std::fs::remove_file(&path).map_err(read_error)?;
+        tracing::info!(
+            first = name.first,
+            last = name.last,
+            "rows of the audit log were removed by retention"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint is kept for the segment with this number.
+pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(|source| files.read_error(source))?;
+    Ok(notes.iter().any(|name| name.number == number))
+}
+
+/// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
+/// [`exchange`] leaves it.
+pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
+    let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
+    unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
+}
+
+/// Gives the open segment the name of a sealed one, and the log's name to a new segment with this first row.
+///
+/// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
+/// exists, and a reader sees all rows at any moment.
+pub(super) fn exchange(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
+    let failed = |errno: Errno| files.write_error(errno.into());
+    match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
+    match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let next = File::from(next);
+    next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
+    fdatasync(&next).map_err(failed)?;
+
+    let sealed = name.file_name(SEGMENT_ENDING);
+    linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
+    if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
+        let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
+        return Err(failed(errno));
+    }
+    // From here on the segment is sealed. A failure below is no reason to say that it is not.
+    let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
+    let _ = fsync(&folder);
+    let _ = fsync(&files.dir);
+    Ok(())
+}

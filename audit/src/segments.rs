@@ -1,0 +1,243 @@
+//! Segments: the files that a long log is divided into.
+//!
+//! ```text
+//! <state>/audit.jsonl                                  the open segment, which is written
+//! <state>/audit.segments/000003-<first>-<last>.jsonl   a sealed segment, with the numbers of its first and last rows
+//! <state>/audit.segments/000003-<first>-<last>.note    the checkpoint of all rows up to its last one
+//! ```
+//!
+//! Every segment but the first begins with a `checkpoint` row, so the chain goes on over the border, and the tree can be
+//! continued without the segments before.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
+use serde::Deserialize;
+
+use super::{
+    chain::{self, ChainLink, MAX_ROW_BYTES},
+    error::AuditError,
+    files::LOG_NAME,
+    lock,
+};
+
+/// The folder of the sealed segments in the state folder.
+pub const SEGMENTS_DIR: &str = "audit.segments";
+
+/// The endings of a sealed segment and of its checkpoint.
+pub(super) const SEGMENT_ENDING: &str = "jsonl";
+pub(super) const NOTE_ENDING: &str = "note";
+
+/// The name of a sealed segment, or of its checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SegmentName {
+    /// The segment's number, from 1.
+    pub(super) number: u64,
+    /// The numbers of its first and its last row.
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl SegmentName {
+    /// The file's name.
+    pub(super) fn file_name(&self, ending: &str) -> String {
+        format!("{:06}-{}-{}.{ending}", self.number, self.first, self.last)
+    }
+
+    fn parse(name: &str, ending: &str) -> Option<Self> {
+        let stem = name.strip_suffix(ending)?.strip_suffix('.')?;
+        let mut numbers = stem.split('-').map(|digits| digits.parse::<u64>().ok());
+        let (number, first, last) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let parsed = Self { number, first, last };
+        // Only the name that this program writes: without signs, and with the same leading zeros.
+        (numbers.next().is_none() && parsed.file_name(ending) == name).then_some(parsed)
+    }
+}
+
+/// The segments or checkpoints in a state folder, the oldest first. Files with other names are ignored.
+pub(super) fn listed(state_dir: &Path, ending: &str) -> io::Result<Vec<SegmentName>> {
+    let mut names = Vec::new();
+    let folder = match fs::read_dir(state_dir.join(SEGMENTS_DIR)) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+        Err(error) => return Err(error),
+    };
+    for entry in folder {
+        if let Some(name) = entry?.file_name().to_str().and_then(|name| SegmentName::parse(name, ending)) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The path of a sealed segment or its checkpoint.
+pub(super) fn path_of(state_dir: &Path, name: &SegmentName, ending: &str) -> PathBuf {
+    state_dir.join(SEGMENTS_DIR).join(name.file_name(ending))
+}
+
+/// The facts that the first row of a segment has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SegmentStart {
+    /// The segment's number, from 1.
+    pub(super) number: u64,
+    /// The length of all earlier segments together.
+    pub(super) bytes_before: u64,
+    /// The number of the first row.
+    pub(super) first_seq: u64,
+    /// When the first row was written. `None` for an empty segment.
+    pub(super) begun: Option<Timestamp>,
+    /// The first row as a link of the chain. `None` if the segment is empty, or its first line is no row.
+    pub(super) link: Option<ChainLink>,
+}
+
+/// The fields of a first row that tell where its segment stands.
+#[derive(Debug, Deserialize)]
+struct FirstRow {
+    time: Timestamp,
+    segment: Option<u64>,
+    bytes_before: Option<u64>,
+}
+
+impl SegmentStart {
+    /// Reads the first row of a file. A first line that is no row is that of a first segment: the verifier reports it.
+    pub(super) fn read(file: &File) -> io::Result<Self> {
+        let mut line = vec![0; MAX_ROW_BYTES];
+        let mut length = 0;
+        while length < line.len() && !line[..length].contains(&b'\n') {
+            match file.read_at(&mut line[length..], length as u64) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut start = Self { number: 1, bytes_before: 0, first_seq: 1, begun: None, link: None };
+        if let Some(newline) = line[..length].iter().position(|byte| *byte == b'\n')
+            && let Ok(link) = chain::check(&line[..=newline])
+            && let Ok(row) = serde_json::from_slice::<FirstRow>(&line[..newline])
+        {
+            start.first_seq = link.seq;
+            start.begun = Some(row.time);
+            start.link = Some(link);
+            if let (Some(number), Some(bytes_before)) = (row.segment, row.bytes_before) {
+                (start.number, start.bytes_before) = (number, bytes_before);
+            }
+        }
+        Ok(start)
+    }
+}
+
+/// One file of a log that is read.
+#[derive(Debug)]
+pub(super) struct LogPart {
+    /// The file's path.
+    pub(super) path: PathBuf,
+    /// `None` until the part is reached, because a log can have more segments than a process may have open files.
+    file: Option<File>,
+    /// The length up to which the part is read. `None` until the part is reached.
+    end: Option<u64>,
+}
+
+impl LogPart {
+    /// A sealed segment as a whole.
+    pub(super) fn sealed(state_dir: &Path, name: &SegmentName) -> Self {
+        Self { path: path_of(state_dir, name, SEGMENT_ENDING), file: None, end: None }
+    }
+
+    /// The open file, and the length up to which it is read.
+    pub(super) fn open(self) -> Result<(PathBuf, File, u64), AuditError> {
+        let Self { path, file, end } = self;
+        let file = match file {
+            Some(file) => file,
+            None => open_for_reading(&path)?,
+        };
+        let end = match end {
+            Some(end) => end,
+            None => length_of(&file, &path)?,
+        };
+        Ok((path, file, end))
+    }
+}
+
+/// The files of a log, the oldest first, as they are at this moment. Of a file with another name than a log's, the file
+/// alone.
+pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
+    // The open segment first: segments that are sealed from now on belong to the future.
+    let (file, end) = open_at_end(path)?;
+    let mut parts = Vec::new();
+    if let (Some(state_dir), true) = (path.parent(), path.file_name().is_some_and(|name| name == LOG_NAME)) {
+        let read_error = |source| AuditError::Read { path: path.to_owned(), source };
+        let current = SegmentStart::read(&file).map_err(read_error)?;
+        let folder = state_dir.join(SEGMENTS_DIR);
+        let names = listed(state_dir, SEGMENT_ENDING)
+            .map_err(|source| AuditError::Read { path: folder.clone(), source })?;
+        for name in names.into_iter().filter(|name| name.number < current.number) {
+            parts.push(LogPart::sealed(state_dir, &name));
+        }
+    }
+    parts.push(LogPart { path: path.to_owned(), file: Some(file), end: Some(end) });
+    Ok(parts)
+}
+
+/// Opens a file of a log for reading, and measures it under the shared lock, so that no row is half-written.
+pub(super) fn open_at_end(path: &Path) -> Result<(File, u64), AuditError> {
+    let file = open_for_reading(path)?;
+    let lock_guard = lock::lock_shared(&file, path, lock::LOCK_WAIT)?;
+    let end = length_of(&file, path)?;
+    drop(lock_guard);
+    Ok((file, end))
+}
+
+fn length_of(file: &File, path: &Path) -> Result<u64, AuditError> {
+    let metadata = file.metadata();
+    Ok(metadata.map_err(|source| AuditError::Open { path: path.to_owned(), source })?.len())
+}
+
+fn open_for_reading(path: &Path) -> Result<File, AuditError> {
+    let failed = |source| AuditError::Open { path: path.to_owned(), source };
+    // Non-blocking, so that a FIFO in the log's place cannot block the open.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(CWD, path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(AuditError::NotAFile { path: path.to_owned() }),
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(AuditError::NotAFile { path: path.to_owned() });
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_they_are_written_are_segments() {
+        let name = SegmentName { number: 17, first: 4001, last: 9000 };
+        assert_eq!(name.file_name(SEGMENT_ENDING), "000017-4001-9000.jsonl");
+        assert_eq!(SegmentName::parse("000017-4001-9000.jsonl", SEGMENT_ENDING), Some(name));
+        for other in [
+            "17-4001-9000.jsonl",
+            "000017-+4001-9000.jsonl",
+            "000017-4001-9000.note",
+            "000017-4001-9000-1.jsonl",
+            "000017-4001.jsonl",
+            "000017-4001-9000jsonl",
+            "../000017-4001-9000.jsonl",
+            "",
+        ] {
+            assert_eq!(SegmentName::parse(other, SEGMENT_ENDING), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `[audit]`: when rows are synced, how the log is sealed, and where its checkpoints go.
+
+use std::{fmt, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    AuditSync, FileBytes,
+    limits::{KIB, LimitBounds},
+};
+
+/// The settings of the audit log, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditSettings {
+    /// When rows are synced to the disk. In the canonical form it is a key of its own, from before the others existed.
+    #[serde(skip)]
+    pub sync: AuditSync,
+    /// The size at which a segment is sealed. Default: 64 MiB.
+    pub segment: FileBytes,
+    /// The age of its first row at which a segment is sealed. Default: 30 days.
+    #[serde(serialize_with = "seconds")]
+    pub segment_age: Duration,
+    /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    pub keep: Option<Duration>,
+    /// Where checkpoints go. `None`, the default: to standard error in a server, and nowhere in other commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Vec<CheckpointPlace>>,
+    /// The file of the key that signs checkpoints, as an absolute path. `None`, the default: that among the
+    /// credentials that systemd passes, or else that of the state folder, which is made if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl AuditSettings {
+    /// The bounds of [`Self::segment`]: 64 KiB to 64 GiB.
+    pub(crate) const SEGMENT_BOUNDS: LimitBounds<u64> =
+        LimitBounds { least: 64 * KIB, most: 64 * 1024 * 1024 * KIB };
+
+    /// The bounds of [`Self::segment_age`] and [`Self::keep`]: a minute to a hundred years of 365 days.
+    pub(crate) const AGE_BOUNDS: LimitBounds<Duration> =
+        LimitBounds { least: Duration::from_mins(1), most: Duration::from_hours(100 * 365 * 24) };
+
+    /// Whether all but the sync is the default. The canonical form then leaves the settings out, so that policies
+    /// without them keep the digest from before they existed.
+    pub(crate) fn is_default_but_sync(&self) -> bool {
+        *self == Self { sync: self.sync, ..Self::default() }
+    }
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self {
+            sync: AuditSync::default(),
+            segment: FileBytes(64 * 1024 * KIB),
+            segment_age: Duration::from_hours(30 * 24),
+            keep: None,
+            checkpoints: None,
+            key: None,
+        }
+    }
+}
+
+/// A place that gets checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CheckpointPlace {
+    /// Standard error, as one line each.
+    Stderr,
+    /// A file, to which signed notes are appended: an absolute path.
+    File(String),
+}
+
+impl CheckpointPlace {
+    /// Parses `stderr` or an absolute path.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "stderr" => Ok(Self::Stderr),
+            _ => parse_absolute(text).map(Self::File),
+        }
+    }
+}
+
+impl fmt::Display for CheckpointPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stderr => f.write_str("stderr"),
+            Self::File(path) => f.write_str(path),
+        }
+    }
+}
+
+impl Serialize for CheckpointPlace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Parses the path of a file outside the workspace.
+pub(crate) fn parse_absolute(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') || text.contains('\0') || text.len() > MAX_PATH_BYTES {
+        return Err("write `stderr`, or the absolute path of a file".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The longest path in bytes: Linux's `PATH_MAX`.
+const MAX_PATH_BYTES: usize = 4096;
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_secs())
+}
+
+fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => seconds(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}

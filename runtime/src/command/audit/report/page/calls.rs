@@ -1,0 +1,160 @@
+//! The sections about calls: by tool and agent, denials, approvals.
+
+use maud::{Markup, html};
+
+use super::{MAX_ROWS, duration, left_out, number, time};
+use crate::{
+    command::audit::report::{
+        figures::{Calls, Figures},
+        tally::Tally,
+    },
+    output::html::{
+        Column::{self, Number, Text},
+        Count, Listing, Shown,
+    },
+};
+
+const CALL_COLUMNS: [Column; 9] = [
+    Text("Name"),
+    Number("Calls"),
+    Number("✓ Ran"),
+    Number("? Asked"),
+    Number("✗ Denied"),
+    Number("! Failed"),
+    Number("Mean"),
+    Number("Longest"),
+    Text("Last, UTC"),
+];
+
+pub(super) fn calls(figures: &Figures) -> Markup {
+    html! {
+        p { "A call counts under the name of its tool, and a step of an operation under its own name. Calls that asked also \
+             count as run, denied or failed. A call whose process died counts as failed. Times are without waits for a person." }
+        (by_name("Calls by tool", &figures.tools))
+        (by_name("Calls by agent", &figures.agents))
+    }
+}
+
+fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
+    let entries = tally.heaviest(|calls| calls.calls);
+    let mut rows: Vec<_> = entries
+        .iter()
+        .take(MAX_ROWS)
+        .map(|(name, calls)| row(html! { code { (Shown(name)) } }, calls))
+        .collect();
+    if let Some(others) = tally.others() {
+        rows.push(row(html! { "names that did not fit" }, others));
+    }
+    let more = left_out(tally, entries.len());
+    html! { (Listing { caption, columns: &CALL_COLUMNS, rows, more }) }
+}
+
+fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
+    let shown = |microseconds: Option<u64>| {
+        html! {
+            @match microseconds { Some(time) => (duration(time)), None => span.none { "–" } }
+        }
+    };
+    vec![
+        name,
+        number(calls.calls),
+        number(calls.ran),
+        number(calls.asked),
+        number(calls.denied),
+        number(calls.failed + calls.unknown),
+        shown(calls.mean_us()),
+        shown(calls.mean_us().map(|_| calls.longest_us)),
+        time(calls.last),
+    ]
+}
+
+pub(super) fn denials(figures: &Figures) -> Markup {
+    if figures.denials.is_empty() {
+        return html! { p { "No call was denied." } };
+    }
+    let entries = figures.denials.heaviest(|denials| denials.calls);
+    let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
+        vec![
+            html! { code { (Shown(&kind.code)) } },
+            html! { code { (Shown(&kind.rule)) } },
+            html! { code { (Shown(&kind.tool)) } },
+            number(denials.calls),
+            html! { @match &denials.subject {
+                Some(subject) => code { (Shown(subject)) },
+                None => span.none { "–" },
+            } },
+            html! { (Count(denials.seq)) },
+            time(denials.last),
+        ]
+    });
+    let listing = Listing {
+        caption: "Denials by code, rule and tool",
+        columns: &[
+            Text("Code"),
+            Text("Rule"),
+            Text("Tool"),
+            Number("Calls"),
+            Text("The newest named"),
+            Number("Row"),
+            Text("Last, UTC"),
+        ],
+        rows: rows.collect(),
+        more: left_out(&figures.denials, entries.len()),
+    };
+    html! {
+        (listing)
+        @if let Some(others) = figures.denials.others() {
+            p.more { (Count(others.calls)) " further denials have codes, rules or tools that did not fit" }
+        }
+    }
+}
+
+pub(super) fn approvals(figures: &Figures) -> Markup {
+    if figures.approvals.is_empty() {
+        return html! { p { "No call asked for an approval." } };
+    }
+    let entries = figures.approvals.heaviest(|answers| answers.count);
+    let rows = entries.iter().take(MAX_ROWS).map(|(kind, answers)| {
+        vec![
+            html! { code { (Shown(&kind.tool)) } },
+            answer(&kind.answer),
+            html! { (kind.by) },
+            html! { (Shown(&kind.approver)) },
+            html! { @match kind.uid { Some(uid) => (uid), None => span.none { "–" } } },
+            html! { code { (Shown(&kind.rule)) } },
+            number(answers.count),
+            time(answers.last),
+        ]
+    });
+    let listing = Listing {
+        caption: "Approvals by tool, answer and approver",
+        columns: &[
+            Text("Tool"),
+            Text("Answer"),
+            Text("Way"),
+            Text("Approver"),
+            Number("User"),
+            Text("Asked by the rule"),
+            Number("Calls"),
+            Text("Last, UTC"),
+        ],
+        rows: rows.collect(),
+        more: left_out(&figures.approvals, entries.len()),
+    };
+    html! {
+        p { "“terminal” and “elicitation” are answers of a person to a question, which the state folder keeps. “flag” is \
+             the operator's answer in advance, “session” an earlier answer that covers the call, and “program” the answer of \
+             code." }
+        (listing)
+        @if let Some(others) = figures.approvals.others() {
+            p.more { (Count(others.count)) " further calls have approvers or rules that did not fit" }
+        }
+    }
+}
+
+fn answer(answer: &str) -> Markup {
+    match answer.starts_with("approved") {
+        true => html! { span.tag.ok { "✓ " (Shown(answer)) } },
+        false => html! { span.tag.bad { "✗ " (Shown(answer)) } },
+    }
+}

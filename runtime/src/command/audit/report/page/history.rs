@@ -1,0 +1,168 @@
+//! The section about the policy, the programs that wrote rows, approved modules, and open calls.
+
+use maud::{Markup, html};
+
+use super::{MAX_ROWS, ReportFacts, digest, left_out, number, time};
+use crate::{
+    command::audit::report::figures::{Figures, Newest},
+    output::html::{
+        Column::{Number, Text},
+        Count, Listing, Shown, Time,
+    },
+};
+
+pub(super) fn history(facts: &ReportFacts<'_>) -> Markup {
+    html! {
+        (policies(facts))
+        (changes(&facts.figures.changes))
+        (programs(facts.figures))
+        (pins(&facts.figures.pins))
+        (open_calls(facts))
+    }
+}
+
+fn policies(facts: &ReportFacts<'_>) -> Markup {
+    let tally = &facts.figures.policies;
+    let entries = tally.heaviest(|answers| answers.count);
+    let in_force = facts.policy.digest().as_str();
+    let rows = entries.iter().take(MAX_ROWS).map(|(policy, answers)| {
+        vec![
+            html! { (digest(policy)) @if *policy == in_force { " in force" } },
+            number(answers.count),
+            time(answers.first),
+            time(answers.last),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    html! {
+        @if !rows.is_empty() {
+            (Listing {
+                caption: "Policies that decided the calls",
+                columns: &[Text("Policy"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
+                rows,
+                more: left_out(tally, entries.len()),
+            })
+        }
+    }
+}
+
+fn changes(changes: &Newest) -> Markup {
+    if changes.count == 0 {
+        return html! { p { "The policy did not change." } };
+    }
+    let rows = changes.shown.iter().rev().map(|change| {
+        vec![
+            html! { (Time(change.time)) },
+            html! { code { (Shown(&change.subject)) } },
+            html! { (Shown(&change.cause)) },
+            html! { (Shown(&change.by)) },
+            html! { @match &change.refused {
+                Some(reason) => { span.tag.bad { "✗ refused" } " " (Shown(reason)) },
+                None => span.tag.ok { "✓ in force" },
+            } },
+            html! { (Count(change.seq)) },
+        ]
+    });
+    let listing = Listing {
+        caption: "Changes of the policy, the newest first",
+        columns: &[
+            Text("Time, UTC"),
+            Text("Old → new"),
+            Text("Read at a"),
+            Text("By"),
+            Text("Outcome"),
+            Number("Row"),
+        ],
+        rows: rows.collect(),
+        more: changes.count - changes.shown.len() as u64,
+    };
+    html! { (listing) }
+}
+
+fn programs(figures: &Figures) -> Markup {
+    if figures.programs.is_empty() {
+        return html! { p { "No row tells of a start." } };
+    }
+    let entries = figures.programs.heaviest(|answers| answers.count);
+    let starts: u64 = entries.iter().map(|(_, answers)| answers.count).sum::<u64>()
+        + figures.programs.others().map_or(0, |others| others.count);
+    let rows = entries.iter().take(MAX_ROWS).map(|(program, answers)| {
+        vec![
+            html! { (Shown(&program.version)) },
+            digest(&program.binary),
+            html! { (Shown(&program.host)) },
+            html! { @match &program.instance { Some(instance) => (Shown(instance)), None => span.none { "–" } } },
+            html! { @match program.uid { Some(uid) => (uid), None => span.none { "–" } } },
+            number(answers.count),
+            time(answers.first),
+            time(answers.last),
+        ]
+    });
+    let listing = Listing {
+        caption: "Programs that wrote rows",
+        columns: &[
+            Text("Version"),
+            Text("Binary"),
+            Text("Host"),
+            Text("Instance"),
+            Number("User"),
+            Number("Starts"),
+            Text("First, UTC"),
+            Text("Last, UTC"),
+        ],
+        rows: rows.collect(),
+        more: left_out(&figures.programs, entries.len()),
+    };
+    html! {
+        (listing)
+        p.note {
+            "Starts: " (Count(starts)) ". Stops: " (Count(figures.stops)) ". A process that was killed, or still runs, has no \
+            stop."
+        }
+    }
+}
+
+fn pins(pins: &Newest) -> Markup {
+    if pins.count == 0 {
+        return html! {};
+    }
+    let rows = pins.shown.iter().rev().map(|change| {
+        vec![
+            html! { code { (Shown(&change.subject)) } },
+            html! { (Shown(&change.cause)) },
+            html! { (Shown(&change.by)) },
+            html! { (Count(change.seq)) },
+            html! { (Time(change.time)) },
+        ]
+    });
+    let listing = Listing {
+        caption: "Approvals of modules' tools, the newest first",
+        columns: &[Text("Tool"), Text("Change"), Text("By"), Number("Row"), Text("Time, UTC")],
+        rows: rows.collect(),
+        more: pins.count - pins.shown.len() as u64,
+    };
+    html! { (listing) }
+}
+
+/// The calls of the whole log that have a beginning and no end.
+fn open_calls(facts: &ReportFacts<'_>) -> Markup {
+    let open = &facts.verification.open_begins;
+    if open.is_empty() {
+        return html! { p { "No call is open: each beginning has its end." } };
+    }
+    let rows = open.iter().take(MAX_ROWS).map(|begin| {
+        vec![
+            html! { code { (Shown(&begin.tool)) } },
+            html! { code { (Shown(&begin.call_id)) } },
+            html! { code { (Shown(&begin.process)) } },
+            html! { (Count(begin.seq)) },
+        ]
+    });
+    let listing = Listing {
+        caption: "Open calls: they run now, or their process died",
+        columns: &[Text("Tool"), Text("Call"), Text("Process"), Number("Row")],
+        rows: rows.collect(),
+        more: open.len().saturating_sub(MAX_ROWS) as u64 + facts.verification.open_begins_left_out,
+    };
+    html! { (listing) }
+}

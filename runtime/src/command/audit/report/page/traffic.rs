@@ -1,0 +1,85 @@
+//! The section about hosts and secrets.
+
+use maud::{Markup, html};
+use portcullis_types::display::text::bytes;
+
+use super::{MAX_ROWS, left_out, number, time};
+use crate::{
+    command::audit::report::figures::{Figures, Traffic},
+    output::html::{
+        Column::{Number, Text},
+        Count, Listing, Shown,
+    },
+};
+
+pub(super) fn traffic(figures: &Figures) -> Markup {
+    html! { (hosts(figures)) (secrets(figures)) }
+}
+
+fn hosts(figures: &Figures) -> Markup {
+    if figures.hosts.is_empty() {
+        return html! { p { "No call named or reached a host." } };
+    }
+    let entries = figures.hosts.heaviest(Traffic::total);
+    let size = |count: u64| html! { @if count == 0 { span.none { "–" } } @else { (bytes(count)) } };
+    let rows = entries.iter().take(MAX_ROWS).map(|(host, traffic)| {
+        vec![
+            html! { code { (Shown(host)) } },
+            number(traffic.requests),
+            number(traffic.connections),
+            number(traffic.refused),
+            size(traffic.sent),
+            size(traffic.received),
+            time(traffic.last),
+        ]
+    });
+    let listing = Listing {
+        caption: "Requests of tools and connections of commands, by host",
+        columns: &[
+            Text("Host"),
+            Number("Requests"),
+            Number("Connections"),
+            Number("✗ Refused"),
+            Number("Sent"),
+            Number("Received"),
+            Text("Last, UTC"),
+        ],
+        rows: rows.collect(),
+        more: left_out(&figures.hosts, entries.len()),
+    };
+    html! {
+        p { "The bytes are those of commands' connections; rows do not have them for requests." }
+        (listing)
+        @if let Some(others) = figures.hosts.others() {
+            p.more { (Count(others.total())) " further requests and connections went to hosts that did not fit" }
+        }
+    }
+}
+
+fn secrets(figures: &Figures) -> Markup {
+    if figures.secrets.is_empty() {
+        return html! { p { "No request carried a secret." } };
+    }
+    let entries = figures.secrets.heaviest(|answers| answers.count);
+    let rows = entries.iter().take(MAX_ROWS).map(|((secret, tool), answers)| {
+        vec![
+            html! { code { (Shown(secret)) } },
+            html! { code { (Shown(tool)) } },
+            number(answers.count),
+            time(answers.first),
+            time(answers.last),
+        ]
+    });
+    let listing = Listing {
+        caption: "Secrets that requests carried, by name; no row has a value",
+        columns: &[Text("Secret"), Text("Tool"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
+        rows: rows.collect(),
+        more: left_out(&figures.secrets, entries.len()),
+    };
+    html! {
+        (listing)
+        @if let Some(others) = figures.secrets.others() {
+            p.more { (Count(others.count)) " further uses are of secrets and tools that did not fit" }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Counts by name, bounded: callers and logs choose names, so there may be any number of them.
+
+use std::collections::BTreeMap;
+
+/// The most names of a tally. The others are counted together.
+pub(super) const MAX_NAMES: usize = 2_000;
+
+/// The longest text that is kept of a name, in bytes. A page shows fewer characters.
+const MAX_NAME_BYTES: usize = 1_024;
+
+/// A value for each of the first [`MAX_NAMES`] names, and one for all others together.
+#[derive(Debug)]
+pub(super) struct Tally<K, V> {
+    named: BTreeMap<K, V>,
+    others: Option<V>,
+}
+
+impl<K, V> Default for Tally<K, V> {
+    fn default() -> Self {
+        Self { named: BTreeMap::new(), others: None }
+    }
+}
+
+impl<K: Ord, V: Default> Tally<K, V> {
+    /// The value of a name.
+    pub(super) fn of(&mut self, name: K) -> &mut V {
+        if self.named.len() < MAX_NAMES || self.named.contains_key(&name) {
+            return self.named.entry(name).or_default();
+        }
+        self.others.get_or_insert_default()
+    }
+
+    /// The names with their values, those first whose `weight` is largest.
+    pub(super) fn heaviest(&self, weight: impl Fn(&V) -> u64) -> Vec<(&K, &V)> {
+        let mut entries: Vec<_> = self.named.iter().collect();
+        entries.sort_by_key(|(_, value)| std::cmp::Reverse(weight(value)));
+        entries
+    }
+
+    /// The value of all names that did not fit.
+    pub(super) fn others(&self) -> Option<&V> {
+        self.others.as_ref()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+}
+
+/// A name that a row has, cut to a bounded length.
+pub(super) fn name(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_NAME_BYTES.min(text.len()));
+    text[..end].to_owned()
+}
+
+/// Like [`name`]; `–` for a row that has none.
+pub(super) fn name_or_none(text: Option<&str>) -> String {
+    text.map_or_else(|| "–".to_owned(), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_do_not_fit_are_counted_together() {
+        let mut tally = Tally::<String, u64>::default();
+        for number in 0..MAX_NAMES + 5 {
+            *tally.of(format!("{number}")) += 1;
+        }
+        *tally.of("7".to_owned()) += 1;
+        assert_eq!(tally.others(), Some(&5));
+        let heaviest = tally.heaviest(|count| *count);
+        assert_eq!((heaviest.len(), heaviest[0]), (MAX_NAMES, (&"7".to_owned(), &2)));
+    }
+
+    #[test]
+    fn long_names_are_cut_at_a_character() {
+        assert_eq!(name(&"ä".repeat(2_000)).len(), MAX_NAME_BYTES);
+        assert_eq!(name(&format!("a{}", "ä".repeat(2_000))).len(), MAX_NAME_BYTES - 1);
+        assert_eq!(name_or_none(None), "–");
+    }
+}

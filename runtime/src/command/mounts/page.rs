@@ -1,0 +1,94 @@
+//! The page of `mounts --html`.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use maud::html;
+use portcullis_tools::{
+    MountGrant, ToolGrants,
+    policy::{Place, WorkspaceSecurityPolicy},
+};
+
+use super::{
+    UseCounts,
+    matrix::{GrantUse, matrix, use_words, verdict},
+};
+use crate::output::html::{Column, Listing, Shown, Time, page};
+
+/// The most grants that the list shows.
+const MAX_GRANTS: usize = 5_000;
+
+/// Everything that the page shows.
+pub(super) struct MapFacts<'a> {
+    pub(super) workspace: &'a Path,
+    pub(super) policy: &'a WorkspaceSecurityPolicy,
+    pub(super) grants: &'a [ToolGrants],
+    pub(super) use_counts: &'a UseCounts,
+    pub(super) made: Timestamp,
+}
+
+pub(super) fn render(facts: &MapFacts<'_>) -> String {
+    let MapFacts { workspace, policy, grants, use_counts, made } = facts;
+    let by_mount = by_mount(grants);
+    let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
+        let count = use_counts.of(grants, &grant.mount);
+        vec![
+            html! { code { (Shown(&format!("/{}", grant.mount))) } },
+            html! { code { (Shown(grants.step.as_ref().unwrap_or(&grants.tool))) } },
+            html! { (grant.access.as_str()) },
+            html! { span.whole { (use_words(grant.access, GrantUse::of(count), count)) } },
+            verdict(grants.verdict),
+            html! { code { (Shown(&grant.rule)) } },
+            place(grant.place.as_ref()),
+        ]
+    });
+    let rules = Listing {
+        caption: "Each grant with the rule that gives it",
+        columns: &["Mount", "Tool", "Access", "In the log", "A call", "Rule", "From"].map(Column::Text),
+        rows: rows.collect(),
+        more: by_mount.len().saturating_sub(MAX_GRANTS) as u64,
+    };
+    let body = html! {
+        header {
+            p.kind { "Portcullis" }
+            h1 { "Map of mounts" }
+            dl.facts {
+                div { dt { "Workspace" } dd { code { (Shown(&workspace.display().to_string())) } } }
+                div { dt { "Policy in force" } dd { code { (policy.digest().as_str()) } } }
+                div { dt { "Made" } dd { (Time(*made)) " UTC" } }
+            }
+        }
+        main {
+            section aria-labelledby="map" {
+                h2 #map { "Granted, used, tried" }
+                p { "Each entry is an answer of the function that decides about calls. “A call” says whether a call runs, \
+                     asks a person, or is refused, in a run that has read nothing. The numbers come from the whole audit \
+                     log, which was not verified for this page." }
+                (matrix(policy, grants, use_counts))
+            }
+            section aria-labelledby="rules" {
+                h2 #rules { "Grants and their rules" }
+                (rules)
+            }
+        }
+    };
+    page("Portcullis: map of mounts", &body)
+}
+
+/// The grants, sorted by mount.
+fn by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
+    let mut rows: Vec<(&MountGrant, &ToolGrants)> =
+        grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();
+    rows.sort_by(|(left, left_tool), (right, right_tool)| {
+        let left = (&left.mount, &left_tool.tool, &left_tool.step);
+        left.cmp(&(&right.mount, &right_tool.tool, &right_tool.step))
+    });
+    rows
+}
+
+fn place(place: Option<&Place>) -> maud::Markup {
+    match place {
+        Some(place) => html! { code { (Shown(&place.to_string())) } },
+        None => html! { span.none { "default" } },
+    }
+}

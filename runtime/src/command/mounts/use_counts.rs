@@ -1,0 +1,216 @@
+//! How often the calls of an audit log used and tried the mounts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use portcullis_tools::{
+    ToolGrants,
+    audit::{self, Outcome, Row, RowKind, SubjectKind},
+    policy::WorkspaceSecurityPolicy,
+};
+use portcullis_types::ToolErrorKind;
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// The most pairs of a tool and a mount that the map does not have. Callers choose such names, so their number is
+/// bounded; those of the map are always counted.
+const MAX_FURTHER_PAIRS: usize = 10_000;
+
+/// How many calls of a tool used a mount, and how many were refused that named a path in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct UseCount {
+    pub(crate) used: u64,
+    pub(crate) tried: u64,
+    /// Those of `used` that wrote, created or removed something.
+    #[serde(skip)]
+    pub(crate) wrote: u64,
+    /// Those of `used` that were not observed: they could have used the mount.
+    #[serde(skip)]
+    pub(crate) unobserved: u64,
+}
+
+/// The calls of one tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ToolUse {
+    pub(crate) calls: u64,
+    /// Requests and connections that the policy allowed.
+    pub(crate) requests: u64,
+}
+
+/// The counts of an audit log, by tool and mount. A step counts under its own name.
+#[derive(Debug, Default)]
+pub(crate) struct UseCounts {
+    tools: BTreeMap<String, ToolUse>,
+    mounts: BTreeSet<String>,
+    pairs: BTreeMap<(String, String), UseCount>,
+    further_pairs: usize,
+}
+
+impl UseCounts {
+    /// No calls of the tools of a map.
+    pub(crate) fn new(grants: &[ToolGrants], policy: &WorkspaceSecurityPolicy) -> Self {
+        Self {
+            tools: grants.iter().map(|grants| (name_of(grants).to_owned(), ToolUse::default())).collect(),
+            mounts: policy.mounts().iter().map(|mount| mount.name.to_string()).collect(),
+            pairs: BTreeMap::new(),
+            further_pairs: 0,
+        }
+    }
+
+    /// Counts the calls of a log, row by row. Without a log all counts are 0.
+    pub(crate) fn read(
+        path: &Path,
+        grants: &[ToolGrants],
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<Self, CliError> {
+        let mut counts = Self::new(grants, policy);
+        for row in audit::rows(path) {
+            match row {
+                Ok(row) => counts.add(&row),
+                Err(error) if error.is_missing() => break,
+                Err(source) => return Err(CliError::Audit { source }),
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Counts a row.
+    pub(crate) fn add(&mut self, row: &Row) {
+        if row.event != RowKind::End {
+            return;
+        }
+        // A tool that is not in the map has no place in it.
+        let Some(tool) = self.tools.get_mut(&*row.tool) else { return };
+        tool.calls += 1;
+        let dialled = row.connections.iter().filter(|connection| connection.address.is_some());
+        tool.requests += row.requests.len() as u64 + dialled.map(|connection| connection.count).sum::<u64>();
+        for mount in &row.mounts_used {
+            let Some(count) = self.count(row, mount) else { continue };
+            count.used += 1;
+            match &row.touched {
+                None => count.unobserved += 1,
+                Some(touched) => {
+                    let own = touched.iter().filter(|touched| touched.mount == *mount);
+                    let changes = |touched: &audit::TouchedMount| {
+                        touched.written.saturating_add(touched.created).saturating_add(touched.removed)
+                    };
+                    count.wrote += u64::from(own.map(changes).any(|changes| changes > 0));
+                }
+            }
+        }
+        if row.outcome == Some(Outcome::Error(ToolErrorKind::Denied)) {
+            let paths = row.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
+            let mounts: BTreeSet<&str> =
+                paths.filter_map(|path| path.value.strip_prefix('/')?.split('/').next()).collect();
+            for mount in mounts {
+                if let Some(count) = self.count(row, mount) {
+                    count.tried += 1;
+                }
+            }
+        }
+    }
+
+    /// The count of a row's tool in a mount. `None` for one of too many names that are no mount.
+    fn count(&mut self, row: &Row, mount: &str) -> Option<&mut UseCount> {
+        let pair = (row.tool.to_string(), mount.to_owned());
+        if !self.mounts.contains(mount) && !self.pairs.contains_key(&pair) {
+            if self.further_pairs == MAX_FURTHER_PAIRS {
+                return None;
+            }
+            self.further_pairs += 1;
+        }
+        Some(self.pairs.entry(pair).or_default())
+    }
+
+    /// The count of a tool or step in a mount.
+    pub(crate) fn of(&self, grants: &ToolGrants, mount: &str) -> UseCount {
+        self.pairs.get(&(name_of(grants).to_owned(), mount.to_owned())).copied().unwrap_or_default()
+    }
+
+    /// The calls of a tool or step.
+    pub(crate) fn of_tool(&self, grants: &ToolGrants) -> ToolUse {
+        self.tools.get(name_of(grants)).copied().unwrap_or_default()
+    }
+
+    /// The mounts that a tool or step used or tried, granted or not.
+    pub(crate) fn mounts_of(&self, grants: &ToolGrants) -> impl Iterator<Item = (&str, UseCount)> {
+        let name = name_of(grants);
+        let own = self.pairs.range((name.to_owned(), String::new())..);
+        own.take_while(move |((tool, _), _)| tool == name).map(|((_, mount), count)| (mount.as_str(), *count))
+    }
+}
+
+fn name_of(grants: &ToolGrants) -> &str {
+    grants.step.as_ref().unwrap_or(&grants.tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_tools::{
+        Verdict,
+        policy::{DEFAULT_POLICY, LoadOptions, PolicySource},
+    };
+    use portcullis_types::SandboxTier;
+
+    use super::*;
+
+    fn counts(tool: &str) -> (UseCounts, ToolGrants) {
+        let operator = PolicySource { name: "p", text: DEFAULT_POLICY };
+        let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
+        let policy = WorkspaceSecurityPolicy::load(&options).expect("the shipped policy");
+        let grants = ToolGrants {
+            tool: tool.to_owned(),
+            step: None,
+            profile: String::new(),
+            verdict: Verdict::Allow,
+            rule: String::new(),
+            place: None,
+            mounts: Vec::new(),
+            hosts: Vec::new(),
+        };
+        (UseCounts::new(std::slice::from_ref(&grants), &policy), grants)
+    }
+
+    fn row(fields: &str) -> Row {
+        let hash = "0".repeat(64);
+        let head = r#""seq":1,"time":"2026-11-26T12:00:00Z","event":"end","process":"1-1-1""#;
+        serde_json::from_str(&format!("{{{head},{fields},\"prev\":\"{hash}\",\"hash\":\"{hash}\"}}"))
+            .expect("a row")
+    }
+
+    #[test]
+    fn a_use_is_a_read_a_write_or_not_observed() {
+        let (mut counts, grants) = counts("t");
+        let touched = |written| {
+            format!(
+                r#""tool":"t","mounts_used":["shared"],"touched":[{{"mount":"shared","read":1,"written":{written},"created":0,"removed":0}}]"#
+            )
+        };
+        counts.add(&row(&touched(0)));
+        counts.add(&row(&touched(2)));
+        counts.add(&row(r#""tool":"t","mounts_used":["shared"]"#));
+        counts.add(&row(r#""tool":"unknown","mounts_used":["shared"]"#));
+        let expected = UseCount { used: 3, tried: 0, wrote: 1, unobserved: 1 };
+        assert_eq!(counts.of(&grants, "shared"), expected);
+        assert_eq!(counts.of_tool(&grants).calls, 3);
+    }
+
+    #[test]
+    fn names_that_callers_choose_are_bounded() {
+        let (mut counts, grants) = counts("t");
+        let denied = |path: &str| {
+            row(&format!(
+                r#""tool":"t","outcome":"denied","subjects":[{{"argument":"p","kind":"path","value":"{path}"}}]"#
+            ))
+        };
+        for number in 0..MAX_FURTHER_PAIRS + 10 {
+            counts.add(&denied(&format!("/m{number}/x")));
+        }
+        counts.add(&denied("/vault/x"));
+        assert_eq!(counts.mounts_of(&grants).count(), MAX_FURTHER_PAIRS + 1);
+        assert_eq!(counts.of(&grants, "vault").tried, 1, "a mount of the policy always counts");
+    }
+}

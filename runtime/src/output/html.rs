@@ -1,0 +1,192 @@
+//! Pages: one HTML file each, without scripts and without anything that a browser would load. Only this module knows the
+//! frame and the style.
+
+use std::{
+    fmt::{self, Write as _},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use maud::{DOCTYPE, Escaper, Markup, PreEscaped, Render, html};
+use portcullis_types::display::EscapedText;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::CliError;
+
+/// The style of every page. The page's content security policy names its hash, so a style that slipped in with a name
+/// would not apply.
+const STYLE: &str = include_str!("html/style.css");
+
+/// An untrusted text within a page: at most 256 characters, with control characters and deceptive characters made
+/// visible. It is isolated, so that letters written from right to left do not move the text around it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl Render for Shown<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        buffer.push_str("<bdi>");
+        // Writing to a string cannot fail.
+        let _ = write!(Escaper::new(buffer), "{}", EscapedText(self.0));
+        buffer.push_str("</bdi>");
+    }
+}
+
+/// A number with its thousands apart: `25,108`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_char(',')?;
+            }
+            f.write_char(digit)?;
+        }
+        Ok(())
+    }
+}
+
+impl Render for Count {
+    fn render_to(&self, buffer: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = write!(buffer, "{self}");
+    }
+}
+
+/// A time in UTC, to the second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+impl Render for Time {
+    fn render_to(&self, buffer: &mut String) {
+        let shown = self.0.strftime("%Y-%m-%d %H:%M:%S");
+        html! { time datetime=(format_args!("{:.0}", self.0)) { (format_args!("{shown}")) } }
+            .render_to(buffer);
+    }
+}
+
+/// The first 12 digits of a digest, which suffice to tell digests apart. The whole digest stands where it matters.
+pub(crate) fn short_digest(digest: &str) -> &str {
+    digest.char_indices().nth(12).map_or(digest, |(end, _)| &digest[..end])
+}
+
+/// One whole page. The title is ours, never a name from a log or a policy.
+pub(crate) fn page(title: &str, body: &Markup) -> String {
+    let hash = STANDARD.encode(Sha256::digest(STYLE));
+    let policy =
+        format!("default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'");
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                meta name="robots" content="noindex";
+                meta name="generator" content=(concat!("portcullis ", env!("CARGO_PKG_VERSION")));
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string() + "\n"
+}
+
+/// A table within a box of its own, which scrolls if the table is wider than the page. The keyboard reaches the box.
+pub(crate) fn table_box(label: &str, table: &Markup) -> Markup {
+    html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+}
+
+/// A column of a listing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Column {
+    Text(&'static str),
+    /// Its numbers are aligned at the right.
+    Number(&'static str),
+}
+
+/// A table whose rows begin with their name.
+pub(crate) struct Listing<'a> {
+    pub(crate) caption: &'a str,
+    pub(crate) columns: &'a [Column],
+    pub(crate) rows: Vec<Vec<Markup>>,
+    /// The number of rows that are left out.
+    pub(crate) more: u64,
+}
+
+impl Render for Listing<'_> {
+    fn render(&self) -> Markup {
+        let class =
+            |index: usize| matches!(self.columns.get(index), Some(Column::Number(_))).then_some("number");
+        let table = html! {
+            table {
+                caption { (self.caption) }
+                thead {
+                    tr {
+                        @for (index, column) in self.columns.iter().enumerate() {
+                            @let (Column::Text(title) | Column::Number(title)) = column;
+                            th class=[class(index)] scope="col" { (title) }
+                        }
+                    }
+                }
+                tbody {
+                    @for row in &self.rows {
+                        tr {
+                            @for (index, cell) in row.iter().enumerate() {
+                                @if index == 0 { th scope="row" { (cell) } }
+                                @else { td class=[class(index)] { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        html! {
+            (table_box(self.caption, &table))
+            @if self.more > 0 { p.more { "and " (Count(self.more)) " more" } }
+        }
+    }
+}
+
+/// Refuses a file that exists, before any work is done for it.
+///
+/// # Errors
+/// [`CliError::Page`] if the file, a link or a folder has the name.
+pub(crate) fn check_new_file(path: &Path) -> Result<(), CliError> {
+    match path.symlink_metadata() {
+        Ok(_) => {
+            let source = io::Error::from(io::ErrorKind::AlreadyExists);
+            Err(CliError::Page { path: path.to_owned(), source })
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Writes a page as a new file that only its owner can read. The file appears whole or not at all; an existing file,
+/// and a link, is left alone.
+///
+/// # Errors
+/// [`CliError::Page`] if the name is taken, or the file cannot be written.
+pub(crate) fn write_new_file(path: &Path, page: &str) -> Result<(), CliError> {
+    let write = || {
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // The mode of a temporary file is 0600.
+        let mut file = tempfile::Builder::new()
+            .prefix(".portcullis-page-")
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(page.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)
+    };
+    write().map(drop).map_err(|source| CliError::Page { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Opens the audit log as the policy says: when rows are synced, how segments are sealed, and where checkpoints go.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use portcullis_audit::{
+    AuditLog, CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, KEY_CREDENTIAL, SealOptions,
+    SignedCheckpoint, SyncMode,
+};
+use portcullis_policy::{AuditSettings, AuditSync, CheckpointPlace, WorkspaceSecurityPolicy};
+use rustix::fs::OFlags;
+
+use crate::error::BootstrapError;
+
+/// Opens the log of a state folder, and logs the repairs after a crash. `default_sink` gets the checkpoints if the
+/// policy does not say where they go.
+pub(crate) fn open_log(
+    state: &Path,
+    policy: &WorkspaceSecurityPolicy,
+    default_sink: Option<CheckpointSink>,
+) -> Result<AuditLog, BootstrapError> {
+    let settings = policy.audit();
+    let sync = match settings.sync {
+        AuditSync::Interval => SyncMode::Interval,
+        AuditSync::Always => SyncMode::Always,
+    };
+    let options = seal_options(settings, default_sink)?;
+    let (log, recovery) = AuditLog::open(state, sync)?;
+    if !recovery.is_clean() {
+        tracing::warn!(?recovery, "the audit log was repaired after a crash");
+    }
+    log.set_seal_options(options);
+    Ok(log)
+}
+
+fn seal_options(
+    settings: &AuditSettings,
+    default_sink: Option<CheckpointSink>,
+) -> Result<SealOptions, BootstrapError> {
+    let sink = match &settings.checkpoints {
+        None => default_sink,
+        Some(places) => all_sinks(places)?,
+    };
+    Ok(SealOptions {
+        segment_bytes: settings.segment.0,
+        segment_age: settings.segment_age,
+        keep: settings.keep,
+        checkpoint_rows: CHECKPOINT_ROWS,
+        checkpoint_interval: CHECKPOINT_INTERVAL,
+        key: settings.key.as_ref().map(PathBuf::from).or_else(credential),
+        sink,
+    })
+}
+
+/// The key among the credentials that systemd passes to a service (systemd.exec(5), `LoadCredential=`).
+fn credential() -> Option<PathBuf> {
+    let path = Path::new(&env::var_os("CREDENTIALS_DIRECTORY")?).join(KEY_CREDENTIAL);
+    path.exists().then_some(path)
+}
+
+/// One sink for several places. `None` for an empty list.
+fn all_sinks(places: &[CheckpointPlace]) -> Result<Option<CheckpointSink>, BootstrapError> {
+    let sinks: Vec<CheckpointSink> = places.iter().map(sink_of).collect::<Result<_, _>>()?;
+    Ok((!sinks.is_empty()).then(|| -> CheckpointSink {
+        Arc::new(move |signed: &SignedCheckpoint| sinks.iter().for_each(|sink| sink(signed)))
+    }))
+}
+
+fn sink_of(place: &CheckpointPlace) -> Result<CheckpointSink, BootstrapError> {
+    match place {
+        CheckpointPlace::Stderr => Ok(Arc::new(write_checkpoint_to_stderr)),
+        CheckpointPlace::File(path) => {
+            let path = PathBuf::from(path);
+            // A place that cannot be used stops the start, and not the first checkpoint.
+            let opened = open_for_notes(&path);
+            opened.map_err(|source| BootstrapError::Checkpoints { path: path.clone(), source })?;
+            Ok(Arc::new(move |signed: &SignedCheckpoint| {
+                // The file is opened anew for each note, so that it can be rotated and its volume mounted again.
+                let note = format!("{}\n", signed.note());
+                let written = open_for_notes(&path).and_then(|mut file| file.write_all(note.as_bytes()));
+                if let Err(error) = written {
+                    let path = path.display();
+                    tracing::error!(%error, %path, "a checkpoint of the audit log cannot be written");
+                }
+            }))
+        }
+    }
+}
+
+/// Writes a checkpoint to standard error, as one line.
+pub fn write_checkpoint_to_stderr(signed: &SignedCheckpoint) {
+    let line = format!("{}\n", signed.to_line());
+    // If standard error is closed, there is no place to say so.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+fn open_for_notes(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    fs::OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)
+}
