@@ -7,6 +7,7 @@
 
 mod agent;
 mod arguments;
+mod auditing;
 mod authoring;
 mod bombs;
 mod list;
@@ -94,6 +95,11 @@ fn main() -> ExitCode {
     }
     if runs("growth") {
         runtime.block_on(memory::growth(&registry, &files, &mut report));
+    }
+    if runs("auditing") {
+        auditing::log(&mut report);
+        auditing::checkpoints(&mut report);
+        runtime.block_on(auditing::mounts(&fixture, &mut report));
     }
     // These leave much to write to the disk, so they come last.
     if runs("repository") {

@@ -8,6 +8,7 @@ mod names;
 mod overlay;
 mod recorded;
 mod refusals;
+mod reviewed;
 mod shown;
 mod tightened;
 mod trust;

@@ -107,8 +107,9 @@ pub(super) fn verify_bundle(path: &Path, options: &VerifyOptions) -> Result<Exit
 fn report_text(report: &BundleReport, has_own_key: bool) -> String {
     let BundleReport { rows: (first, last), disclosed, key, checkpoints, faults } = report;
     let verdict = if faults.is_empty() { "proven" } else { "not proven" };
-    let mut out =
-        format!("{verdict}: rows {first} to {last}, {disclosed} disclosed, {checkpoints} checkpoints hold\n");
+    let mut out = format!(
+        "{verdict}: rows {first} to {last}, {disclosed} disclosed; checkpoints: {checkpoints} hold\n"
+    );
     for fault in faults {
         let _ = writeln!(out, "fault: {}", text::inline(fault));
     }

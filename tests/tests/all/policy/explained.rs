@@ -199,36 +199,71 @@ async fn an_explanation_says_what_the_call_does() {
 #[test]
 fn the_commands_of_the_document_answer_as_it_says() {
     let home = tempfile::tempdir().expect("a folder");
-    let document = include_str!("../../../../docs/auditing.md");
-    let blocks =
-        document.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
     // The document's expectations are about the shipped policy.
-    let expectations = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let expectations = DOCUMENT.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     fs::write(home.path().join("portcullis.expect.toml"), expectations.expect("an example"))
         .expect("written");
+    let commands = run_blocks("console", home.path());
+    assert!(commands >= 7, "{commands}");
+    assert!(!home.path().join("workspace").exists(), "nothing was made");
+}
+
+#[test]
+fn the_commands_of_the_documents_reviews_answer_as_it_says() {
+    let home = tempfile::tempdir().expect("a folder");
+    for (tool, arguments) in [
+        ("file_write", r#"{"path": "/shared/notes.txt", "content": "n"}"#),
+        ("file_read", r#"{"path": "/shared/notes.txt"}"#),
+        ("file_write", r#"{"path": "/vault/x", "content": "n"}"#),
+    ] {
+        run_at_home(home.path(), &["call", tool, arguments, "--approve"]);
+    }
+    let policy = portcullis_tools::policy::DEFAULT_POLICY;
+    let wider = policy.replace("calls_per_minute = 600", "calls_per_minute = 6000");
+    for (name, text) in [("old.toml", policy), ("new.toml", &wider)] {
+        fs::write(home.path().join(name), text).expect("writes");
+    }
+    let commands = run_blocks("console recorded", home.path());
+    assert!(commands >= 18, "{commands}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn run_at_home(home: &std::path::Path, words: &[&str]) -> std::process::Output {
+    let mut command = std::process::Command::new(portcullis_testing::binary());
+    command.args(words).env_clear().env("HOME", home).current_dir(home).output().expect("starts")
+}
+
+const DOCUMENT: &str = include_str!("../../../../docs/auditing.md");
+
+/// Runs the commands in the document's blocks of this kind, and compares the answers. Returns the number of commands.
+fn run_blocks(kind: &str, home: &std::path::Path) -> usize {
+    let start = format!("```{kind}\n");
+    let blocks = DOCUMENT.split(&start).skip(1).map(|rest| rest.split("```\n").next().unwrap_or_default());
     let mut commands = 0;
     for block in blocks {
         for part in block.split("$ portcullis ").filter(|part| !part.is_empty()) {
             let (words, expected) = part.split_once('\n').unwrap_or((part, ""));
-            let words = words.split_whitespace().map(|word| word.trim_matches('\''));
-            #[expect(clippy::disallowed_methods, reason = "the program under test")]
-            let output = std::process::Command::new(portcullis_testing::binary())
-                .args(words)
-                .env_clear()
-                .env("HOME", home.path())
-                .current_dir(home.path())
-                .output()
-                .expect("starts");
+            let words: Vec<&str> = words.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+            let output = run_at_home(home, &words);
             let shown = stdout(&output);
-            // The document leaves out columns and the spaces that align them.
-            let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // The document leaves out columns and the spaces that align them, so its words are looked for in order.
             for line in expected.lines().filter(|line| !line.trim().is_empty()) {
-                let found = plain(&shown).contains(&plain(line));
+                let found = shown.lines().any(|shown| has_in_order(shown, line));
                 assert!(found, "{part}: {line}\n{shown}{}", stderr(&output));
             }
             commands += 1;
         }
     }
-    assert!(commands >= 15, "{commands}");
-    assert!(!home.path().join("workspace").exists(), "nothing was made");
+    commands
+}
+
+/// Whether a line has these words in this order, perhaps with others between them.
+fn has_in_order(line: &str, wanted: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_word = |word: &str, wanted: &str| {
+        word.trim_end_matches(',') == wanted.trim_end_matches(',')
+            // A random name follows.
+            || (wanted.ends_with('/') && word.starts_with(wanted))
+    };
+    wanted.split_whitespace().all(|wanted| words.any(|word| is_word(word, wanted)))
 }
