@@ -350,8 +350,9 @@ impl RowsWriter {
         }
         tree.push(&hash);
         if link.seq >= self.first {
-            let row: Row =
-                serde_json::from_slice(line).map_err(|_| BundleError::NotIntact { seq: link.seq })?;
+            let Ok(row) = serde_json::from_slice::<Row>(line) else {
+                return Err(BundleError::NotIntact { seq: link.seq });
+            };
             if row.event.is_of_process() || (request.is_disclosed)(&row) {
                 self.file.write_all(line)?;
                 self.disclosed += 1;

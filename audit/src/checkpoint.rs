@@ -169,7 +169,7 @@ impl SignedCheckpoint {
         if self.checkpoint.origin != key.name() {
             return Err(SignatureFault::OtherKey);
         }
-        let note = Note::from_bytes(self.note.as_bytes()).map_err(|_| SignatureFault::Invalid)?;
+        let Ok(note) = Note::from_bytes(self.note.as_bytes()) else { return Err(SignatureFault::Invalid) };
         let verifier = key.verifier().ok_or(SignatureFault::OtherKey)?;
         let known = VerifierList::new(vec![Box::new(verifier)]);
         match note.verify(&known) {
@@ -207,7 +207,7 @@ mod tests {
             format!("some text\n\n{}\n\nafter\n", signed.note()),
             format!("right before\n{}", signed.note()),
         ] {
-            assert_eq!(SignedCheckpoint::find_all(&text), [signed.clone()], "{text}");
+            assert_eq!(SignedCheckpoint::find_all(&text), std::slice::from_ref(&signed), "{text}");
         }
         let two = format!("{}\n{}\n", SignedCheckpoint::sign(&key, 1, [1; 32]).note(), signed.note());
         assert_eq!(SignedCheckpoint::find_all(&two).len(), 2);

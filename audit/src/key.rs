@@ -23,6 +23,9 @@ pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
 /// The longest key file: 4 KiB. A key has about 100 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
 
+/// The length up to which an error shows a text that is no key.
+const MAX_SHOWN_CHARACTERS: usize = 200;
+
 /// The byte before a key that says Ed25519.
 const ED25519: u8 = 1;
 
@@ -99,7 +102,7 @@ impl CheckpointKey {
         let text = new_key_text().map_err(failed)?;
         // A link makes the whole file appear at once, and fails if another process was faster. The name of the copy is
         // as random as the key's own.
-        let name = text.splitn(4, '+').nth(2).unwrap_or_default().replace('/', "-");
+        let name = text.split('+').nth(2).unwrap_or_default().replace('/', "-");
         let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
         let made = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
         let _ = fs::remove_file(&temporary);
@@ -162,8 +165,9 @@ impl VerifierKey {
     /// [`KeyError::Form`].
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
-        let verifier = StandardVerifier::new(text)
-            .map_err(|_| KeyError::Form { place: text.chars().take(200).collect() })?;
+        let Ok(verifier) = StandardVerifier::new(text) else {
+            return Err(KeyError::Form { place: text.chars().take(MAX_SHOWN_CHARACTERS).collect() });
+        };
         Ok(Self { text: text.to_owned(), name: verifier.name().to_owned(), id: verifier.key_id() })
     }
 
@@ -183,7 +187,10 @@ impl VerifierKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(KeyError::File { path, source }),
         };
-        Self::parse(&text).map(Some).map_err(|_| KeyError::Form { place: path.display().to_string() })
+        match Self::parse(&text) {
+            Ok(key) => Ok(Some(key)),
+            Err(_) => Err(KeyError::Form { place: path.display().to_string() }),
+        }
     }
 
     /// The key's text.

@@ -481,6 +481,7 @@ fn a_segment_that_cannot_be_sealed_stays_open() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "another program than ours")]
 fn another_program_checks_the_signature_of_a_note() {
     // OpenSSL knows nothing about notes: it gets the text, the key and the signature as they stand in them.
     let has_openssl =

@@ -27,6 +27,7 @@ const TOOLS: usize = 1000;
 const MOUNTS: usize = 20;
 const REPEATS: usize = 5;
 
+#[expect(clippy::disallowed_methods, reason = "the program that the log is compared with")]
 pub(crate) fn log(report: &mut Report) {
     let folder = tempfile::tempdir().expect("a folder");
     let log = AuditLog::open(folder.path(), SyncMode::Interval).expect("opens").0;

@@ -113,6 +113,7 @@ fn python(bundle: &Path, args: &[&str]) -> (bool, String) {
     (output.status.success(), shown)
 }
 
+#[expect(clippy::disallowed_methods, reason = "Python, which is not ours")]
 fn has_python() -> bool {
     let has = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(has || !portcullis_testing::kernel_is_required(), "Python is required here");
