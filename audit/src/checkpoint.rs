@@ -4,13 +4,13 @@
 //! (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the collectors behind
 //! it.
 
-use std::fmt;
+use std::{fmt, io};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use signed_note::{Note, Signature, VerifierList};
+use signed_note::{Note, NoteError, Signature, VerifierList};
 
 use super::{
-    key::{CheckpointKey, VerifierKey},
+    key::{CheckpointKey, KeyError, VerifierKey},
     tree::TreeHash,
 };
 
@@ -82,15 +82,16 @@ impl fmt::Display for SignatureFault {
 impl SignedCheckpoint {
     /// Signs a checkpoint of the key's origin.
     ///
-    /// # Panics
-    /// Never: the name of a key and the text of a checkpoint are valid in a note, and signing cannot fail.
-    #[must_use]
-    pub fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> Self {
+    /// # Errors
+    /// [`KeyError::Agent`]. A key in memory always signs.
+    pub fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> Result<Self, KeyError> {
         let checkpoint = Checkpoint { origin: key.name().to_owned(), size, root };
-        let mut note = Note::new(checkpoint.text().as_bytes(), &[]).expect("the text of a note");
-        note.add_sigs(&[key.signer()]).expect("a valid name");
-        let note = String::from_utf8(note.to_bytes()).expect("text and base64");
-        Self { checkpoint, note }
+        let failed = |error: NoteError| KeyError::Agent { source: io::Error::other(error) };
+        let mut note = Note::new(checkpoint.text().as_bytes(), &[]).map_err(failed)?;
+        note.add_sigs(&[key.signer()]).map_err(failed)?;
+        // A note is text and base64.
+        let note = String::from_utf8_lossy(&note.to_bytes()).into_owned();
+        Ok(Self { checkpoint, note })
     }
 
     /// The note, with its signatures.
@@ -174,7 +175,7 @@ impl SignedCheckpoint {
         let known = VerifierList::new(vec![Box::new(verifier)]);
         match note.verify(&known) {
             Ok((verified, _)) if verified.iter().any(|signature| signature.id() == key.id()) => Ok(()),
-            Ok(_) | Err(signed_note::NoteError::UnverifiedNote) => Err(SignatureFault::OtherKey),
+            Ok(_) | Err(NoteError::UnverifiedNote) => Err(SignatureFault::OtherKey),
             Err(_) => Err(SignatureFault::Invalid),
         }
     }
@@ -191,10 +192,14 @@ mod tests {
         CheckpointKey::read_or_make(state.path()).expect("makes")
     }
 
+    fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> SignedCheckpoint {
+        SignedCheckpoint::sign(key, size, root).expect("signs")
+    }
+
     #[test]
     fn both_forms_say_the_same_and_verify() {
         let key = key();
-        let signed = SignedCheckpoint::sign(&key, 25_108, [7; 32]);
+        let signed = sign(&key, 25_108, [7; 32]);
         assert_eq!(signed.verify(key.verifier()), Ok(()));
         assert_eq!(SignedCheckpoint::parse(signed.note()), Some(signed.clone()));
         let lines: Vec<&str> = signed.note().lines().collect();
@@ -209,16 +214,16 @@ mod tests {
         ] {
             assert_eq!(SignedCheckpoint::find_all(&text), std::slice::from_ref(&signed), "{text}");
         }
-        let two = format!("{}\n{}\n", SignedCheckpoint::sign(&key, 1, [1; 32]).note(), signed.note());
+        let two = format!("{}\n{}\n", sign(&key, 1, [1; 32]).note(), signed.note());
         assert_eq!(SignedCheckpoint::find_all(&two).len(), 2);
     }
 
     #[test]
     fn changed_checkpoints_and_other_keys_do_not_verify() {
         let (key, other) = (key(), self::key());
-        let signed = SignedCheckpoint::sign(&key, 9, [7; 32]);
+        let signed = sign(&key, 9, [7; 32]);
         assert_eq!(signed.verify(other.verifier()), Err(SignatureFault::OtherKey));
-        let forged = SignedCheckpoint::sign(&other, 9, [7; 32]).note().replace(other.name(), key.name());
+        let forged = sign(&other, 9, [7; 32]).note().replace(other.name(), key.name());
         let forged = SignedCheckpoint::parse(&forged).expect("a note");
         assert_eq!(forged.verify(key.verifier()), Err(SignatureFault::OtherKey));
         let changed = SignedCheckpoint::parse(&signed.note().replace("\n9\n", "\n8\n")).expect("a note");

@@ -7,9 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ed25519_dalek::{SigningKey, VerifyingKey};
-use signed_note::{Signer as _, StandardSigner, StandardVerifier, Verifier as _};
+use ed25519_dalek::{SignatureError, SigningKey, VerifyingKey};
+use sha2::{Digest as _, Sha256};
+use signed_note::{Signer, StandardSigner, StandardVerifier, Verifier as _};
 use thiserror::Error;
+
+use super::ssh_agent::AgentKey;
 
 /// The key's name in the state folder.
 pub const KEY_NAME: &str = "audit.key";
@@ -25,6 +28,9 @@ const MAX_KEY_BYTES: u64 = 4096;
 
 /// The length up to which an error shows a text that is no key.
 const MAX_SHOWN_CHARACTERS: usize = 200;
+
+/// The random bytes in the name of a key.
+const NAME_BYTES: usize = 8;
 
 /// The byte before a key that says Ed25519.
 const ED25519: u8 = 1;
@@ -48,6 +54,13 @@ pub enum KeyError {
         /// The file's path.
         path: PathBuf,
     },
+    /// The SSH agent does not sign.
+    #[error("cannot use the SSH agent's key for checkpoints")]
+    Agent {
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
     /// The text is not a key.
     #[error(
         "`{place}` is not a key for checkpoints; a private one begins with `PRIVATE+KEY+`, and the other has the form `NAME+8 hexadecimal digits+base64`"
@@ -58,14 +71,71 @@ pub enum KeyError {
     },
 }
 
+/// Where the key that signs checkpoints is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// A file with a private key in the form of signed notes.
+    File(PathBuf),
+    /// The Ed25519 key with this fingerprint, `SHA256:…`, in the SSH agent of `SSH_AUTH_SOCK`.
+    SshAgent(String),
+}
+
 /// A key that signs checkpoints. Its name is the log's origin.
 pub struct CheckpointKey {
-    signer: StandardSigner,
+    signer: KeySigner,
     verifier: VerifierKey,
 }
 
+enum KeySigner {
+    Own(Box<StandardSigner>),
+    Agent { key: AgentKey, name: String, id: u32 },
+}
+
+impl Signer for KeySigner {
+    fn name(&self) -> &str {
+        match self {
+            Self::Own(signer) => signer.name(),
+            Self::Agent { name, .. } => name,
+        }
+    }
+
+    fn key_id(&self) -> u32 {
+        match self {
+            Self::Own(signer) => signer.key_id(),
+            Self::Agent { id, .. } => *id,
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignatureError> {
+        match self {
+            Self::Own(signer) => signer.sign(message),
+            Self::Agent { key, .. } => key.sign(message).map_err(SignatureError::from_source),
+        }
+    }
+}
+
 impl CheckpointKey {
-    /// Reads a key. The file must be a regular file that only its owner can read: mode 0600 or 0400.
+    /// The key of a source.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; [`KeyError::Agent`].
+    pub fn from_source(source: &KeySource) -> Result<Self, KeyError> {
+        match source {
+            KeySource::File(path) => Self::read(path),
+            KeySource::SshAgent(fingerprint) => {
+                let key = AgentKey::find(fingerprint).map_err(|source| KeyError::Agent { source })?;
+                // The name of the log is that of the key, so that both forms of it need no further setting.
+                let digest = Sha256::digest(key.public.as_bytes());
+                let name = format!("portcullis/{}", hex::encode(&digest[..NAME_BYTES]));
+                let verifier = VerifierKey::parse(&verifier_text(&name, &key.public))?;
+                let id = verifier.id;
+                Ok(Self { signer: KeySigner::Agent { key, name, id }, verifier })
+            }
+        }
+    }
+
+    /// Reads a key. The file must be a regular file that only its owner can read: mode 0600 or 0400. A file of root may
+    /// also be readable for its group, as systemd and Kubernetes pass secrets.
     ///
     /// # Errors
     /// [`KeyError::File`], also if there is none; [`KeyError::Readable`], [`KeyError::Form`].
@@ -80,7 +150,8 @@ impl CheckpointKey {
         if !metadata.is_file() {
             return Err(failed(io::Error::other("it is not a regular file")));
         }
-        if metadata.mode() & 0o077 != 0 {
+        let refused_rights = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+        if metadata.mode() & refused_rights != 0 {
             return Err(KeyError::Readable { path: path.to_owned() });
         }
         let mut text = String::new();
@@ -122,7 +193,7 @@ impl CheckpointKey {
         let seed: [u8; 32] = decoded.get(1..)?.try_into().ok()?;
         let public = SigningKey::from_bytes(&seed).verifying_key();
         let verifier = VerifierKey::parse(&verifier_text(signer.name(), &public)).ok()?;
-        Some(Self { signer, verifier })
+        Some(Self { signer: KeySigner::Own(Box::new(signer)), verifier })
     }
 
     /// The name of the key, which is the origin of its checkpoints: `portcullis/` and 16 hexadecimal digits in a key
@@ -138,7 +209,7 @@ impl CheckpointKey {
         &self.verifier
     }
 
-    pub(super) fn signer(&self) -> &StandardSigner {
+    pub(super) fn signer(&self) -> &dyn Signer {
         &self.signer
     }
 }
@@ -220,9 +291,9 @@ fn verifier_text(name: &str, key: &VerifyingKey) -> String {
 }
 
 fn new_key_text() -> io::Result<String> {
-    let mut random = [0; 40];
+    let mut random = [0; NAME_BYTES + 32];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let (name, seed) = random.split_at(8);
+    let (name, seed) = random.split_at(NAME_BYTES);
     let name = format!("portcullis/{}", hex::encode(name));
     let seed: [u8; 32] = seed.try_into().map_err(io::Error::other)?;
     let public = SigningKey::from_bytes(&seed).verifying_key();
@@ -257,7 +328,7 @@ mod tests {
         // The key that verifies has the usual form, and its text is the whole key.
         assert_eq!(VerifierKey::parse(key.verifier().as_str()).expect("parses"), *key.verifier());
 
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");
         assert!(matches!(CheckpointKey::read_or_make(state.path()), Err(KeyError::Readable { .. })));
     }
 

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
@@ -27,7 +27,7 @@ use super::{
     error::AuditError,
     files::{LOG_NAME, LogFiles, Segment},
     kept,
-    key::{CheckpointKey, KeyError, VERIFIER_KEY_NAME},
+    key::{CheckpointKey, KeyError, KeySource, VERIFIER_KEY_NAME},
     lines::{LineEnd, LogLines},
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
@@ -63,8 +63,8 @@ pub struct SealOptions {
     pub checkpoint_rows: u64,
     /// The time after which rows without a checkpoint get one.
     pub checkpoint_interval: Duration,
-    /// The file of the key. `None` for that of the state folder, which is made if there is none.
-    pub key: Option<PathBuf>,
+    /// The key. `None` for that of the state folder, which is made if there is none.
+    pub key: Option<KeySource>,
     /// Where checkpoints go. Without it, they are made for sealed segments alone.
     pub sink: Option<CheckpointSink>,
 }
@@ -336,7 +336,7 @@ impl SharedLog {
     ) -> Result<SignedCheckpoint, AuditError> {
         self.check_synced()?;
         let files = &self.files;
-        // The key first: a checkpoint that cannot be signed must leave no row.
+        // The key first: without one, no row is written.
         let key = sealer.key(files, options)?;
         // Most rows are added without the lock.
         let (segment, end) = {
@@ -382,7 +382,7 @@ impl SharedLog {
         (sealer.uncovered_since, sealer.retry_at) = (None, None);
         self.syncer.request();
 
-        let signed = SignedCheckpoint::sign(&key, size, root);
+        let signed = SignedCheckpoint::sign(&key, size, root).map_err(|source| AuditError::Key { source })?;
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
             kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
@@ -405,7 +405,7 @@ impl Sealer {
         }
         let key_error = |source: KeyError| AuditError::Key { source };
         let key = match &options.key {
-            Some(path) => CheckpointKey::read(path),
+            Some(source) => CheckpointKey::from_source(source),
             None => CheckpointKey::read_or_make(&files.state_dir),
         };
         let key = Arc::new(key.map_err(key_error)?);
@@ -473,7 +473,8 @@ fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), Audit
         let Some(frontier) = first.filter(|frontier| frontier.size() == name.last) else {
             return Err(AuditError::Altered { path, offset: 0 });
         };
-        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root());
+        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
+            .map_err(|source| AuditError::Key { source })?;
         kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
     }
     Ok(())

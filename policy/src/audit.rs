@@ -26,10 +26,10 @@ pub struct AuditSettings {
     /// Where checkpoints go. `None`, the default: to standard error in a server, and nowhere in other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Vec<CheckpointPlace>>,
-    /// The file of the key that signs checkpoints, as an absolute path. `None`, the default: that among the
-    /// credentials that systemd passes, or else that of the state folder, which is made if there is none.
+    /// The key that signs checkpoints. `None`, the default: that among the credentials that systemd passes, or else that
+    /// of the state folder, which is made if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key: Option<KeyPlace>,
 }
 
 impl AuditSettings {
@@ -75,7 +75,7 @@ impl CheckpointPlace {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text {
             "stderr" => Ok(Self::Stderr),
-            _ => parse_absolute(text).map(Self::File),
+            _ => parse_absolute(text, "`stderr`").map(Self::File),
         }
     }
 }
@@ -95,10 +95,59 @@ impl Serialize for CheckpointPlace {
     }
 }
 
-/// Parses the path of a file outside the workspace.
-pub(crate) fn parse_absolute(text: &str) -> Result<String, String> {
+/// The place of a key that signs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum KeyPlace {
+    /// A file: an absolute path.
+    File(String),
+    /// The key with this fingerprint, `SHA256:…`, in an SSH agent.
+    SshAgent(String),
+}
+
+/// The beginning of the name of a key in an SSH agent.
+const SSH_AGENT: &str = "ssh-agent:";
+
+/// The length of the base64 digits in a fingerprint.
+const FINGERPRINT_DIGITS: usize = 43;
+
+impl KeyPlace {
+    /// Parses an absolute path, or `ssh-agent:SHA256:…`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix(SSH_AGENT) {
+            None => parse_absolute(text, "`ssh-agent:SHA256:…`").map(Self::File),
+            Some(fingerprint) => {
+                let digits = fingerprint.strip_prefix("SHA256:").unwrap_or_default();
+                let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+                if digits.len() != FINGERPRINT_DIGITS || !digits.bytes().all(is_digit) {
+                    return Err(
+                        "write the fingerprint as `ssh-add -l` shows it: `ssh-agent:SHA256:…`".to_owned()
+                    );
+                }
+                Ok(Self::SshAgent(fingerprint.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for KeyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::SshAgent(fingerprint) => write!(f, "{SSH_AGENT}{fingerprint}"),
+        }
+    }
+}
+
+impl Serialize for KeyPlace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Parses the path of a file outside the workspace. `otherwise` is what else the text may be.
+fn parse_absolute(text: &str, otherwise: &str) -> Result<String, String> {
     if !text.starts_with('/') || text.contains('\0') || text.len() > MAX_PATH_BYTES {
-        return Err("write `stderr`, or the absolute path of a file".to_owned());
+        return Err(format!("write {otherwise}, or the absolute path of a file"));
     }
     Ok(text.to_owned())
 }

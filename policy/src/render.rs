@@ -264,7 +264,7 @@ fn write_audit(out: &mut String, audit: &AuditSettings) -> std::fmt::Result {
         writeln!(out, "checkpoints = [{}]", quoted_texts(&places))?;
     }
     match key {
-        Some(key) => writeln!(out, "key = {}", quote(key)),
+        Some(key) => writeln!(out, "key = {}", quote(&key.to_string())),
         None => Ok(()),
     }
 }

@@ -10,10 +10,10 @@ use std::{
 };
 
 use portcullis_audit::{
-    AuditLog, CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, KEY_CREDENTIAL, SealOptions,
+    AuditLog, CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, KEY_CREDENTIAL, KeySource, SealOptions,
     SignedCheckpoint, SyncMode,
 };
-use portcullis_policy::{AuditSettings, AuditSync, CheckpointPlace, WorkspaceSecurityPolicy};
+use portcullis_policy::{AuditSettings, AuditSync, CheckpointPlace, KeyPlace, WorkspaceSecurityPolicy};
 use rustix::fs::OFlags;
 
 use crate::error::BootstrapError;
@@ -53,9 +53,16 @@ fn seal_options(
         keep: settings.keep,
         checkpoint_rows: CHECKPOINT_ROWS,
         checkpoint_interval: CHECKPOINT_INTERVAL,
-        key: settings.key.as_ref().map(PathBuf::from).or_else(credential),
+        key: settings.key.as_ref().map(key_source).or_else(|| credential().map(KeySource::File)),
         sink,
     })
+}
+
+fn key_source(place: &KeyPlace) -> KeySource {
+    match place {
+        KeyPlace::File(path) => KeySource::File(path.into()),
+        KeyPlace::SshAgent(fingerprint) => KeySource::SshAgent(fingerprint.clone()),
+    }
 }
 
 /// The key among the credentials that systemd passes to a service (systemd.exec(5), `LoadCredential=`).

@@ -280,7 +280,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
     let other = tempfile::tempdir().expect("a folder");
     let other = CheckpointKey::read_or_make(other.path()).expect("makes");
     let root = SignedCheckpoint::parse(&text).expect("a note").checkpoint.root;
-    fs::write(&note, SignedCheckpoint::sign(&other, 14, root).note()).expect("writes");
+    fs::write(&note, SignedCheckpoint::sign(&other, 14, root).expect("signs").note()).expect("writes");
     assert!(!verify(&log_path(dir.path())).expect("verifies").is_intact());
 }
 

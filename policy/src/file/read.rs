@@ -4,8 +4,7 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSettings, AuditSync, CheckpointPlace, FileBytes, MountName, ProfileName, RequiredLayer,
-    audit::parse_absolute,
+    AuditSettings, AuditSync, CheckpointPlace, FileBytes, KeyPlace, MountName, ProfileName, RequiredLayer,
     hidden::HiddenPattern,
     kinds::KindPattern,
     mount::{parse_folder, parse_host_folder, parse_project},
@@ -362,7 +361,7 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
         let places = elements(&entry, faults, CheckpointPlace::parse);
         settings.checkpoints = Some(places.into_iter().map(|place| place.value).collect());
     }
-    settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, parse_absolute));
+    settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, KeyPlace::parse));
     settings
 }
 

@@ -270,7 +270,8 @@ fn a_place_or_a_key_that_cannot_be_used_stops_the_start() {
         ("checkpoints = [\"/nonexistent/notes\"]", "cannot write checkpoints to `/nonexistent/notes`"),
         ("checkpoints = [\"notes\"]", "audit.checkpoints[0]: write `stderr`, or the absolute path of a file"),
         ("checkpoints = \"stderr\"", "audit.checkpoints: expected a list, found string"),
-        ("key = \"k\"", "audit.key: write"),
+        ("key = \"k\"", "audit.key: write `ssh-agent:SHA256:…`, or the absolute path of a file"),
+        ("key = \"ssh-agent:x\"", "audit.key: write the fingerprint"),
         ("segment = \"1KiB\"", "audit.segment: 1KiB is out of bounds"),
         ("segment_age = \"1s\"", "audit.segment_age: 1s is out of bounds"),
         ("keep = 30", "audit.keep: a duration has a unit"),
@@ -280,4 +281,66 @@ fn a_place_or_a_key_that_cannot_be_used_stops_the_start() {
         let shown = assert_exit(&run(&fixture, &["call", "file_read", r#"{"path": "a.txt"}"#]), 2);
         assert!(shown.contains(expected), "{keys}: {shown}");
     }
+}
+
+/// An agent of OpenSSH with one key.
+struct SshAgent {
+    process: std::process::Child,
+    folder: tempfile::TempDir,
+    fingerprint: String,
+}
+
+impl SshAgent {
+    /// `None` without OpenSSH.
+    #[expect(clippy::disallowed_methods, reason = "OpenSSH, which is not ours")]
+    fn start() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (socket, key) = (folder.path().join("agent"), folder.path().join("key"));
+        let agent = Command::new("ssh-agent").args(["-D", "-a"]).arg(&socket).stdout(Stdio::null()).spawn();
+        let process = agent.ok()?;
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).output();
+        assert!(made.expect("runs").status.success());
+        while !socket.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let add = |args: &[&OsStr]| {
+            Command::new("ssh-add").args(args).env("SSH_AUTH_SOCK", &socket).output().expect("runs")
+        };
+        assert!(add(&[key.as_os_str()]).status.success());
+        let listed = text(&add(&["-l".as_ref()]).stdout);
+        let fingerprint = listed.split(' ').nth(1).expect("a fingerprint").to_owned();
+        Some(Self { process, folder, fingerprint })
+    }
+}
+
+impl Drop for SshAgent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_key_in_an_ssh_agent_signs() {
+    let Some(agent) = SshAgent::start() else { return };
+    let keys = format!("[audit]\ncheckpoints = [\"stderr\"]\nkey = \"ssh-agent:{}\"\n", agent.fingerprint);
+    let fixture = Fixture::new().with_policy_edit("[audit]\n", &keys);
+    fixture.put("a.txt", "a\n");
+    let call_with = |socket: &Path| {
+        let arguments = ["call", "file_read", r#"{"path": "a.txt"}"#];
+        command(&fixture, &arguments).env("SSH_AUTH_SOCK", socket).output().expect("runs")
+    };
+    let output = call_with(&agent.folder.path().join("agent"));
+    assert_eq!(text(&output.stdout), "a\n");
+    let stderr = text(&output.stderr);
+    let line = stderr.lines().find(|line| line.starts_with(MARK)).unwrap_or_else(|| panic!("{stderr}"));
+    let verified = run_with_input(&fixture, &["audit", "verify", "--anchor", "-"], line.as_bytes());
+    assert!(assert_exit(&verified, 0).contains("anchors: 1 hold, up to row 3\n"), "{verified:?}");
+    assert!(!fixture.state().join("audit.key").exists());
+    // Without the agent the call runs and is recorded, and the missing checkpoint is told.
+    let output = call_with(Path::new("/nonexistent/agent"));
+    assert_eq!(text(&output.stdout), "a\n");
+    assert!(text(&output.stderr).contains("no checkpoint"), "{output:?}");
+    assert_exit(&run(&fixture, &["audit", "verify"]), 0);
 }

@@ -1,0 +1,207 @@
+//! Signs with an Ed25519 key of an SSH agent, so that the private key is in no file (draft-ietf-sshm-ssh-agent).
+
+use std::{
+    env,
+    io::{self, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use ed25519_dalek::VerifyingKey;
+use sha2::{Digest as _, Sha256};
+
+/// The variable that names the agent's socket.
+const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
+
+/// The longest answer of an agent: 256 KiB, as OpenSSH's.
+const MAX_ANSWER_BYTES: usize = 256 * 1024;
+
+/// The time for an answer: 5 s.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+const REQUEST_IDENTITIES: u8 = 11;
+const IDENTITIES_ANSWER: u8 = 12;
+const SIGN_REQUEST: u8 = 13;
+const SIGN_RESPONSE: u8 = 14;
+const ED25519: &[u8] = b"ssh-ed25519";
+
+/// A key that an agent holds.
+#[derive(Debug)]
+pub(super) struct AgentKey {
+    socket: PathBuf,
+    /// The public key in SSH's form.
+    blob: Vec<u8>,
+    pub(super) public: VerifyingKey,
+}
+
+impl AgentKey {
+    /// Finds the key with a fingerprint, such as `SHA256:…` of `ssh-add -l`, in the agent of this process.
+    pub(super) fn find(fingerprint: &str) -> io::Result<Self> {
+        let socket = env::var_os(SOCKET_VARIABLE).ok_or_else(|| {
+            io::Error::other("no SSH agent is known: the variable SSH_AUTH_SOCK is not set")
+        })?;
+        Self::find_at(socket.into(), fingerprint)
+    }
+
+    fn find_at(socket: PathBuf, fingerprint: &str) -> io::Result<Self> {
+        let answer = ask(&socket, &[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
+        let mut answer = Fields(&answer);
+        for _ in 0..answer.number()? {
+            let (blob, _comment) = (answer.text()?, answer.text()?);
+            if format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob))) != fingerprint {
+                continue;
+            }
+            let mut key = Fields(blob);
+            let (kind, public) = (key.text()?, key.text());
+            if kind != ED25519 {
+                return Err(io::Error::other("the key in the SSH agent is not an Ed25519 key"));
+            }
+            let public: [u8; 32] = public?.try_into().map_err(io::Error::other)?;
+            let public = VerifyingKey::from_bytes(&public).map_err(io::Error::other)?;
+            return Ok(Self { blob: blob.to_vec(), socket, public });
+        }
+        Err(io::Error::other("the SSH agent has no key with this fingerprint; `ssh-add -l` lists its keys"))
+    }
+
+    /// Signs a message.
+    pub(super) fn sign(&self, message: &[u8]) -> io::Result<Vec<u8>> {
+        let mut request = vec![SIGN_REQUEST];
+        for text in [&self.blob, message] {
+            request.extend(length_of(text)?);
+            request.extend_from_slice(text);
+        }
+        // No flags.
+        request.extend([0; 4]);
+        let answer = ask(&self.socket, &request, SIGN_RESPONSE)?;
+        let mut signature = Fields(Fields(&answer).text()?);
+        if signature.text()? != ED25519 {
+            return Err(io::Error::other("the SSH agent made another kind of signature"));
+        }
+        Ok(signature.text()?.to_vec())
+    }
+}
+
+/// Sends a message to an agent, and returns its answer without the kind, which must be this one.
+fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_TIME))?;
+    stream.set_write_timeout(Some(ANSWER_TIME))?;
+    stream.write_all(&length_of(message)?)?;
+    stream.write_all(message)?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = usize::try_from(u32::from_be_bytes(length)).map_err(io::Error::other)?;
+    if length == 0 || length > MAX_ANSWER_BYTES {
+        return Err(io::Error::other("the answer of the SSH agent has no acceptable length"));
+    }
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer)?;
+    if answer.remove(0) != kind {
+        return Err(io::Error::other("the SSH agent refuses; it may be locked, or ask for a confirmation"));
+    }
+    Ok(answer)
+}
+
+fn length_of(text: &[u8]) -> io::Result<[u8; 4]> {
+    Ok(u32::try_from(text.len()).map_err(io::Error::other)?.to_be_bytes())
+}
+
+/// The fields of a message.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn number(&mut self) -> io::Result<u32> {
+        let (number, rest) = self.0.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.0 = rest;
+        Ok(u32::from_be_bytes(*number))
+    }
+
+    fn text(&mut self) -> io::Result<&'a [u8]> {
+        let length = usize::try_from(self.number()?).map_err(io::Error::other)?;
+        let (text, rest) = self.0.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.0 = rest;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, thread};
+
+    use ed25519_dalek::{Signer as _, SigningKey};
+
+    use super::*;
+
+    fn texts(texts: &[&[u8]]) -> Vec<u8> {
+        texts.iter().flat_map(|text| [&length_of(text).expect("short")[..], text].concat()).collect()
+    }
+
+    /// An agent that gives these answers, one for each connection.
+    fn agent(answers: Vec<Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("agent");
+        let listener = UnixListener::bind(&socket).expect("binds");
+        thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut length = [0; 4];
+                stream.read_exact(&mut length).expect("a request");
+                let mut request = vec![0; u32::from_be_bytes(length) as usize];
+                stream.read_exact(&mut request).expect("a request");
+                // A client that has seen enough hangs up.
+                let _ = stream.write_all(&answer);
+            }
+        });
+        (folder, socket)
+    }
+
+    fn framed(message: &[u8]) -> Vec<u8> {
+        texts(&[message])
+    }
+
+    fn identities(blobs: &[&[u8]]) -> Vec<u8> {
+        let mut message = vec![IDENTITIES_ANSWER];
+        message.extend(u32::try_from(blobs.len()).expect("few").to_be_bytes());
+        blobs.iter().for_each(|blob| message.extend(texts(&[blob, b"comment"])));
+        framed(&message)
+    }
+
+    fn fingerprint(blob: &[u8]) -> String {
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob)))
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_fingerprint_and_signs() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let blob = texts(&[ED25519, key.verifying_key().as_bytes()]);
+        let rsa = texts(&[b"ssh-rsa", b"x"]);
+        let signature = key.sign(b"message").to_bytes();
+        let signed = [&[SIGN_RESPONSE][..], &texts(&[&texts(&[ED25519, &signature])])].concat();
+        let (_folder, socket) = agent(vec![identities(&[&rsa, &blob]), framed(&signed)]);
+        let found = AgentKey::find_at(socket, &fingerprint(&blob)).expect("found");
+        assert_eq!(found.public, key.verifying_key());
+        assert_eq!(found.sign(b"message").expect("signs"), signature);
+    }
+
+    #[test]
+    fn hostile_and_unhelpful_agents_are_refused() {
+        let rsa = texts(&[b"ssh-rsa", b"x"]);
+        for answer in [
+            identities(&[]),
+            identities(&[&rsa]),
+            identities(&[b"\0\0\0\xff"]),
+            framed(&[5]),
+            framed(&[IDENTITIES_ANSWER]),
+            framed(&[IDENTITIES_ANSWER, 0, 0, 0, 9]),
+            vec![0xff; 4],
+            vec![0; 4],
+            Vec::new(),
+        ] {
+            let (_folder, socket) = agent(vec![answer.clone()]);
+            assert!(AgentKey::find_at(socket, &fingerprint(&rsa)).is_err(), "{answer:?}");
+        }
+        assert!(AgentKey::find_at("/nonexistent/agent".into(), "SHA256:x").is_err());
+    }
+}
