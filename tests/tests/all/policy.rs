@@ -2,8 +2,10 @@
 
 mod compared;
 mod explained;
+mod mistakes;
 mod mounts;
 mod names;
+mod one_answer;
 mod overlay;
 mod refusals;
 mod shown;
