@@ -1,5 +1,5 @@
 //! There is one evaluator: for drawn policies and calls, `explain`, the map of grants, a replay of the row and the real
-//! call through a real guest give one answer. The real answer is not a word: bytes were read, written or sent, or none.
+//! call through a real guest give one answer. Bytes that are read, written or sent show the answer of the real call.
 
 use std::{
     collections::BTreeMap,
@@ -455,7 +455,7 @@ impl World {
         match drawn.tool {
             "file_read" => match read {
                 Some(content) => {
-                    assert_eq!(text.contains(&content), !is_denied && has_result, "{}", context())
+                    assert_eq!(text.contains(&content), !is_denied && has_result, "{}", context());
                 }
                 None => assert!(!has_result, "{}", context()),
             },
