@@ -66,7 +66,7 @@ impl KnownTools {
             return format!("this is another name of `{tool}`; write `{replacement}`");
         }
         let suggestion = did_you_mean(name, self.names.iter().map(String::as_str));
-        let remedy = "; write `optional = true` in an entry whose tool is not always here";
+        let remedy = " (write `optional = true` in an entry whose tool is not always here)";
         format!("no tool has this name: {suggestion}{}", if is_entry { remedy } else { "" })
     }
 }

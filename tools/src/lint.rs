@@ -7,7 +7,11 @@ use portcullis_policy::{
 use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
 
 use crate::{
-    bootstrap::existing_mounts, modules::Lock, policy_files::PolicyFiles, sandbox::links::examine_links,
+    bootstrap::existing_mounts,
+    error::BootstrapError,
+    modules::Lock,
+    policy_files::PolicyFiles,
+    sandbox::{links::examine_links, mounts::MountError},
 };
 
 /// Lints the texts of a policy. `has_approver` tells whether somebody can answer questions. With `in_force`, also the
@@ -50,7 +54,11 @@ fn lint_policy(
     let origins = PolicyOrigins::read(&options);
     let mut report = LintReport::of_policy(&options, policy, &origins, &known, has_approver);
     if let Some(lock) = &lock {
-        report.add(unpinned(policy, lock, &origins));
+        let is_unknown = |key: &str| {
+            report.findings.iter().any(|finding| finding.code == LintCode::NoTool && finding.key == key)
+        };
+        let unpinned = unpinned(policy, lock, &origins).into_iter();
+        report.add(unpinned.filter(|finding| !is_unknown(&finding.key)).collect::<Vec<_>>());
     }
     if in_force {
         report.add(folders(envelope, files, policy, &origins));
@@ -85,25 +93,46 @@ fn folders(
         .iter()
         .map(|mount| {
             let key = format!("mounts.{}", mount.name);
-            let message = match mount.is_absolute() {
-                true => format!("`{}` does not exist, so that a start is refused", mount.folder),
-                false => format!("`{}` does not exist; the first start makes it", mount.folder),
+            let (code, message) = match mount.is_absolute() {
+                true => (
+                    LintCode::Fault,
+                    format!(
+                        "`{}` does not exist, and only a folder below the workspace is made by a start; make it, or correct the path",
+                        mount.folder
+                    ),
+                ),
+                false => (
+                    LintCode::FolderMissing,
+                    format!("`{}` does not exist; the first start makes it", mount.folder),
+                ),
             };
-            LintFinding::new(LintCode::FolderMissing, origins.place_or_start(&key), key, message)
+            LintFinding::new(code, origins.place_or_start(&key), key, message)
         })
         .collect();
     let of_mounts = match mounts {
         Ok(mounts) => {
             let links = examine_links(&mounts);
             let first = links.private.first().or_else(|| links.found.first());
-            first.map(|first| (LintCode::HardLinks, format!("`{first}` has further names (hard links)")))
+            let message = |first| format!("`{first}` has further names (hard links)");
+            first.map(|first| (LintCode::HardLinks, "mounts".to_owned(), message(first)))
         }
-        Err(error) => Some((LintCode::Fault, portcullis_types::chain(&error))),
+        Err(error) => Some((LintCode::Fault, key_of(&error), portcullis_types::chain(&error))),
     };
     findings.extend(
-        of_mounts.map(|(code, message)| {
-            LintFinding::new(code, origins.place_or_start("mounts"), "mounts", message)
-        }),
+        of_mounts
+            .map(|(code, key, message)| LintFinding::new(code, origins.place_or_start(&key), key, message)),
     );
     findings
+}
+
+/// The key of the mount that cannot be opened, or that of all mounts.
+fn key_of(error: &BootstrapError) -> String {
+    match error {
+        BootstrapError::Mount(
+            MountError::Open { mount, .. }
+            | MountError::OpenAbsolute { mount, .. }
+            | MountError::Kernel { mount, .. },
+        ) => format!("mounts.{mount}"),
+        _ => "mounts".to_owned(),
+    }
 }

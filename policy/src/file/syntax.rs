@@ -25,7 +25,32 @@ pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
         let close = if bracket == '{' { '}' } else { ']' };
         return Some((offset, format!("`{bracket}` is not closed; a `{close}` is missing")));
     }
+    if first_error.message() == "duplicate key" {
+        return Some((offset, second_time(text, offset, first_error.span()?.end)));
+    }
     Some((offset, EscapedText(first_error.message()).to_string()))
+}
+
+/// The message about a section or a key that is written twice.
+fn second_time(text: &str, start: usize, end: usize) -> String {
+    let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let header = |line: &str| {
+        let name = line.trim_start().strip_prefix('[')?.split(']').next()?.trim();
+        (!name.contains(['{', '='])).then(|| name.to_owned())
+    };
+    let key = EscapedText(&text[start..end]);
+    match header(&text[line_start..]) {
+        Some(name) => {
+            let first =
+                text[..line_start].lines().position(|line| header(line).is_some_and(|one| one == name));
+            let place = first.map_or_else(String::new, |line| format!(" of line {}", line + 1));
+            format!(
+                "the section `[{}]` is written a second time; move its keys to the one{place}",
+                EscapedText(&name)
+            )
+        }
+        None => format!("the key `{key}` is written a second time; keep one of the two"),
+    }
 }
 
 /// The innermost bracket that opens before the parser's fault and is never closed.

@@ -95,7 +95,8 @@ impl Context<'_> {
             }
         }
         findings.extend(by_rule.into_iter().map(|(rule, tools)| {
-            let message = format!("{} declares to only read, and this profile may write", tools.join(", "));
+            let verb = if tools.len() == 1 { "declares" } else { "declare" };
+            let message = format!("{} {verb} to only read, and this profile may write", tools.join(", "));
             self.finding(LintCode::ReadToolWrites, rule, message)
         }));
     }

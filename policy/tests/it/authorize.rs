@@ -249,3 +249,16 @@ fn listed_paths_of_a_file_tool_need_no_approval() {
         assert_eq!(grant.approval, Approval::Ask, "{overlay}");
     }
 }
+
+#[test]
+fn a_hidden_name_is_refused_outside_the_vault() {
+    let policy = load(&format!("{BASE}[hide]\npaths = ['*.pem']\n"));
+    let hidden = decide(&policy, &reader(), &[path("/shared/a/Key.PEM", Access::Read)]).expect_err("hidden");
+    assert_eq!((hidden.code.as_str(), hidden.rule.as_str()), ("hidden_path", "hide.paths[\"*.pem\"]"));
+    let hidden = decide(&policy, &writer(), &[path("/shared/k.pem/x", Access::Write)]).expect_err("hidden");
+    assert_eq!(hidden.code.as_str(), "hidden_path");
+    decide(&policy, &reader(), &[path("/shared/key.pem2", Access::Read)]).expect("another name");
+    let with_vault = load(&format!("{BASE}[tools.file_read]\nprofile = 'V'\n[hide]\npaths = ['*.pem']\n"));
+    decide(&with_vault, &reader(), &[path("/vault/key.pem", Access::Read)])
+        .expect("the vault has its own rules");
+}

@@ -210,3 +210,20 @@ fn a_mount_with_the_name_of_the_sink_is_a_fault() {
     let error = try_load(&format!("{text}{KINDS}"), None).expect_err("ambiguous").to_string();
     assert!(error.contains("not the mount `protected`; give the mount another name"), "{error}");
 }
+
+#[test]
+fn each_label_and_each_sink_of_a_rule_counts() {
+    let rule = |then: &str| {
+        format!(
+            "{BASE}[[flow]]\nafter = ['mount:shared', 'mount:tmp', 'vault']\nthen = [{then}]\napproval = 'deny'\n"
+        )
+    };
+    let policy = load(&rule("'network', 'shell', 'write:tmp', 'write:shared'"));
+    for label in ["shared", "tmp", "vault"] {
+        let denial = write_after(&policy, &[label]).expect_err("denied");
+        assert!(denial.rule.ends_with(" -> write:shared]"), "{label}: {}", denial.rule);
+    }
+    // The tool may read `tmp`, which is no sink.
+    let policy = load(&rule("'network', 'shell', 'write:tmp'"));
+    write_after(&policy, &["vault"]).expect("granted");
+}

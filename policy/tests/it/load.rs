@@ -85,8 +85,16 @@ fn omitted_section_grants_nothing() {
 #[test]
 fn invalid_toml_is_reported_with_its_location() {
     check_faults("version = 1\n[mounts\n", &["portcullis.toml:2:8: unclosed table, expected `]`"]);
-    check_faults("version = 1\nversion = 1\n", &["portcullis.toml:2:1: duplicate key"]);
-    check_faults("version = 1\n[tools.x]\n[tools.x]\n", &["portcullis.toml:3:8: duplicate key"]);
+    check_faults(
+        "version = 1\nversion = 1\n",
+        &["portcullis.toml:2:1: the key `version` is written a second time; keep one of the two"],
+    );
+    check_faults(
+        "version = 1\n[tools.x]\n[tools.x]\n",
+        &[
+            "portcullis.toml:3:8: the section `[tools.x]` is written a second time; move its keys to the one of line 2",
+        ],
+    );
 }
 
 #[test]

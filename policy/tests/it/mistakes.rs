@@ -74,7 +74,7 @@ const CASES: &[Case] = &[
     (Edit("[profiles.R]\nmounts = {", "[profiles.R]\nmounts = "), Fault, 7, ""),
     (Edit("tmp = \"read\" }", "tmp = \"read\""), Fault, 7, "is not closed"),
     (Whole("{ \"version\": 1 }"), Fault, 1, "looks like JSON"),
-    (Add("[profiles.R]\nmounts = { tmp = \"read\" }"), Fault, 18, "duplicate"),
+    (Add("[profiles.R]\nmounts = { tmp = \"read\" }"), Fault, 18, "move its keys to the one of line 6"),
     // Mounts.
     (Edit("tmp = \"tmp\"", "tmp = \"shared/tmp\""), Fault, 4, "overlaps"),
     (Edit("tmp = \"tmp\"", "tmp = \"Shared\""), Fault, 4, "overlaps"),

@@ -3,8 +3,10 @@
 mod compared;
 mod expected;
 mod explained;
+mod mistakes;
 mod mounts;
 mod names;
+mod one_answer;
 mod overlay;
 mod recorded;
 mod refusals;

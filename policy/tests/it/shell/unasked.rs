@@ -86,3 +86,19 @@ fn a_rule_that_is_no_rule_is_a_fault() {
         assert!(error.expect_err(rule).to_string().contains("shell.unasked"), "{rule}");
     }
 }
+
+#[test]
+fn each_command_of_a_call_needs_a_rule() {
+    let command = |text: &str| RequestedSubject::Command { argument: "command".into(), command: text.into() };
+    let policy = load(&format!("{BASE}{UNASKED}"));
+    for (commands, expected) in [
+        (["ls", "git status"], Approval::Allow),
+        (["ls", "rm x"], Approval::Ask),
+        (["rm x", "ls"], Approval::Ask),
+    ] {
+        let subjects = commands.map(command);
+        let run = RunFacts::default();
+        let request = CallRequest { tool: &shell_exec(), subjects: &subjects, run: &run };
+        assert_eq!(policy.authorize(&request).expect("granted").approval, expected, "{commands:?}");
+    }
+}
