@@ -88,7 +88,7 @@ pub struct CheckpointKey {
 
 enum KeySigner {
     Own(Box<StandardSigner>),
-    Agent { key: AgentKey, name: String, id: u32 },
+    Agent { key: Box<AgentKey>, name: String, id: u32 },
 }
 
 impl Signer for KeySigner {
@@ -129,7 +129,7 @@ impl CheckpointKey {
                 let name = format!("portcullis/{}", hex::encode(&digest[..NAME_BYTES]));
                 let verifier = VerifierKey::parse(&verifier_text(&name, &key.public))?;
                 let id = verifier.id;
-                Ok(Self { signer: KeySigner::Agent { key, name, id }, verifier })
+                Ok(Self { signer: KeySigner::Agent { key: Box::new(key), name, id }, verifier })
             }
         }
     }
