@@ -2,15 +2,19 @@
 
 use std::{fmt, io, path::Path};
 
+use jiff::Timestamp;
+
 use super::{
     checkpoint::SignedCheckpoint,
+    cosignature::WitnessKey,
     error::AuditError,
     kept,
     key::VerifierKey,
     seal::{KeptCheckpoint, NEWEST_CHECKPOINT},
     segments::{self, NOTE_ENDING, SegmentName},
     tree::{Frontier, TreeHash},
-    verify::VerifyRequest,
+    verify::{VerifyRequest, WitnessReport},
+    witness::cosigned_notes,
 };
 
 /// The place that a checkpoint comes from.
@@ -84,6 +88,8 @@ struct Anchor {
     report: AnchorReport,
     root: TreeHash,
     is_judged: bool,
+    /// When each witness of the request has signed it.
+    cosigned_at: Vec<Option<Timestamp>>,
 }
 
 /// Checkpoints beside a log that is being read.
@@ -94,6 +100,7 @@ pub(super) struct Anchors {
     /// The index of the first anchor whose rows are not read yet.
     next: usize,
     key: Option<VerifierKey>,
+    witnesses: Vec<WitnessKey>,
 }
 
 impl Anchors {
@@ -106,7 +113,7 @@ impl Anchors {
             }
             (None, None) => None,
         };
-        let mut anchors = Self { anchors: Vec::new(), next: 0, key };
+        let mut anchors = Self { anchors: Vec::new(), next: 0, key, witnesses: request.witnesses.clone() };
         if let Some(state_dir) = state_dir {
             anchors.add_state(state_dir)?;
         }
@@ -120,6 +127,9 @@ impl Anchors {
     fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
         for (name, signed) in notes_of_segments(state_dir)? {
             self.add(AnchorPlace::State(name.file_name(NOTE_ENDING)), signed.as_ref());
+        }
+        for (name, signed) in cosigned_notes(state_dir)? {
+            self.add(AnchorPlace::State(name), signed.as_ref());
         }
         let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
         match KeptCheckpoint::read(state_dir) {
@@ -144,7 +154,9 @@ impl Anchors {
             }
             None => (String::new(), 0, TreeHash::default()),
         };
+        let cosigned_at = |witness| signed.and_then(|signed| signed.cosigned_at(witness));
         self.anchors.push(Anchor {
+            cosigned_at: self.witnesses.iter().map(cosigned_at).collect(),
             is_judged: fault.is_some(),
             report: AnchorReport {
                 place,
@@ -185,8 +197,22 @@ impl Anchors {
         }
     }
 
-    /// The findings for a log with these first and last rows, in the order of the sizes.
-    pub(super) fn into_reports(self, first_seq: u64, last_seq: u64, is_broken: bool) -> Vec<AnchorReport> {
+    /// The findings for a log with these first and last rows, in the order of the sizes; and what each witness has
+    /// signed.
+    pub(super) fn into_reports(
+        self,
+        first_seq: u64,
+        last_seq: u64,
+        is_broken: bool,
+    ) -> (Vec<AnchorReport>, Vec<WitnessReport>) {
+        let newest_of = |index: usize| {
+            let holding = self.anchors.iter().filter(|anchor| anchor.report.finding == AnchorFinding::Holds);
+            holding.filter_map(|anchor| Some((anchor.report.size, anchor.cosigned_at[index]?))).max()
+        };
+        let witnesses = self.witnesses.iter().enumerate();
+        let witnesses = witnesses
+            .map(|(index, key)| WitnessReport { name: key.name().to_owned(), newest: newest_of(index) })
+            .collect();
         let finish = |anchor: Anchor| {
             let mut report = anchor.report;
             if !anchor.is_judged {
@@ -200,7 +226,7 @@ impl Anchors {
             }
             report
         };
-        self.anchors.into_iter().map(finish).collect()
+        (self.anchors.into_iter().map(finish).collect(), witnesses)
     }
 }
 

@@ -27,7 +27,7 @@ pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
 const MAX_KEY_BYTES: u64 = 4096;
 
 /// The length up to which an error shows a text that is no key.
-const MAX_SHOWN_CHARACTERS: usize = 200;
+pub(super) const MAX_SHOWN_CHARACTERS: usize = 200;
 
 /// The random bytes in the name of a key.
 const NAME_BYTES: usize = 8;
@@ -60,6 +60,14 @@ pub enum KeyError {
         /// The reason.
         #[source]
         source: io::Error,
+    },
+    /// The text is not the key of a witness.
+    #[error(
+        "`{key}` is not the key of a witness; it has the form `NAME+8 hexadecimal digits+base64`, for Ed25519 cosignatures (type 4)"
+    )]
+    WitnessForm {
+        /// The text, cut after 200 characters.
+        key: String,
     },
     /// The text is not a key.
     #[error(

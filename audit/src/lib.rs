@@ -3,6 +3,10 @@
 //! ```text
 //! <state>/audit.jsonl            the log; its exclusive flock orders the processes that share it
 //! <state>/audit.live/<process>   held locked by a living process; holds the offset of its oldest open begin
+//! <state>/audit.segments/        sealed segments and their checkpoints
+//! <state>/audit.checkpoint       the newest checkpoint, with which the next start compares the log
+//! <state>/audit.key              the key that signs checkpoints, unless another one is set; `audit.key.pub` verifies
+//! <state>/audit.witnesses/       the newest checkpoint that each witness has signed
 //! <state>/audit.torn-<time>      a torn tail that recovery cut off the log; nothing is thrown away
 //! <state>/policies/<digest>.*    the effective policies that rows name, as `toml`, and as the `json` that is hashed
 //! <state>/questions/<sha256>.txt the questions to approvers that rows name
@@ -10,8 +14,9 @@
 //!
 //! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the attacker
 //! also rewrote all following rows. The chain cannot prove that no rows are missing at the very end. It also cannot
-//! prove that an attacker with this user's rights did not rewrite the whole file. To detect both, keep
-//! [`VerifyReport::head`] in another place.
+//! prove that an attacker with this user's rights did not rewrite the whole file. To detect both, keep a
+//! [`SignedCheckpoint`] or [`VerifyReport::head`] in another place, or have a witness sign the checkpoints
+//! ([`WitnessClient`]).
 //!
 //! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
 #![forbid(unsafe_code)]
@@ -23,6 +28,7 @@ mod bundle;
 mod chain;
 mod checkpoint;
 mod connection;
+mod cosignature;
 mod error;
 mod files;
 mod follow;
@@ -47,6 +53,7 @@ mod text;
 mod touched;
 mod tree;
 mod verify;
+mod witness;
 mod writer;
 
 pub use anchors::{AnchorFinding, AnchorPlace, AnchorReport};
@@ -57,6 +64,7 @@ pub use bundle::{
 pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
 pub use connection::RecordedConnection;
+pub use cosignature::WitnessKey;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
@@ -78,7 +86,10 @@ pub use segments::SEGMENTS_DIR;
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use touched::TouchedMount;
 pub use tree::{ConsistencyProver, Frontier, TreeHash, is_consistent, leaf_hash};
-pub use verify::{BreakReason, ChainBreak, OpenBegin, VerifyReport, VerifyRequest, verify, verify_against};
+pub use verify::{
+    BreakReason, ChainBreak, OpenBegin, VerifyReport, VerifyRequest, WitnessReport, verify, verify_against,
+};
+pub use witness::{WITNESSES_DIR, WitnessAnswer, WitnessClient, WitnessError, WitnessRequest};
 
 #[cfg(test)]
 mod tests;

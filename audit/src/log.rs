@@ -223,6 +223,10 @@ impl AuditLog {
         self.shared.check_synced()
     }
 
+    pub(super) fn files(&self) -> Arc<LogFiles> {
+        Arc::clone(&self.shared.files)
+    }
+
     /// The log's path.
     #[must_use]
     pub fn path(&self) -> &Path {

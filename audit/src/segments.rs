@@ -28,6 +28,8 @@ use super::{
     error::AuditError,
     files::LOG_NAME,
     lock,
+    seal::frontier_of,
+    tree::Frontier,
 };
 
 /// The folder of the sealed segments in the state folder.
@@ -98,6 +100,8 @@ pub(super) struct SegmentStart {
     pub(super) begun: Option<Timestamp>,
     /// The first row as a link of the chain. `None` if the segment is empty, or its first line is no row.
     pub(super) link: Option<ChainLink>,
+    /// The tree of all rows before the segment, from its first row. `None` for a first segment.
+    pub(super) tree: Option<Frontier>,
 }
 
 /// The fields of a first row that tell where its segment stands.
@@ -121,7 +125,8 @@ impl SegmentStart {
                 Err(error) => return Err(error),
             }
         }
-        let mut start = Self { number: 1, bytes_before: 0, first_seq: 1, begun: None, link: None };
+        let mut start =
+            Self { number: 1, bytes_before: 0, first_seq: 1, begun: None, link: None, tree: None };
         if let Some(newline) = line[..length].iter().position(|byte| *byte == b'\n')
             && let Ok(link) = chain::check(&line[..=newline])
             && let Ok(row) = serde_json::from_slice::<FirstRow>(&line[..newline])
@@ -129,6 +134,7 @@ impl SegmentStart {
             start.first_seq = link.seq;
             start.begun = Some(row.time);
             start.link = Some(link);
+            start.tree = frontier_of(&line[..=newline]);
             if let (Some(number), Some(bytes_before)) = (row.segment, row.bytes_before) {
                 (start.number, start.bytes_before) = (number, bytes_before);
             }
@@ -152,6 +158,15 @@ impl LogPart {
     /// A sealed segment as a whole.
     pub(super) fn sealed(state_dir: &Path, name: &SegmentName) -> Self {
         Self { path: path_of(state_dir, name, SEGMENT_ENDING), file: None, end: None }
+    }
+
+    /// The facts of the first row.
+    pub(super) fn start(&self) -> Result<SegmentStart, AuditError> {
+        let read_error = |source| AuditError::Read { path: self.path.clone(), source };
+        match &self.file {
+            Some(file) => SegmentStart::read(file).map_err(read_error),
+            None => SegmentStart::read(&open_for_reading(&self.path)?).map_err(read_error),
+        }
     }
 
     /// The open file, and the length up to which it is read.

@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
+
 use super::{
     anchors::{AnchorReport, Anchors},
     chain::{self, ChainLink, GENESIS, Hash, LineFault},
     checkpoint::SignedCheckpoint,
+    cosignature::WitnessKey,
     error::AuditError,
     files::LOG_NAME,
     key::VerifierKey,
@@ -45,6 +48,8 @@ pub struct VerifyReport {
     pub broken: Option<ChainBreak>,
     /// What the checkpoints say: those of the state folder, then those of the request.
     pub anchors: Vec<AnchorReport>,
+    /// What each witness of the request has signed, in the order of the request.
+    pub witnesses: Vec<WitnessReport>,
     /// Whether the request had a hash that a row must have.
     pub has_head: bool,
     /// The number of the row with that hash. `None` if there is no such row before a break.
@@ -69,7 +74,18 @@ impl VerifyReport {
         self.broken.is_none()
             && self.head_found() != Some(false)
             && self.anchors.iter().all(|anchor| anchor.finding.is_good())
+            && self.witnesses.iter().all(|witness| witness.newest.is_some())
     }
+}
+
+/// What a witness has signed of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WitnessReport {
+    /// The name of the witness.
+    pub name: String,
+    /// The largest checkpoint that holds and that the witness has signed: its number of rows, and the time by the clock
+    /// of the witness. `None` if there is none.
+    pub newest: Option<(u64, Timestamp)>,
 }
 
 /// A place where the chain breaks.
@@ -153,6 +169,8 @@ pub struct VerifyRequest {
     pub head: Option<String>,
     /// The key of the log. Without it, that of the state folder.
     pub key: Option<VerifierKey>,
+    /// Witnesses, each of which must have signed a checkpoint that holds.
+    pub witnesses: Vec<WitnessKey>,
 }
 
 /// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the time of the
@@ -334,6 +352,7 @@ impl ChainWalk {
         let (mut open_begins, open_begins_left_out) = self.open.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
         let first_seq = self.first_seq.unwrap_or(1);
+        let (anchors, witnesses) = anchors.into_reports(first_seq, self.last_seq, self.broken.is_some());
         VerifyReport {
             rows: self.rows,
             first_seq,
@@ -342,7 +361,8 @@ impl ChainWalk {
             root: hex::encode(self.tree.root()),
             segments,
             checkpoint_rows: self.checkpoint_rows,
-            anchors: anchors.into_reports(first_seq, self.last_seq, self.broken.is_some()),
+            anchors,
+            witnesses,
             broken: self.broken,
             has_head: self.wanted_head.is_some(),
             head_seq: self.head_seq,

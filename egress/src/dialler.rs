@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeSet,
     fmt, io,
-    net::IpAddr,
     net::TcpStream,
     num::NonZeroUsize,
     path::PathBuf,
@@ -14,14 +13,13 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
 use portcullis_confine::{Canary, ConfineError, Requirement};
 use tempfile::TempDir;
 use url::{Host, Url};
 
 use crate::{
-    Egress, EgressConfig, EgressError, FetchError, Judge, LazyEgress, NameSettings, Refusal, RequestLimits,
-    TrustedRoots,
+    ConfiguredOrigins, Egress, EgressConfig, EgressError, FetchError, Judge, LazyEgress, NameSettings,
+    RequestLimits, TrustedRoots,
 };
 
 /// The settings of a [`Dialler`].
@@ -40,7 +38,7 @@ pub struct DiallerSettings {
 
 /// A dialler, which hands out connections to some origins. Its thread starts with the first connection.
 pub struct Dialler {
-    origins: Arc<Origins>,
+    origins: Arc<ConfiguredOrigins>,
     /// Whether a name server may be needed.
     needs_names: bool,
     settings: DiallerSettings,
@@ -71,17 +69,15 @@ impl Dialler {
     /// Creates a dialler to the hosts and ports of these URLs. Nothing is started yet.
     #[must_use]
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a Url>, settings: DiallerSettings) -> Self {
-        let (mut allowed_origins, mut needs_names) = (BTreeSet::new(), false);
-        for url in origins {
-            needs_names |= matches!(url.host(), Some(Host::Domain(name)) if name != "localhost");
-            allowed_origins.extend(origin_of(url));
-        }
         let limits = RequestLimits {
             connect: settings.connect,
             first_byte: settings.connect,
             ..RequestLimits::default()
         };
-        let origins = Arc::new(Origins { allowed: allowed_origins, limits });
+        let urls: Vec<&Url> = origins.into_iter().collect();
+        let is_name = |url: &&Url| matches!(url.host(), Some(Host::Domain(name)) if name != "localhost");
+        let needs_names = urls.iter().any(is_name);
+        let origins = Arc::new(ConfiguredOrigins::new(urls, limits));
         Self { origins, needs_names, settings, egress: LazyEgress::default(), temporary: Arc::default() }
     }
 
@@ -95,7 +91,7 @@ impl Dialler {
     /// connection.
     pub async fn dial(&self, url: Url) -> Result<TcpStream, DialError> {
         let (settings, needs_names) = (self.settings.clone(), self.needs_names);
-        let ports = self.origins.allowed.iter().map(|(_, port)| *port).collect();
+        let ports = self.origins.ports();
         let temporary = Arc::clone(&self.temporary);
         let egress = self.egress.get(move || start(&settings, &temporary, ports, needs_names)).await?;
         Ok(egress.dial(Arc::clone(&self.origins) as Arc<dyn Judge>, url).await?)
@@ -105,7 +101,7 @@ impl Dialler {
 /// Omits the thread.
 impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialler").field("origins", &self.origins.allowed).finish_non_exhaustive()
+        f.debug_struct("Dialler").field("origins", &self.origins).finish_non_exhaustive()
     }
 }
 
@@ -134,38 +130,4 @@ fn start(
         roots: TrustedRoots::empty(),
         threads: NonZeroUsize::MIN,
     })?)
-}
-
-/// The judge of a dialler, which allows these hosts and ports at any address.
-struct Origins {
-    allowed: BTreeSet<(String, u16)>,
-    limits: RequestLimits,
-}
-
-fn origin_of(url: &Url) -> Option<(String, u16)> {
-    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
-}
-
-impl Judge for Origins {
-    fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
-        match origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
-            true => Ok(()),
-            false => Err(Refusal {
-                code: "origin_not_configured",
-                reason: "this host and port are not in the client's settings".to_owned(),
-            }),
-        }
-    }
-
-    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
-        Err(Refusal { code: "redirect_refused", reason: "no redirect is followed".to_owned() })
-    }
-
-    fn limits(&self) -> RequestLimits {
-        self.limits.clone()
-    }
 }

@@ -3,10 +3,12 @@
 use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer};
+use url::Url;
 
 use crate::{
     AuditSync, FileBytes,
     limits::{KIB, LimitBounds},
+    network::parse_url,
 };
 
 /// The settings of the audit log, with every default filled in.
@@ -68,15 +70,58 @@ pub enum CheckpointPlace {
     Stderr,
     /// A file, to which signed notes are appended: an absolute path.
     File(String),
+    /// A witness, which signs what continues the log that it has seen.
+    Witness(WitnessPlace),
 }
 
-impl CheckpointPlace {
-    /// Parses `stderr` or an absolute path.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "stderr" => Ok(Self::Stderr),
-            _ => parse_absolute(text, "`stderr`").map(Self::File),
+/// A witness of the protocol of C2SP (c2sp.org/tlog-witness). In text, its URL and its key with a space between.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WitnessPlace {
+    /// The prefix of submissions: an `http` or `https` URL without query. A cosignature is checked with the key, so a
+    /// connection without TLS betrays no more than the log's size and root.
+    pub url: Url,
+    /// The key that verifies its cosignatures: `NAME+8 hexadecimal digits+base64`.
+    pub key: String,
+}
+
+impl WitnessPlace {
+    fn parse(url: &str, key: Option<&str>) -> Result<Self, String> {
+        let (parsed, _authority) = parse_url(url).map_err(|error| error.to_string())?;
+        if url.contains(['?', '#']) {
+            return Err("the URL of a witness has no `?` and no `#`".to_owned());
         }
+        let parts: Vec<&str> = key.unwrap_or_default().splitn(3, '+').collect();
+        let is_key = matches!(*parts, [name, id, encoded]
+            if !name.is_empty()
+                && !name.contains(char::is_whitespace)
+                && id.len() == WITNESS_KEY_ID_DIGITS
+                && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && !encoded.is_empty()
+                && encoded.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)));
+        match key {
+            Some(key) if is_key && key.len() <= MAX_WITNESS_KEY_BYTES => Ok(Self { url: parsed, key: key.to_owned() }),
+            _ => Err("write the key of the witness behind its URL and a space: `https://… NAME+8 hexadecimal digits+base64`".to_owned()),
+        }
+    }
+}
+
+/// The length of the identifier in a witness's key.
+const WITNESS_KEY_ID_DIGITS: usize = 8;
+
+/// The longest key of a witness in bytes.
+const MAX_WITNESS_KEY_BYTES: usize = 512;
+
+impl CheckpointPlace {
+    /// Parses `stderr`, an absolute path, or a witness.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == "stderr" {
+            return Ok(Self::Stderr);
+        }
+        if text.starts_with("https://") || text.starts_with("http://") {
+            let (url, key) = text.split_once(' ').map_or((text, None), |(url, key)| (url, Some(key)));
+            return WitnessPlace::parse(url, key).map(Self::Witness);
+        }
+        parse_absolute(text, "`stderr`, `https://… KEY` for a witness").map(Self::File)
     }
 }
 
@@ -85,6 +130,7 @@ impl fmt::Display for CheckpointPlace {
         match self {
             Self::Stderr => f.write_str("stderr"),
             Self::File(path) => f.write_str(path),
+            Self::Witness(WitnessPlace { url, key }) => write!(f, "{url} {key}"),
         }
     }
 }

@@ -69,7 +69,7 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
-pub use audit::{AuditSettings, CheckpointPlace, KeyPlace};
+pub use audit::{AuditSettings, CheckpointPlace, KeyPlace, WitnessPlace};
 pub use cases::{PathCases, TooManyCases};
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};

@@ -412,7 +412,11 @@ mod tests {
                 ("segment", "\"7MiB\"", "segment = \"7MiB\""),
                 ("segment_age", "\"7h\"", "segment_age = \"7h\""),
                 ("keep", "\"7h\"", "keep = \"7h\""),
-                ("checkpoints", "[\"stderr\", \"/c\"]", "checkpoints = [\"stderr\", \"/c\"]"),
+                (
+                    "checkpoints",
+                    "[\"stderr\", \"/c\", \"https://w.example w+00112233+BAAA\"]",
+                    "checkpoints = [\"stderr\", \"/c\", \"https://w.example/ w+00112233+BAAA\"]",
+                ),
                 ("key", "\"/k\"", "key = \"/k\""),
             ],
         },

@@ -345,6 +345,7 @@ impl RegistryBuilder {
         }
         registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
+        let connection = self.http_client.clone();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
         registration.operations(self.steps, http_client.as_ref(), policy.search())?;
         registration.ensure_capabilities(&self.capabilities)?;
@@ -369,7 +370,7 @@ impl RegistryBuilder {
         tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
-        let audit = sealing::open_log(&state, &policy, self.checkpoint_sink)?;
+        let audit = sealing::open_log(&state, &policy, self.checkpoint_sink, connection.as_ref())?;
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_facts::introduce(&audit, &policy, cache, lock.sha256().map(str::to_owned));

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use portcullis_audit::KeyError;
 use portcullis_confine::trusted::TrustError;
+use portcullis_egress::Url;
 use portcullis_policy::PolicyError;
 use thiserror::Error;
 
@@ -37,6 +39,27 @@ pub enum BootstrapError {
     Checkpoints {
         /// The file's path.
         path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The key of a witness is not one.
+    #[error("the witness `{url}`, which the policy names in `audit.checkpoints`, cannot be used")]
+    Witness {
+        /// The prefix of its URL.
+        url: Url,
+        /// The fault of the key.
+        #[source]
+        source: KeyError,
+    },
+    /// The policy names a witness, and this registry has no HTTP client to reach it with.
+    #[error(
+        "a registry without an HTTP client cannot reach the witness that the policy names in `audit.checkpoints`"
+    )]
+    NoWitnessClient,
+    /// The thread that takes checkpoints to witnesses cannot be started.
+    #[error("cannot start the thread that takes checkpoints to witnesses")]
+    WitnessThread {
         /// The system's reason.
         #[source]
         source: std::io::Error,

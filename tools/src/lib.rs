@@ -57,6 +57,7 @@ mod table;
 mod tighten;
 mod vault;
 mod web;
+mod witnesses;
 
 pub use bootstrap::{
     bootstrap_runtime_tools, changes_of, describing_builder, requirement, runtime_builder,

@@ -16,27 +16,55 @@ use portcullis_audit::{
 use portcullis_policy::{AuditSettings, AuditSync, CheckpointPlace, KeyPlace, WorkspaceSecurityPolicy};
 use rustix::fs::OFlags;
 
-use crate::error::BootstrapError;
+use crate::{
+    error::BootstrapError,
+    web::HttpClientConfig,
+    witnesses::{Witness, WitnessThread},
+};
 
 /// Opens the log of a state folder, and logs the repairs after a crash. `default_sink` gets the checkpoints if the
-/// policy does not say where they go.
+/// policy does not say where they go. Witnesses are reached as `connection` says.
 pub(crate) fn open_log(
     state: &Path,
     policy: &WorkspaceSecurityPolicy,
     default_sink: Option<CheckpointSink>,
+    connection: Option<&HttpClientConfig>,
 ) -> Result<AuditLog, BootstrapError> {
     let settings = policy.audit();
     let sync = match settings.sync {
         AuditSync::Interval => SyncMode::Interval,
         AuditSync::Always => SyncMode::Always,
     };
-    let options = seal_options(settings, default_sink)?;
+    let mut options = seal_options(settings, default_sink)?;
+    let witnesses = witnesses(settings)?;
     let (log, recovery) = AuditLog::open(state, sync)?;
     if !recovery.is_clean() {
         tracing::warn!(?recovery, "the audit log was repaired after a crash");
     }
+    if !witnesses.is_empty() {
+        let connection = connection.cloned().ok_or(BootstrapError::NoWitnessClient)?;
+        let thread = WitnessThread::start(&log, &witnesses, connection);
+        let thread = thread.map_err(|source| BootstrapError::WitnessThread { source })?;
+        let other = options.sink.take();
+        options.sink = Some(Arc::new(move |signed: &SignedCheckpoint| {
+            if let Some(other) = &other {
+                other(signed);
+            }
+            thread.submit(signed);
+        }));
+    }
     log.set_seal_options(options);
     Ok(log)
+}
+
+/// The witnesses among the places of checkpoints.
+fn witnesses(settings: &AuditSettings) -> Result<Vec<Witness>, BootstrapError> {
+    let places = settings.checkpoints.as_deref().unwrap_or_default().iter();
+    let witnesses = places.filter_map(|place| match place {
+        CheckpointPlace::Witness(witness) => Some(witness),
+        CheckpointPlace::Stderr | CheckpointPlace::File(_) => None,
+    });
+    witnesses.map(Witness::new).collect()
 }
 
 fn seal_options(
@@ -73,31 +101,34 @@ fn credential() -> Option<PathBuf> {
 
 /// One sink for several places. `None` for an empty list.
 fn all_sinks(places: &[CheckpointPlace]) -> Result<Option<CheckpointSink>, BootstrapError> {
-    let sinks: Vec<CheckpointSink> = places.iter().map(sink_of).collect::<Result<_, _>>()?;
+    let sinks = places.iter().filter_map(sink_of).collect::<Result<Vec<CheckpointSink>, _>>()?;
     Ok((!sinks.is_empty()).then(|| -> CheckpointSink {
         Arc::new(move |signed: &SignedCheckpoint| sinks.iter().for_each(|sink| sink(signed)))
     }))
 }
 
-fn sink_of(place: &CheckpointPlace) -> Result<CheckpointSink, BootstrapError> {
+/// The sink of a place. `None` for a witness, which needs a thread.
+fn sink_of(place: &CheckpointPlace) -> Option<Result<CheckpointSink, BootstrapError>> {
     match place {
-        CheckpointPlace::Stderr => Ok(Arc::new(write_checkpoint_to_stderr)),
-        CheckpointPlace::File(path) => {
-            let path = PathBuf::from(path);
-            // A place that cannot be used stops the start, and not the first checkpoint.
-            let opened = open_for_notes(&path);
-            opened.map_err(|source| BootstrapError::Checkpoints { path: path.clone(), source })?;
-            Ok(Arc::new(move |signed: &SignedCheckpoint| {
-                // The file is opened anew for each note, so that it can be rotated and its volume mounted again.
-                let note = format!("{}\n", signed.note());
-                let written = open_for_notes(&path).and_then(|mut file| file.write_all(note.as_bytes()));
-                if let Err(error) = written {
-                    let path = path.display();
-                    tracing::error!(%error, %path, "a checkpoint of the audit log cannot be written");
-                }
-            }))
-        }
+        CheckpointPlace::Stderr => Some(Ok(Arc::new(write_checkpoint_to_stderr))),
+        CheckpointPlace::File(path) => Some(file_sink(path.into())),
+        CheckpointPlace::Witness(_) => None,
     }
+}
+
+fn file_sink(path: PathBuf) -> Result<CheckpointSink, BootstrapError> {
+    // A place that cannot be used stops the start, and not the first checkpoint.
+    let opened = open_for_notes(&path);
+    opened.map_err(|source| BootstrapError::Checkpoints { path: path.clone(), source })?;
+    Ok(Arc::new(move |signed: &SignedCheckpoint| {
+        // The file is opened anew for each note, so that it can be rotated and its volume mounted again.
+        let note = format!("{}\n", signed.note());
+        let written = open_for_notes(&path).and_then(|mut file| file.write_all(note.as_bytes()));
+        if let Err(error) = written {
+            let path = path.display();
+            tracing::error!(%error, %path, "a checkpoint of the audit log cannot be written");
+        }
+    }))
 }
 
 /// Writes a checkpoint to standard error, as one line.

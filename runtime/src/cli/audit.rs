@@ -82,12 +82,16 @@ pub(crate) struct VerifyOptions {
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 
+    /// Require a checkpoint that this witness has signed: its key, `NAME+8 hexadecimal digits+base64`, or a file with it.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) witness: Vec<String>,
+
     /// Verify this file alone: a sealed segment, or a copy of a log.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     /// Verify this bundle.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "head"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "head", "witness"])]
     pub(crate) bundle: Option<PathBuf>,
 
     /// Print the answer as JSON.

@@ -8,6 +8,7 @@ mod processes;
 mod report;
 mod sealed;
 mod unwritable;
+mod witnessed;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,7 @@
 //! `portcullis audit verify` and `portcullis audit seal`.
 
 use std::{
+    borrow::Cow,
     fmt::Write as _,
     fs::File,
     io::{self, Read},
@@ -8,9 +9,10 @@ use std::{
     process::ExitCode,
 };
 
+use jiff::Timestamp;
 use portcullis_tools::audit::{
     self, AnchorFinding, AnchorPlace, AnchorReport, SignedCheckpoint, VerifierKey, VerifyReport,
-    VerifyRequest,
+    VerifyRequest, WitnessKey, WitnessReport,
 };
 use serde::Serialize;
 
@@ -41,7 +43,8 @@ pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<
         anchors.extend(read_anchors(source)?);
     }
     let key = options.key.as_deref().map(read_key).transpose()?;
-    let request = VerifyRequest { anchors, head: options.head.clone(), key };
+    let witnesses = options.witness.iter().map(|text| read_witness_key(text)).collect::<Result<_, _>>()?;
+    let request = VerifyRequest { anchors, head: options.head.clone(), key, witnesses };
     let report = audit::verify_against(&path, &request).map_err(|source| {
         if source.is_missing() {
             CliError::NoAuditLog { path: path.clone() }
@@ -96,17 +99,26 @@ fn read_bounded(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A key as text, or the name of a file with it.
+/// A log's key as text, or the name of a file with it.
 pub(super) fn read_key(text: &str) -> Result<VerifierKey, CliError> {
-    let key_error = |source| CliError::VerifierKey { source };
+    VerifierKey::parse(&key_text(text)?).map_err(|source| CliError::VerifierKey { source })
+}
+
+/// A witness's key as text, or the name of a file with it.
+fn read_witness_key(text: &str) -> Result<WitnessKey, CliError> {
+    WitnessKey::parse(&key_text(text)?).map_err(|source| CliError::VerifierKey { source })
+}
+
+/// The text of a key: the argument, or the content of the file that it names.
+fn key_text(text: &str) -> Result<Cow<'_, str>, CliError> {
     // The text of a key has two plus signs.
     if text.matches('+').count() >= 2 && !Path::new(text).exists() {
-        return VerifierKey::parse(text).map_err(key_error);
+        return Ok(text.into());
     }
     let path = PathBuf::from(text);
     let bytes = File::open(&path).and_then(read_bounded);
     let bytes = bytes.map_err(|source| CliError::AnchorFile { path, source })?;
-    VerifierKey::parse(&String::from_utf8_lossy(&bytes)).map_err(key_error)
+    Ok(String::from_utf8_lossy(&bytes).into_owned().into())
 }
 
 /// The findings of a verification, as text.
@@ -143,6 +155,15 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
         None => {}
     }
     anchors_text(&mut out, &report.anchors);
+    for WitnessReport { name, newest } in &report.witnesses {
+        let name = text::inline(name);
+        let _ = match newest {
+            Some((rows, time)) => {
+                writeln!(out, "witness {name}: has signed the rows up to row {rows}, at {time}")
+            }
+            None => writeln!(out, "witness {name}: has signed no checkpoint that holds"),
+        };
+    }
     for begin in &report.open_begins {
         let _ = writeln!(
             out,
@@ -235,6 +256,7 @@ struct VerificationJson<'a> {
     head_found: Option<bool>,
     anchored: bool,
     anchors: Vec<AnchorJson<'a>>,
+    witnesses: Vec<WitnessJson<'a>>,
     open_calls: Vec<OpenCallJson<'a>>,
     open_calls_left_out: u64,
 }
@@ -255,6 +277,13 @@ struct AnchorJson<'a> {
     signature_checked: bool,
     holds: bool,
     finding: String,
+}
+
+#[derive(Debug, Serialize)]
+struct WitnessJson<'a> {
+    name: &'a str,
+    rows: Option<u64>,
+    time: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -297,6 +326,15 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
                     signature_checked: anchor.is_signature_checked,
                     holds: anchor.finding.is_good(),
                     finding: finding_text(&anchor.finding),
+                })
+                .collect(),
+            witnesses: report
+                .witnesses
+                .iter()
+                .map(|witness| WitnessJson {
+                    name: &witness.name,
+                    rows: witness.newest.map(|(rows, _)| rows),
+                    time: witness.newest.map(|(_, time)| time),
                 })
                 .collect(),
             open_calls: report

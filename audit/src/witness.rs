@@ -1,0 +1,329 @@
+//! The client of a witness (c2sp.org/tlog-witness), without its connection: the requests that prove to a witness that
+//! the log only grew, and the reading of its answers.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use jiff::Timestamp;
+use thiserror::Error;
+
+use super::{
+    AuditLog,
+    anchors::kept_notes,
+    backwards::BackwardLines,
+    chain,
+    checkpoint::SignedCheckpoint,
+    cosignature::WitnessKey,
+    error::AuditError,
+    files::LogFiles,
+    kept,
+    lines::{LineEnd, LogLines},
+    seal,
+    segments::{self, LogPart},
+    tree::{ConsistencyProver, Frontier, TreeHash},
+};
+
+/// The folder of the cosigned checkpoints in the state folder: `<id of the key>.note`, the newest of each witness.
+pub const WITNESSES_DIR: &str = "audit.witnesses";
+
+/// The most rows that one request proves: 2^20, whose hashes take 32 MiB. A witness that is further behind gets the
+/// checkpoints of sealed segments first.
+const MAX_PROVEN_ROWS: u64 = 1 << 20;
+
+/// The longest size that a witness answers, in bytes: the digits of 2^64.
+const MAX_SIZE_DIGITS: usize = 20;
+
+/// A request to a witness.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WitnessRequest {
+    /// The checkpoint that it submits.
+    pub checkpoint: SignedCheckpoint,
+    /// The body of `POST <prefix>/add-checkpoint`.
+    pub body: String,
+}
+
+/// The outcome of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WitnessAnswer {
+    /// The witness has signed the checkpoint, at this time of its clock. The cosigned checkpoint is kept in
+    /// [`WITNESSES_DIR`].
+    Cosigned(Timestamp),
+    /// The witness has last seen another number of rows than this process knew. The next request begins there.
+    Elsewhere,
+}
+
+/// The reason why a witness has not signed a checkpoint.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WitnessError {
+    /// The witness has seen more rows than the log has.
+    #[error("the witness has seen {seen} rows of this log, which has {rows}: rows were cut off its end")]
+    RowsMissing {
+        /// The number of rows that the witness has seen.
+        seen: u64,
+        /// The number of rows in the log.
+        rows: u64,
+    },
+    /// The witness does not accept the proof that the log continues what it has seen.
+    #[error("the witness has seen other rows of this log: rows were rewritten, or its state was")]
+    OtherRows,
+    /// Retention has removed rows that the witness has not seen.
+    #[error(
+        "the rows after row {seen}, which is the last that the witness has seen, were removed by retention, so nothing proves to it that the log continues"
+    )]
+    RowsRemoved {
+        /// The number of rows that the witness has seen.
+        seen: u64,
+    },
+    /// The witness refuses the log.
+    #[error("the witness answers {status}: {meaning}")]
+    Refused {
+        /// The status of HTTP.
+        status: u16,
+        /// What the protocol says about it.
+        meaning: &'static str,
+    },
+    /// The answer has no valid cosignature of the key.
+    #[error("the answer of the witness has no valid signature of its key")]
+    NoCosignature,
+    /// The log cannot be read, or the cosigned checkpoint not kept.
+    #[error(transparent)]
+    Log(#[from] AuditError),
+}
+
+/// A witness as the client of one log sees it.
+#[derive(Debug)]
+pub struct WitnessClient {
+    files: Arc<LogFiles>,
+    key: WitnessKey,
+    /// The number of rows that the witness has seen, as far as this process knows.
+    seen: u64,
+    /// The size of the newest checkpoint whose cosignature is kept.
+    cosigned: u64,
+}
+
+impl WitnessClient {
+    /// A client that goes on where the kept checkpoint of this witness is.
+    #[must_use]
+    pub fn new(log: &AuditLog, key: WitnessKey) -> Self {
+        let files = log.files();
+        // A note that is not one proves nothing. The witness itself then says how far it is.
+        let kept = read_note(&note_path(&files.state_dir, &key)).ok().flatten();
+        let kept = kept.filter(|signed| signed.cosigned_at(&key).is_some());
+        let size = kept.map_or(0, |signed| signed.checkpoint.size);
+        Self { files, key, seen: size, cosigned: size }
+    }
+
+    /// The name of the witness.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// The request that brings the witness to a checkpoint, or closer to it. `None` if the witness has signed it or a
+    /// later one.
+    ///
+    /// Reads the rows from the segment on that the witness has seen last.
+    ///
+    /// # Errors
+    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::Disagrees`] if the rows of the log are not
+    /// those of the checkpoint.
+    pub fn request(&self, newest: &SignedCheckpoint) -> Result<Option<WitnessRequest>, WitnessError> {
+        let size = newest.checkpoint.size;
+        if self.cosigned >= size || self.seen > size {
+            return Ok(None);
+        }
+        let checkpoint = match self.seen {
+            seen if seen > 0 && size - seen > MAX_PROVEN_ROWS => {
+                let notes = kept_notes(&self.files.state_dir)?.into_iter();
+                let reachable = |note: &SignedCheckpoint| {
+                    (seen + 1..=seen + MAX_PROVEN_ROWS).contains(&note.checkpoint.size)
+                        && note.checkpoint.origin == newest.checkpoint.origin
+                };
+                notes.filter(reachable).last().unwrap_or_else(|| newest.clone())
+            }
+            _ => newest.clone(),
+        };
+        let proof = match self.seen {
+            0 => Vec::new(),
+            seen => prove(&self.files, seen, &checkpoint)?,
+        };
+        let lines: String = proof.iter().map(|hash| BASE64.encode(hash) + "\n").collect();
+        let body = format!("old {}\n{lines}\n{}", self.seen, checkpoint.note());
+        Ok(Some(WitnessRequest { checkpoint, body }))
+    }
+
+    /// Reads the answer to a request.
+    ///
+    /// # Errors
+    /// [`WitnessError`]. A witness that is not there yet, or whose answer is no one's, may answer the next request.
+    pub fn read_answer(
+        &mut self,
+        request: &WitnessRequest,
+        status: u16,
+        body: &[u8],
+    ) -> Result<WitnessAnswer, WitnessError> {
+        let submitted = request.checkpoint.checkpoint.size;
+        match status {
+            200 => {
+                let lines = std::str::from_utf8(body).unwrap_or_default();
+                let cosigned = request.checkpoint.with_cosignatures(lines, &self.key);
+                let cosigned = cosigned.ok_or(WitnessError::NoCosignature)?;
+                let time = cosigned.cosigned_at(&self.key).ok_or(WitnessError::NoCosignature)?;
+                (self.seen, self.cosigned) = (submitted, submitted);
+                kept::keep(&self.files, WITNESSES_DIR, &note_name(&self.key), cosigned.note().as_bytes())?;
+                Ok(WitnessAnswer::Cosigned(time))
+            }
+            409 => {
+                let seen = read_size(body).ok_or(WitnessError::Refused {
+                    status,
+                    meaning: "it does not say how many rows it has seen",
+                })?;
+                let rows = row_count(&self.files)?;
+                if seen > rows {
+                    return Err(WitnessError::RowsMissing { seen, rows });
+                }
+                // The witness compares roots once the sizes are equal.
+                if seen == self.seen {
+                    return Err(WitnessError::OtherRows);
+                }
+                self.seen = seen;
+                Ok(WitnessAnswer::Elsewhere)
+            }
+            422 => Err(WitnessError::OtherRows),
+            _ => Err(WitnessError::Refused { status, meaning: meaning(status) }),
+        }
+    }
+}
+
+/// What the protocol says about a status.
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "it cannot read the request",
+        403 => "it does not know the key of this log; give it the text of `audit.key.pub`",
+        404 => "it does not know this log; give it the text of `audit.key.pub`, and look at the URL's prefix",
+        _ => "no answer of the protocol",
+    }
+}
+
+fn note_name(key: &WitnessKey) -> String {
+    format!("{:08x}.note", key.id())
+}
+
+fn note_path(state_dir: &Path, key: &WitnessKey) -> PathBuf {
+    state_dir.join(WITNESSES_DIR).join(note_name(key))
+}
+
+/// Reads a cosigned checkpoint. `None` if there is none, or the file does not hold one.
+fn read_note(path: &Path) -> io::Result<Option<SignedCheckpoint>> {
+    match kept::read_bounded(path) {
+        Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The cosigned checkpoints of a state folder, each with its name in the folder. `None` for a file that holds no
+/// checkpoint.
+pub(super) fn cosigned_notes(
+    state_dir: &Path,
+) -> Result<Vec<(String, Option<SignedCheckpoint>)>, AuditError> {
+    let folder = state_dir.join(WITNESSES_DIR);
+    let read_error = |source| AuditError::Read { path: folder.clone(), source };
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(read_error(error)),
+    };
+    let mut notes = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(read_error)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // A dot begins the copy of a process that died before it could rename it.
+        if name.ends_with(".note") && !name.starts_with('.') {
+            notes.push((format!("{WITNESSES_DIR}/{name}"), read_note(&entry.path()).map_err(read_error)?));
+        }
+    }
+    notes.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(notes)
+}
+
+/// Parses the size that a witness answers: decimal digits without leading zeros, and a newline.
+fn read_size(body: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(body).ok()?.strip_suffix('\n')?;
+    let is_number = (1..=MAX_SIZE_DIGITS).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'));
+    is_number.then(|| digits.parse().ok())?
+}
+
+/// The number of the last row of the log.
+fn row_count(files: &LogFiles) -> Result<u64, AuditError> {
+    let (file, end) = segments::open_at_end(&files.path)?;
+    let mut lines = BackwardLines::new(file, end);
+    let last = lines.next().map_err(|source| files.read_error(source))?;
+    Ok(last.and_then(|line| chain::check(&line.bytes).ok()).map_or(0, |link| link.seq))
+}
+
+/// The proof that a checkpoint continues the tree over the first `seen` rows, which must be at least one.
+fn prove(files: &LogFiles, seen: u64, checkpoint: &SignedCheckpoint) -> Result<Vec<TreeHash>, WitnessError> {
+    let size = checkpoint.checkpoint.size;
+    if seen == size {
+        return Ok(Vec::new());
+    }
+    let disagrees = || AuditError::Disagrees { path: files.path.clone(), size, rows: size };
+    let (mut tree, parts) = parts_from(files, seen)?;
+    let mut prover = None;
+    for part in parts {
+        let (path, file, end) = part.open()?;
+        let mut lines = LogLines::new(&file, 0, end);
+        while let Some(line) =
+            lines.next().map_err(|source| AuditError::Read { path: path.clone(), source })?
+        {
+            let hash = (line.end == LineEnd::Newline).then(|| seal::row_hash(line.bytes)).flatten();
+            let Some(hash) = hash else {
+                return Err(AuditError::Altered { path: path.clone(), offset: line.offset }.into());
+            };
+            if tree.size() == seen {
+                prover = Some(ConsistencyProver::new(tree.clone()));
+            }
+            tree.push(&hash);
+            if let Some(prover) = &mut prover {
+                prover.push(&hash);
+                if tree.size() == size {
+                    let is_same = tree.root() == checkpoint.checkpoint.root;
+                    return if is_same { Ok(prover.proof()) } else { Err(disagrees().into()) };
+                }
+            }
+        }
+    }
+    Err(disagrees().into())
+}
+
+/// The files of the log from the last one on that begins at or before the row after the seen ones, and the tree of the
+/// rows before them.
+fn parts_from(files: &LogFiles, seen: u64) -> Result<(Frontier, Vec<LogPart>), WitnessError> {
+    let mut parts = segments::parts(&files.path)?;
+    // The last file is the open segment, which is read at the length that it has had with the others.
+    let mut first = None;
+    for (index, part) in parts.iter().enumerate() {
+        let start = part.start()?;
+        if start.first_seq <= seen + 1 {
+            first = Some((index, start));
+        }
+    }
+    let (index, start) = first.ok_or(WitnessError::RowsRemoved { seen })?;
+    let tree = match start.first_seq {
+        1 => Some(Frontier::default()),
+        first_seq => start.tree.filter(|tree| tree.size() + 1 == first_seq),
+    };
+    let tree = tree.ok_or_else(|| AuditError::Altered { path: parts[index].path.clone(), offset: 0 })?;
+    Ok((tree, parts.split_off(index)))
+}
+
+#[cfg(test)]
+mod tests;

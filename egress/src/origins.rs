@@ -1,0 +1,58 @@
+//! The judge of requests to origins that the operator has named.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use http::Method;
+use url::Url;
+
+use crate::{Judge, Refusal, RequestLimits};
+
+/// The judge that allows requests to these hosts and ports, at any address, and no redirect. It is for a client whose
+/// origins are in its own settings: a model's provider, a witness of the audit log.
+#[derive(Debug)]
+pub struct ConfiguredOrigins {
+    allowed: BTreeSet<(String, u16)>,
+    limits: RequestLimits,
+}
+
+impl ConfiguredOrigins {
+    /// The origins of these URLs, and the limits of each request.
+    #[must_use]
+    pub fn new<'a>(urls: impl IntoIterator<Item = &'a Url>, limits: RequestLimits) -> Self {
+        Self { allowed: urls.into_iter().filter_map(origin_of).collect(), limits }
+    }
+
+    /// The ports of the origins.
+    #[must_use]
+    pub fn ports(&self) -> BTreeSet<u16> {
+        self.allowed.iter().map(|(_, port)| *port).collect()
+    }
+}
+
+fn origin_of(url: &Url) -> Option<(String, u16)> {
+    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+}
+
+impl Judge for ConfiguredOrigins {
+    fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
+        match origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
+            true => Ok(()),
+            false => Err(Refusal {
+                code: "origin_not_configured",
+                reason: "this host and port are not in the client's settings".to_owned(),
+            }),
+        }
+    }
+
+    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+        Err(Refusal { code: "redirect_refused", reason: "no redirect is followed".to_owned() })
+    }
+
+    fn limits(&self) -> RequestLimits {
+        self.limits.clone()
+    }
+}

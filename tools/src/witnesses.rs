@@ -1,0 +1,176 @@
+//! Takes checkpoints of the audit log to witnesses, on a thread of its own, so that neither a call nor the log waits for
+//! the network.
+
+use std::{
+    io,
+    sync::{Arc, mpsc as blocking},
+    thread,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use portcullis_audit::{
+    AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessAnswer, WitnessClient, WitnessKey,
+};
+use portcullis_egress::{
+    CancellationToken, ConfiguredOrigins, HeaderMap, Method, Request, RequestLimits, Url,
+};
+use portcullis_policy::WitnessPlace;
+use portcullis_types::chain;
+use tokio::{sync::watch, time};
+
+use crate::{
+    error::BootstrapError,
+    web::{HttpClientConfig, HttpClientHandle},
+};
+
+/// The longest that the end of the process waits for the last checkpoint: 5 s.
+const EXIT_WAIT: Duration = Duration::from_secs(5);
+
+/// The most requests for one checkpoint. A witness that always answers anew where it is gets no more.
+const MAX_ROUNDS: usize = 8;
+
+/// The largest answer of a witness, in bytes: 64 KiB, the size of hundreds of signatures.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// A witness of the policy.
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    url: Url,
+    key: WitnessKey,
+}
+
+impl Witness {
+    pub(crate) fn new(place: &WitnessPlace) -> Result<Self, BootstrapError> {
+        let mut url = place.url.clone();
+        let key = WitnessKey::parse(&place.key)
+            .map_err(|source| BootstrapError::Witness { url: place.url.clone(), source })?;
+        // An `http` URL can have a path.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("add-checkpoint");
+        }
+        Ok(Self { url, key })
+    }
+}
+
+/// The thread that takes checkpoints to witnesses. Dropping it waits a little for the last one.
+pub(crate) struct WitnessThread {
+    newest: Option<watch::Sender<Option<SignedCheckpoint>>>,
+    ended: blocking::Receiver<()>,
+}
+
+impl WitnessThread {
+    /// Starts the thread.
+    pub(crate) fn start(log: &AuditLog, witnesses: &[Witness], config: HttpClientConfig) -> io::Result<Self> {
+        let (newest, receiver) = watch::channel(None);
+        let (ending, ended) = blocking::channel();
+        let clients: Vec<_> = witnesses
+            .iter()
+            .map(|witness| (witness.url.clone(), WitnessClient::new(log, witness.key.clone())))
+            .collect();
+        let limits = RequestLimits {
+            max_redirects: 0,
+            wire_bytes: MAX_ANSWER_BYTES,
+            response_bytes: MAX_ANSWER_BYTES,
+            ..RequestLimits::default()
+        };
+        let judge = Arc::new(ConfiguredOrigins::new(witnesses.iter().map(|witness| &witness.url), limits));
+        let http_client =
+            HttpClientHandle::new(HttpClientConfig { ports: judge.ports(), secrets: Vec::new(), ..config });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("witnesses".to_owned()).spawn(move || {
+            let connection = Connection { http_client, judge };
+            runtime.block_on(join_all(clients.into_iter().map(|(url, client)| {
+                let connection = &connection;
+                let receiver = receiver.clone();
+                async move { serve(connection, url, client, receiver).await }
+            })));
+            // The receiver is gone if the process did not wait.
+            let _ = ending.send(());
+        })?;
+        Ok(Self { newest: Some(newest), ended })
+    }
+
+    /// Leaves a checkpoint to the thread. One that it has not begun with is replaced.
+    pub(crate) fn submit(&self, signed: &SignedCheckpoint) {
+        if let Some(newest) = &self.newest {
+            newest.send_replace(Some(signed.clone()));
+        }
+    }
+}
+
+impl Drop for WitnessThread {
+    fn drop(&mut self) {
+        drop(self.newest.take());
+        if self.ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
+            tracing::warn!("a witness has not answered yet; the next process takes the checkpoint to it");
+        }
+    }
+}
+
+/// The connection to all witnesses.
+struct Connection {
+    http_client: HttpClientHandle,
+    judge: Arc<ConfiguredOrigins>,
+}
+
+/// Takes each new checkpoint to one witness, until no more can come.
+async fn serve(
+    connection: &Connection,
+    url: Url,
+    mut client: WitnessClient,
+    mut receiver: watch::Receiver<Option<SignedCheckpoint>>,
+) {
+    let mut last_error = None;
+    let mut must_retry = false;
+    loop {
+        let is_open = tokio::select! {
+            changed = receiver.changed() => changed.is_ok(),
+            () = time::sleep(CHECKPOINT_INTERVAL), if must_retry => true,
+        };
+        if !is_open {
+            return;
+        }
+        let Some(newest) = receiver.borrow_and_update().clone() else { continue };
+        let error = submit(connection, &url, &mut client, &newest).await.err();
+        must_retry = error.is_some();
+        let witness = client.name();
+        match &error {
+            // The same error again would fill the journal.
+            Some(error) if last_error.as_ref() == Some(error) => {
+                tracing::debug!(witness, error, "a checkpoint of the audit log is not witnessed");
+            }
+            Some(error) => tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed"),
+            None if last_error.is_some() => tracing::info!(witness, "the audit log is witnessed again"),
+            None => {}
+        }
+        last_error = error;
+    }
+}
+
+/// Brings a witness to a checkpoint.
+async fn submit(
+    connection: &Connection,
+    url: &Url,
+    client: &mut WitnessClient,
+    newest: &SignedCheckpoint,
+) -> Result<(), String> {
+    for _ in 0..MAX_ROUNDS {
+        let Some(request) = client.request(newest).map_err(|error| chain(&error))? else { return Ok(()) };
+        let egress = connection.http_client.client().await.map_err(|error| error.to_string())?;
+        let http_request = Request {
+            method: Method::POST,
+            url: url.clone(),
+            headers: HeaderMap::new(),
+            body: request.body.clone().into(),
+        };
+        let sent = egress.send(Arc::clone(&connection.judge) as _, http_request, CancellationToken::new());
+        let response = sent.await.map_err(|error| chain(&error))?;
+        let answer = client.read_answer(&request, response.status.as_u16(), &response.body);
+        if let WitnessAnswer::Cosigned(time) = answer.map_err(|error| chain(&error))? {
+            let rows = request.checkpoint.checkpoint.size;
+            tracing::debug!(witness = client.name(), rows, %time, "a checkpoint of the audit log is witnessed");
+        }
+    }
+    Err("the witness never gets to the newest checkpoint".to_owned())
+}
