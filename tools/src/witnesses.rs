@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    sync::{Arc, mpsc as blocking},
+    sync::{Arc, Mutex, PoisonError, mpsc as blocking},
     thread,
     time::Duration,
 };
@@ -56,7 +56,8 @@ impl Witness {
 /// The thread that takes checkpoints to witnesses. Dropping it waits a little for the last one.
 pub(crate) struct WitnessThread {
     newest: Option<watch::Sender<Option<SignedCheckpoint>>>,
-    ended: blocking::Receiver<()>,
+    /// In a lock only because a sink is shared between threads.
+    ended: Mutex<blocking::Receiver<()>>,
 }
 
 impl WitnessThread {
@@ -88,7 +89,7 @@ impl WitnessThread {
             // The receiver is gone if the process did not wait.
             let _ = ending.send(());
         })?;
-        Ok(Self { newest: Some(newest), ended })
+        Ok(Self { newest: Some(newest), ended: Mutex::new(ended) })
     }
 
     /// Leaves a checkpoint to the thread. One that it has not begun with is replaced.
@@ -102,7 +103,8 @@ impl WitnessThread {
 impl Drop for WitnessThread {
     fn drop(&mut self) {
         drop(self.newest.take());
-        if self.ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
             tracing::warn!("a witness has not answered yet; the next process takes the checkpoint to it");
         }
     }

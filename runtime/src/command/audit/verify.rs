@@ -372,6 +372,7 @@ mod tests {
             anchors: Vec::new(),
             has_head: false,
             head_seq: None,
+            witnesses: Vec::new(),
             open_begins: vec![OpenBegin {
                 seq: 8,
                 call_id: "call_\u{1b}".into(),
