@@ -199,6 +199,7 @@ impl CliError {
                 | BootstrapError::ExpectationsFile(_)
                 | BootstrapError::Expectations(_)
                 | BootstrapError::Checkpoints { .. }
+                | BootstrapError::Witness { .. }
                 | BootstrapError::Mount(_)
                 | BootstrapError::Folder(_)
                 | BootstrapError::Lock(_)

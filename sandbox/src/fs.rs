@@ -89,13 +89,13 @@ pub(super) struct Directory {
     preopen: usize,
     handle: Arc<OwnedFd>,
     cursor: Option<DirectoryCursor>,
-    /// The host path at which the directory was last found visible to the guest (`entry.rs`).
-    visible_at: Option<PathBuf>,
+    /// Where the directory was last found visible to the guest (`entry.rs`).
+    seen: Option<entry::VisiblePlace>,
 }
 
 impl Directory {
     fn new(preopen: usize, handle: Arc<OwnedFd>) -> Self {
-        Self { preopen, handle, cursor: None, visible_at: None }
+        Self { preopen, handle, cursor: None, seen: None }
     }
 }
 

@@ -6,7 +6,9 @@
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::{AtFlags, FileType};
@@ -16,6 +18,18 @@ use crate::{
     fs_result::{Errno, FsResult},
     mounts::real_path,
 };
+
+/// How long a directory counts as visible without a look at its path: 10 ms. It can be renamed between any judgement and
+/// the open that follows, so a judgement for each file would make the time shorter, and not zero.
+const SIGHT_TIME: Duration = Duration::from_millis(10);
+
+/// A place at which a directory was not hidden.
+#[derive(Debug)]
+pub(super) struct VisiblePlace {
+    /// The directory's path outside.
+    place: PathBuf,
+    at: Instant,
+}
 
 impl GuestFs {
     /// Judges the open of a regular file in a directory. `None` if the open needs the judgement of any path.
@@ -42,23 +56,27 @@ impl GuestFs {
     }
 
     /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The directory's own names are
-    /// compared again only if they have changed.
+    /// compared again after [`SIGHT_TIME`], and only if they have changed.
     fn judge_sight_in(&mut self, fd: u32, preopen: usize, directory: &Arc<OwnedFd>, name: &str) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
         if hidden.hides(name).is_some() {
             return Err(Errno::NOENT);
         }
-        let place = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
+        let now = Instant::now();
         let Some(Descriptor::Directory(known)) = self.descriptors.get(&fd) else { return Err(Errno::BADF) };
-        if known.visible_at.as_ref() == Some(&place) {
+        let seen = known.seen.as_ref();
+        if seen.is_some_and(|seen| now.duration_since(seen.at) < SIGHT_TIME) {
             return Ok(());
         }
-        let below = self.below_mount(preopen, directory.as_fd(), None)?;
-        if hidden.covers(&below).is_some() {
-            return Err(Errno::NOENT);
+        let place = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
+        if seen.is_none_or(|seen| seen.place != place) {
+            let below = self.below_mount(preopen, directory.as_fd(), None)?;
+            if hidden.covers(&below).is_some() {
+                return Err(Errno::NOENT);
+            }
         }
         if let Some(Descriptor::Directory(known)) = self.descriptors.get_mut(&fd) {
-            known.visible_at = Some(place);
+            known.seen = Some(VisiblePlace { place, at: now });
         }
         Ok(())
     }
@@ -66,7 +84,7 @@ impl GuestFs {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, path::Path};
+    use std::{fs, os::unix::fs::symlink, path::Path, thread};
 
     use portcullis_policy::{HiddenNames, MountName, MountSpec, ProtectedPaths};
     use portcullis_types::Access;
@@ -159,6 +177,7 @@ mod tests {
             assert!(guest.judge_open(FOLDER, "file", READ).is_ok());
         }
         fs::rename(shared.join("folder"), shared.join(".ssh")).expect("renamed");
+        thread::sleep(SIGHT_TIME);
         assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::NOENT));
         fs::rename(shared.join(".ssh"), workspace.path().join("outside")).expect("renamed");
         assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::IO));
