@@ -8,10 +8,10 @@ use super::{
     checkpoint::SignedCheckpoint,
     cosignature::WitnessKey,
     error::AuditError,
-    kept,
     key::VerifierKey,
-    seal::{KeptCheckpoint, NEWEST_CHECKPOINT},
+    seal::{NEWEST_CHECKPOINT, StoredCheckpoint},
     segments::{self, NOTE_ENDING, SegmentName},
+    stored_texts,
     tree::{Frontier, TreeHash},
     verify::{VerifyRequest, WitnessReport},
     witness::cosigned_notes,
@@ -87,7 +87,7 @@ pub struct AnchorReport {
 struct Anchor {
     report: AnchorReport,
     root: TreeHash,
-    is_judged: bool,
+    is_decided: bool,
     /// When each witness of the request has signed it.
     cosigned_at: Vec<Option<Timestamp>>,
 }
@@ -132,7 +132,7 @@ impl Anchors {
             self.add(AnchorPlace::State(name), signed.as_ref());
         }
         let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
-        match KeptCheckpoint::read(state_dir) {
+        match StoredCheckpoint::read(state_dir) {
             Ok(None) => {}
             Ok(Some((_, signed))) => self.add(place, Some(&signed)),
             Err(AuditError::CheckpointForm { .. }) => self.add(place, None),
@@ -157,7 +157,7 @@ impl Anchors {
         let cosigned_at = |witness| signed.and_then(|signed| signed.cosigned_at(witness));
         self.anchors.push(Anchor {
             cosigned_at: self.witnesses.iter().map(cosigned_at).collect(),
-            is_judged: fault.is_some(),
+            is_decided: fault.is_some(),
             report: AnchorReport {
                 place,
                 origin,
@@ -178,7 +178,7 @@ impl Anchors {
     pub(super) fn prove(&self, tree: &Frontier) -> bool {
         let root = tree.root();
         self.anchors.iter().any(|anchor| {
-            !anchor.is_judged
+            !anchor.is_decided
                 && anchor.report.is_signature_checked
                 && anchor.report.size == tree.size()
                 && anchor.root == root
@@ -189,8 +189,8 @@ impl Anchors {
     pub(super) fn compare(&mut self, size: u64, tree: &Frontier) {
         while let Some(anchor) = self.anchors.get_mut(self.next).filter(|anchor| anchor.report.size <= size) {
             self.next += 1;
-            if anchor.report.size == size && !anchor.is_judged {
-                anchor.is_judged = true;
+            if anchor.report.size == size && !anchor.is_decided {
+                anchor.is_decided = true;
                 let is_same = anchor.root == tree.root();
                 anchor.report.finding = if is_same { AnchorFinding::Holds } else { AnchorFinding::OtherRows };
             }
@@ -215,7 +215,7 @@ impl Anchors {
             .collect();
         let finish = |anchor: Anchor| {
             let mut report = anchor.report;
-            if !anchor.is_judged {
+            if !anchor.is_decided {
                 report.finding = if report.size + 1 < first_seq {
                     AnchorFinding::Removed
                 } else if is_broken {
@@ -237,7 +237,7 @@ fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Signed
     let mut notes = Vec::new();
     for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
         let path = segments::path_of(state_dir, &name, NOTE_ENDING);
-        let bytes = match kept::read_bounded(&path) {
+        let bytes = match stored_texts::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(read_error(&path, source)),

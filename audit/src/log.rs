@@ -20,15 +20,15 @@ use super::{
     checkpoint::SignedCheckpoint,
     error::AuditError,
     files::LogFiles,
-    kept,
     live::LiveFile,
     process::{
         CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
     },
     recovery::{self, Recovery},
     row::{Phase, Record, SharedText},
-    seal::{self, SealOptions, Sealer},
+    seal::{self, SealState, SealingOptions},
     segments::SegmentName,
+    stored_texts,
     sync::{self, SyncMode, Syncer},
     writer::{KernelDevice, LogDevice, LogWriter},
 };
@@ -88,7 +88,7 @@ impl AuditLog {
             files,
             mode,
             state: Mutex::new(state),
-            sealer: Mutex::default(),
+            seal_state: Mutex::default(),
             syncer: Syncer::default(),
         });
         if has_written {
@@ -121,8 +121,8 @@ impl AuditLog {
 
     /// Sets how the log is sealed from now on. Without it, the process makes no checkpoint and seals no segment, but
     /// goes on in the segments of others.
-    pub fn set_seal_options(&self, options: SealOptions) {
-        self.shared.set_seal_options(options);
+    pub fn set_sealing_options(&self, options: SealingOptions) {
+        self.shared.set_sealing_options(options);
         self.shared.syncer.request();
     }
 
@@ -159,7 +159,7 @@ impl AuditLog {
     /// [`AuditError::Keep`]. The call must then not run.
     pub fn keep_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
         let _state = self.shared.state();
-        kept::keep_question(&self.shared.files, sha256, question)
+        stored_texts::keep_question(&self.shared.files, sha256, question)
     }
 
     /// Writes one row. When this method returns, the row survives the death of this process; with [`SyncMode::Always`]
@@ -268,7 +268,7 @@ pub(super) struct SharedLog {
     mode: SyncMode,
     state: Mutex<LogState>,
     /// Locked before the state, never after it.
-    pub(super) sealer: Mutex<Sealer>,
+    pub(super) seal_state: Mutex<SealState>,
     pub(super) syncer: Syncer,
 }
 
@@ -340,13 +340,13 @@ impl LogState {
         let start = pending.facts();
         let (digest, uid) = (start.policy_digest.clone(), start.uid);
         if let (Some(digest), Some(text)) = (&digest, &pending.policy) {
-            kept::keep_policy(&shared.files, digest, text)?;
+            stored_texts::keep_policy(&shared.files, digest, text)?;
         }
         self.writer.write_process_row(&self.process, ProcessRow::Start(pending.facts()))?;
         self.start = None;
         self.has_started = true;
         let Some(digest) = digest else { return Ok(()) };
-        let newest = kept::newest_policy(&shared.files);
+        let newest = stored_texts::newest_policy(&shared.files);
         if newest.as_deref() != Some(&*digest) {
             if let Some(old_digest) = newest
                 && change.is_none()
@@ -360,7 +360,7 @@ impl LogState {
                 };
                 self.writer.write_process_row(&self.process, ProcessRow::Policy(&change))?;
             }
-            kept::remember_policy(&shared.files, &digest)?;
+            stored_texts::remember_policy(&shared.files, &digest)?;
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     request::RecordedRequest,
-    row::{CallRecord, Confinement, Outcome, RecordedMount, RowKind, SharedText, Subject, Verdict},
+    row::{CallRecord, Confinement, Decision, Outcome, RecordedMount, RowKind, SharedText, Subject},
     segments::{self, LogPart},
     touched::TouchedMount,
 };
@@ -68,7 +68,7 @@ pub struct Row {
     /// As [`CallRecord::module_sha256`].
     pub module_sha256: Option<SharedText>,
     /// As [`CallRecord::decision`].
-    pub decision: Option<Verdict>,
+    pub decision: Option<Decision>,
     /// As [`super::CallEnding::code`] or, without one, [`CallRecord::code`].
     pub code: Option<SharedText>,
     /// As [`CallRecord::rule`].

@@ -48,7 +48,7 @@ pub struct CallRecord {
     /// SHA-256 of the module.
     pub module_sha256: Option<SharedText>,
     /// The policy's decision.
-    pub decision: Option<Verdict>,
+    pub decision: Option<Decision>,
     /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
     pub code: Option<SharedText>,
     /// The rule that decided.
@@ -268,7 +268,7 @@ portcullis_types::words! {
 portcullis_types::words! {
     /// The policy's decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Verdict as "decision" {
+    pub enum Decision as "decision" {
         /// The call may run.
         Allow = "allow",
         /// The call may not run.

@@ -26,12 +26,12 @@ use super::{
     checkpoint::SignedCheckpoint,
     error::AuditError,
     files::{LOG_NAME, LogFiles, Segment},
-    kept,
     key::{CheckpointKey, KeyError, KeySource, VERIFIER_KEY_NAME},
     lines::{LineEnd, LogLines},
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
     segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    stored_texts,
     tree::{Frontier, TreeHash},
 };
 
@@ -52,13 +52,13 @@ pub type CheckpointSink = Arc<dyn Fn(&SignedCheckpoint) + Send + Sync>;
 
 /// How a log is sealed.
 #[derive(Clone)]
-pub struct SealOptions {
+pub struct SealingOptions {
     /// The size at which a segment is sealed, in bytes.
     pub segment_bytes: u64,
     /// The age of its first row at which a segment is sealed.
     pub segment_age: Duration,
     /// The age of its last row at which a sealed segment is removed. `None` keeps all.
-    pub keep: Option<Duration>,
+    pub retention: Option<Duration>,
     /// The number of rows after which a checkpoint is made.
     pub checkpoint_rows: u64,
     /// The time after which rows without a checkpoint get one.
@@ -70,12 +70,12 @@ pub struct SealOptions {
 }
 
 /// Seals nothing by itself and keeps everything; checkpoints come at the usual times.
-impl Default for SealOptions {
+impl Default for SealingOptions {
     fn default() -> Self {
         Self {
             segment_bytes: u64::MAX,
             segment_age: Duration::MAX,
-            keep: None,
+            retention: None,
             checkpoint_rows: CHECKPOINT_ROWS,
             checkpoint_interval: CHECKPOINT_INTERVAL,
             key: None,
@@ -84,13 +84,14 @@ impl Default for SealOptions {
     }
 }
 
-impl fmt::Debug for SealOptions {
+impl fmt::Debug for SealingOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { segment_bytes, segment_age, keep, checkpoint_rows, checkpoint_interval, key, sink } = self;
-        f.debug_struct("SealOptions")
+        let Self { segment_bytes, segment_age, retention, checkpoint_rows, checkpoint_interval, key, sink } =
+            self;
+        f.debug_struct("SealingOptions")
             .field("segment_bytes", segment_bytes)
             .field("segment_age", segment_age)
-            .field("keep", keep)
+            .field("retention", retention)
             .field("checkpoint_rows", checkpoint_rows)
             .field("checkpoint_interval", checkpoint_interval)
             .field("key", key)
@@ -101,8 +102,8 @@ impl fmt::Debug for SealOptions {
 
 /// The state of the sealing, apart from that of the appends.
 #[derive(Debug, Default)]
-pub(super) struct Sealer {
-    options: Option<SealOptions>,
+pub(super) struct SealState {
+    options: Option<SealingOptions>,
     key: Option<Arc<CheckpointKey>>,
     tree: Option<TreeState>,
     /// The number of the last row that a checkpoint covers, or that is a checkpoint.
@@ -181,18 +182,18 @@ pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
 
 /// The newest checkpoint, as the state folder keeps it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct KeptCheckpoint {
+pub(super) struct StoredCheckpoint {
     /// The signed note.
     pub(super) note: String,
     /// The place of the checkpoint row in the whole log, in bytes.
     pub(super) offset: u64,
 }
 
-impl KeptCheckpoint {
+impl StoredCheckpoint {
     /// Reads the file. `None` if there is none.
     pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
         let path = state_dir.join(NEWEST_CHECKPOINT);
-        let bytes = match kept::read_bounded(&path) {
+        let bytes = match stored_texts::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(AuditError::Read { path, source }),
@@ -211,13 +212,13 @@ impl KeptCheckpoint {
 /// # Errors
 /// [`AuditError::Read`], [`AuditError::CheckpointForm`].
 pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
-    Ok(KeptCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
+    Ok(StoredCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
 }
 
 /// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must be there, and the
 /// checkpoint's own row at its place.
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
-    let Some((kept, signed)) = KeptCheckpoint::read(&files.state_dir)? else { return Ok(()) };
+    let Some((kept, signed)) = StoredCheckpoint::read(&files.state_dir)? else { return Ok(()) };
     let size = signed.checkpoint.size;
     let disagrees = |rows| AuditError::Disagrees { path: files.path.clone(), size, rows };
     if seq <= size {
@@ -236,16 +237,16 @@ pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Res
 
 /// The file with this byte of the whole log, and the byte's place in it. `None` if its segment was removed.
 fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(File, u64)>, AuditError> {
-    if offset >= segment.base {
+    if offset >= segment.start_offset {
         let file = segment.log.try_clone().map_err(|source| files.read_error(source))?;
-        return Ok(Some((file, offset - segment.base)));
+        return Ok(Some((file, offset - segment.start_offset)));
     }
-    let mut base = segment.base;
+    let mut start_offset = segment.start_offset;
     for part in sealed_before(files, segment)?.into_iter().rev() {
         let (_, file, length) = part.open()?;
-        base = base.saturating_sub(length);
-        if offset >= base {
-            return Ok(Some((file, offset - base)));
+        start_offset = start_offset.saturating_sub(length);
+        if offset >= start_offset {
+            return Ok(Some((file, offset - start_offset)));
         }
     }
     Ok(None)
@@ -264,27 +265,27 @@ pub(super) fn sealed_before(
 
 impl SharedLog {
     /// Sets how the log is sealed from now on.
-    pub(super) fn set_seal_options(&self, options: SealOptions) {
+    pub(super) fn set_sealing_options(&self, options: SealingOptions) {
         let seq = self.state().writer.seq();
-        let mut sealer = self.sealer();
-        if sealer.options.is_none() {
-            sealer.covered = seq;
+        let mut seal_state = self.seal_state();
+        if seal_state.options.is_none() {
+            seal_state.covered = seq;
         }
-        sealer.key = None;
-        sealer.options = Some(options);
+        seal_state.key = None;
+        seal_state.options = Some(options);
     }
 
-    fn sealer(&self) -> MutexGuard<'_, Sealer> {
+    fn seal_state(&self) -> MutexGuard<'_, SealState> {
         // A poisoned state is usable: the tree is only advanced by whole rows.
-        self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seal_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.
     pub(super) fn seal_if_due(&self) -> Option<Duration> {
-        let mut sealer = self.sealer();
-        let options = sealer.options.clone()?;
+        let mut seal_state = self.seal_state();
+        let options = seal_state.options.clone()?;
         let now = Instant::now();
-        if let Some(retry_at) = sealer.retry_at.filter(|retry_at| now < *retry_at) {
+        if let Some(retry_at) = seal_state.retry_at.filter(|retry_at| now < *retry_at) {
             return Some(retry_at - now);
         }
         let (seq, must_seal) = {
@@ -292,18 +293,18 @@ impl SharedLog {
             let (segment, end) = state.writer.place();
             (state.writer.seq(), is_full(segment, end, &options))
         };
-        let rows = seq.saturating_sub(sealer.covered);
+        let rows = seq.saturating_sub(seal_state.covered);
         if rows == 0 {
-            sealer.uncovered_since = None;
+            seal_state.uncovered_since = None;
             return None;
         }
-        let uncovered_since = *sealer.uncovered_since.get_or_insert(now);
+        let uncovered_since = *seal_state.uncovered_since.get_or_insert(now);
         let waited = now.duration_since(uncovered_since);
         let is_due = rows >= options.checkpoint_rows || waited >= options.checkpoint_interval;
         if must_seal || (options.sink.is_some() && is_due) {
-            if let Err(error) = self.checkpoint(&mut sealer, &options, must_seal) {
+            if let Err(error) = self.checkpoint(&mut seal_state, &options, must_seal) {
                 tracing::warn!(%error, "the audit log has no new checkpoint");
-                sealer.retry_at = Some(now + options.checkpoint_interval);
+                seal_state.retry_at = Some(now + options.checkpoint_interval);
             }
             return Some(options.checkpoint_interval);
         }
@@ -312,10 +313,12 @@ impl SharedLog {
 
     /// Makes the last checkpoint of a process, if its checkpoints go anywhere and rows have none.
     pub(super) fn checkpoint_at_exit(&self) {
-        let mut sealer = self.sealer();
-        let Some(options) = sealer.options.clone().filter(|options| options.sink.is_some()) else { return };
-        if self.state().writer.seq() > sealer.covered
-            && let Err(error) = self.checkpoint(&mut sealer, &options, false)
+        let mut seal_state = self.seal_state();
+        let Some(options) = seal_state.options.clone().filter(|options| options.sink.is_some()) else {
+            return;
+        };
+        if self.state().writer.seq() > seal_state.covered
+            && let Err(error) = self.checkpoint(&mut seal_state, &options, false)
         {
             tracing::warn!(%error, "the audit log has no checkpoint of its last rows");
         }
@@ -323,28 +326,28 @@ impl SharedLog {
 
     /// Makes a checkpoint now, and seals the open segment if it must.
     pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
-        let mut sealer = self.sealer();
-        let options = sealer.options.clone().unwrap_or_default();
-        self.checkpoint(&mut sealer, &options, must_seal)
+        let mut seal_state = self.seal_state();
+        let options = seal_state.options.clone().unwrap_or_default();
+        self.checkpoint(&mut seal_state, &options, must_seal)
     }
 
     fn checkpoint(
         &self,
-        sealer: &mut Sealer,
-        options: &SealOptions,
+        seal_state: &mut SealState,
+        options: &SealingOptions,
         must_seal: bool,
     ) -> Result<SignedCheckpoint, AuditError> {
         self.check_synced()?;
         let files = &self.files;
         // The key first: without one, no row is written.
-        let key = sealer.key(files, options)?;
+        let key = seal_state.key(files, options)?;
         // Most rows are added without the lock.
         let (segment, end) = {
             let state = self.state();
             let (segment, end) = state.writer.place();
             (Arc::clone(segment), end)
         };
-        let mut tree = sealer.tree_of(files, &segment, end)?;
+        let mut tree = seal_state.tree_of(files, &segment, end)?;
         tree.advance(files, end)?;
         if must_seal {
             self.sync()?;
@@ -363,7 +366,7 @@ impl SharedLog {
             if size != state.writer.seq() {
                 return Err(AuditError::Altered { path: files.path.clone(), offset: end });
             }
-            let (segment_number, base) = (tree.segment.number, tree.segment.base);
+            let (segment_number, start_offset) = (tree.segment.number, tree.segment.start_offset);
             // A file without rows is not worth a segment.
             let sealed = if must_seal && end > 0 {
                 let synced = files.device.sync(&tree.segment.log);
@@ -371,24 +374,24 @@ impl SharedLog {
                 let row = CheckpointRow { frontier, segment: segment_number + 1, bytes_before: offset };
                 Some(state.begin_segment(&row)?)
             } else {
-                let row = CheckpointRow { frontier, segment: segment_number, bytes_before: base };
+                let row = CheckpointRow { frontier, segment: segment_number, bytes_before: start_offset };
                 state.write_process_row(ProcessRow::Checkpoint(&row))?;
                 None
             };
-            sealer.covered = state.writer.seq();
+            seal_state.covered = state.writer.seq();
             (size, root, offset, sealed)
         };
-        sealer.tree = sealed.is_none().then_some(tree);
-        (sealer.uncovered_since, sealer.retry_at) = (None, None);
+        seal_state.tree = sealed.is_none().then_some(tree);
+        (seal_state.uncovered_since, seal_state.retry_at) = (None, None);
         self.syncer.request();
 
         let signed = SignedCheckpoint::sign(&key, size, root).map_err(|source| AuditError::Key { source })?;
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
-            kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+            stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
             keep_missing_notes(files, &key)?;
-            if let Some(keep) = options.keep {
-                remove_old_segments(files, keep)?;
+            if let Some(retention) = options.retention {
+                remove_old_segments(files, retention)?;
             }
         }
         if let Some(sink) = &options.sink {
@@ -398,8 +401,8 @@ impl SharedLog {
     }
 }
 
-impl Sealer {
-    fn key(&mut self, files: &LogFiles, options: &SealOptions) -> Result<Arc<CheckpointKey>, AuditError> {
+impl SealState {
+    fn key(&mut self, files: &LogFiles, options: &SealingOptions) -> Result<Arc<CheckpointKey>, AuditError> {
         if let Some(key) = &self.key {
             return Ok(Arc::clone(key));
         }
@@ -410,7 +413,7 @@ impl Sealer {
         };
         let key = Arc::new(key.map_err(key_error)?);
         let text = format!("{}\n", key.verifier().as_str());
-        kept::keep_beside(files, VERIFIER_KEY_NAME, text.as_bytes())?;
+        stored_texts::write_state_file(files, VERIFIER_KEY_NAME, text.as_bytes())?;
         self.key = Some(Arc::clone(&key));
         Ok(key)
     }
@@ -429,7 +432,7 @@ impl Sealer {
 }
 
 /// Whether a segment has reached the size or the age at which it is sealed.
-fn is_full(segment: &Segment, end: u64, options: &SealOptions) -> bool {
+fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
     if end == 0 {
         return false;
     }
@@ -443,15 +446,15 @@ fn is_full(segment: &Segment, end: u64, options: &SealOptions) -> bool {
 
 /// Keeps the newest checkpoint in the state folder, unless another process has kept a newer one.
 fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Result<(), AuditError> {
-    if let Ok(Some((_, newest))) = KeptCheckpoint::read(&files.state_dir)
+    if let Ok(Some((_, newest))) = StoredCheckpoint::read(&files.state_dir)
         && newest.checkpoint.size > signed.checkpoint.size
     {
         return Ok(());
     }
-    let kept = KeptCheckpoint { note: signed.note().to_owned(), offset };
+    let kept = StoredCheckpoint { note: signed.note().to_owned(), offset };
     // A text and a number always become JSON.
     let json = serde_json::to_vec(&kept).unwrap_or_default();
-    kept::keep_beside(files, NEWEST_CHECKPOINT, &json)
+    stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
 }
 
 /// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
@@ -475,13 +478,13 @@ fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), Audit
         };
         let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
             .map_err(|source| AuditError::Key { source })?;
-        kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+        stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
     }
     Ok(())
 }
 
 /// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
-fn remove_old_segments(files: &LogFiles, keep: Duration) -> Result<(), AuditError> {
+fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
     let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
     for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
@@ -490,7 +493,7 @@ fn remove_old_segments(files: &LogFiles, keep: Duration) -> Result<(), AuditErro
         // A clock that went back makes no segment old.
         let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
         // Without its checkpoint, the rows after it would have no proven start.
-        if age < keep || !notes.contains(&name) {
+        if age < retention || !notes.contains(&name) {
             break;
         }
         std::fs::remove_file(&path).map_err(read_error)?;
@@ -510,7 +513,7 @@ pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError
 }
 
 /// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
-/// [`exchange`] leaves it.
+/// [`rotate_files`] leaves it.
 pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
     let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
     unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
@@ -520,7 +523,7 @@ pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(),
 ///
 /// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
 /// exists, and a reader sees all rows at any moment.
-pub(super) fn exchange(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
+pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
     let failed = |errno: Errno| files.write_error(errno.into());
     match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}

@@ -217,7 +217,7 @@ impl LogWriter {
 
     /// The offset of the next row in the whole log, with all sealed segments.
     pub(super) fn end(&self) -> u64 {
-        self.segment.base + self.end
+        self.segment.start_offset + self.end
     }
 
     /// The segment that is written, and the offset of the next row in it.
@@ -237,7 +237,7 @@ impl LogWriter {
             RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted: 0, prev: &self.hash };
         let hash = write_process_line(&mut self.line, &head, ProcessRow::Checkpoint(row));
         let name = SegmentName { number: self.segment.number, first: self.segment.first_seq, last: self.seq };
-        seal::exchange(&files, &name, &self.line)?;
+        seal::rotate_files(&files, &name, &self.line)?;
         let segment = files.open_segment()?;
         (self.seq, self.hash, self.end) = (self.seq + 1, hash, self.line.len() as u64);
         self.enter(segment);

@@ -9,7 +9,7 @@ mod checks;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KnownTools, LoadOptions, Place, PolicyError, PolicyFault, PolicyOrigins, WorkspaceSecurityPolicy,
+    KnownTools, LoadOptions, PolicyError, PolicyFault, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
 };
 
 portcullis_types::words! {
@@ -182,7 +182,7 @@ pub struct LintFinding {
     /// The weight.
     pub level: LintLevel,
     /// The place in a policy text.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The key's path; empty for the whole text.
     pub key: String,
     /// The mistake.
@@ -194,7 +194,12 @@ pub struct LintFinding {
 impl LintFinding {
     /// A finding at a place.
     #[must_use]
-    pub fn new(code: LintCode, place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(
+        code: LintCode,
+        place: SourceLocation,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             code,
             level: code.level(),
@@ -215,7 +220,7 @@ impl LintFinding {
 impl From<PolicyFault> for LintFinding {
     fn from(fault: PolicyFault) -> Self {
         let PolicyFault { file, line, column, key, message, code } = fault;
-        Self::new(code, Place { file, line, column }, key, message)
+        Self::new(code, SourceLocation { file, line, column }, key, message)
     }
 }
 

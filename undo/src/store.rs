@@ -333,7 +333,7 @@ impl UndoStore {
     }
 
     /// Notes how much the record of an ended call takes, so that the next calls need not look at its files.
-    pub(crate) fn note_size(&self, id: &RecordId) {
+    pub(crate) fn write_size(&self, id: &RecordId) {
         sizes::add(&self.folder, id.as_str(), folder_bytes(&self.record_folder(id)));
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         let (id, _) = store.create().expect("made");
         fs::write(store.record_folder(&id).join("0"), vec![0; bytes]).expect("written");
         if is_noted {
-            store.note_size(&id);
+            store.write_size(&id);
         }
         id
     }

@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BundleError, BundleFacts, ConsistencyFacts, read_text};
+use super::{BundleError, BundleManifest, ConsistencyProof, read_text};
 use crate::{
     chain::{self, MAX_ROW_BYTES},
     checkpoint::SignedCheckpoint,
@@ -37,7 +37,7 @@ pub struct BundleReport {
 }
 
 /// A checkpoint, and where it comes from.
-struct Note {
+struct NamedCheckpoint {
     name: String,
     signed: SignedCheckpoint,
     holds: bool,
@@ -65,9 +65,9 @@ pub fn check_bundle(
         let name = entry.path()?.to_str().ok_or_else(|| form_error("a name in it is not UTF-8"))?.to_owned();
         match (&mut checker, name.as_str()) {
             (None, "bundle.json") => {
-                let facts = serde_json::from_str(&read_text(entry)?)
+                let manifest = serde_json::from_str(&read_text(entry)?)
                     .map_err(|error| BundleError::Form(format!("bundle.json: {error}")))?;
-                checker = Some(Checker::new(facts, key, anchors)?);
+                checker = Some(Checker::new(manifest, key, anchors)?);
             }
             (None, _) | (Some(_), "bundle.json") => {
                 return Err(form_error("its first file, and no other, is bundle.json"));
@@ -87,11 +87,11 @@ pub fn check_bundle(
 }
 
 struct Checker {
-    facts: BundleFacts,
+    manifest: BundleManifest,
     key: VerifierKey,
-    notes: Vec<Note>,
+    notes: Vec<NamedCheckpoint>,
     tree: Frontier,
-    first_size: u64,
+    rows_before: u64,
     disclosed: u64,
     has_rows: bool,
     faults: Vec<String>,
@@ -99,24 +99,25 @@ struct Checker {
 
 impl Checker {
     fn new(
-        facts: BundleFacts,
+        manifest: BundleManifest,
         key: Option<&VerifierKey>,
         anchors: &[SignedCheckpoint],
     ) -> Result<Self, BundleError> {
-        let own_key = VerifierKey::parse(&facts.key).map_err(|error| BundleError::Form(error.to_string()))?;
-        let left = facts.left.iter().map(|hash| hash_of(hash)).collect::<Option<Vec<TreeHash>>>();
-        let first_size = facts.first.saturating_sub(1);
-        let tree = left.and_then(|left| Frontier::from_parts(first_size, left));
-        let tree = tree.filter(|_| facts.format == 1 && facts.first > 0);
+        let own_key =
+            VerifierKey::parse(&manifest.key).map_err(|error| BundleError::Form(error.to_string()))?;
+        let left = manifest.left_roots.iter().map(|hash| hash_of(hash)).collect::<Option<Vec<TreeHash>>>();
+        let rows_before = manifest.first.saturating_sub(1);
+        let tree = left.and_then(|left| Frontier::from_parts(rows_before, left));
+        let tree = tree.filter(|_| manifest.format == 1 && manifest.first > 0);
         let tree =
             tree.ok_or_else(|| BundleError::Form("bundle.json: the tree before the first row".to_owned()))?;
         let key = key.cloned().unwrap_or(own_key);
         let mut checker = Self {
-            facts,
+            manifest,
             key,
             notes: Vec::new(),
             tree,
-            first_size,
+            rows_before,
             disclosed: 0,
             has_rows: false,
             faults: Vec::new(),
@@ -133,7 +134,7 @@ impl Checker {
             return;
         };
         match signed.verify(&self.key) {
-            Ok(()) => self.notes.push(Note { name, signed, holds: false }),
+            Ok(()) => self.notes.push(NamedCheckpoint { name, signed, holds: false }),
             Err(fault) => self.faults.push(format!("{name}: {fault}")),
         }
     }
@@ -146,7 +147,7 @@ impl Checker {
             let note = &mut self.notes[*index];
             note.holds = note.signed.checkpoint.root == root;
             if !note.holds {
-                let Note { name, signed, .. } = note;
+                let NamedCheckpoint { name, signed, .. } = note;
                 let size = signed.checkpoint.size;
                 self.faults
                     .push(format!("{name}: the rows up to {size} are others than those of the checkpoint"));
@@ -215,10 +216,10 @@ impl Checker {
     fn finish(mut self) -> BundleReport {
         let (last, root) = (self.tree.size(), self.tree.root());
         let proofs: Vec<(u64, Option<Vec<TreeHash>>)> = self
-            .facts
+            .manifest
             .consistency
             .iter()
-            .map(|ConsistencyFacts { size, hashes }| {
+            .map(|ConsistencyProof { size, hashes }| {
                 (*size, hashes.iter().map(|hash| hash_of(hash)).collect())
             })
             .collect();
@@ -227,7 +228,7 @@ impl Checker {
             let size = checkpoint.size;
             if size > last {
                 self.faults.push(format!("{}: rows {} to {size} are missing", note.name, last + 1));
-            } else if size < self.first_size {
+            } else if size < self.rows_before {
                 note.holds = proofs.iter().any(|(proven, proof)| {
                     *proven == size
                         && proof.as_ref().is_some_and(|proof| {
@@ -243,7 +244,7 @@ impl Checker {
             self.faults.push("no checkpoint covers the last row".to_owned());
         }
         BundleReport {
-            rows: (self.facts.first, last),
+            rows: (self.manifest.first, last),
             disclosed: self.disclosed,
             key: self.key.as_str().to_owned(),
             checkpoints: self.notes.iter().filter(|note| note.holds).count(),

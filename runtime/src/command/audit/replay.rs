@@ -8,9 +8,9 @@ use std::{
 };
 
 use portcullis_tools::{
-    PolicyFiles, Replay, ReplayReport, ReplayedGroup, Verdict,
+    ChangedAnswer, PolicyFiles, Replay, ReplayReport,
     audit::{self, POLICIES_DIR},
-    policy::WorkspaceSecurityPolicy,
+    policy::{Approval, WorkspaceSecurityPolicy},
 };
 use portcullis_types::SandboxTier;
 
@@ -92,9 +92,9 @@ pub(crate) fn replay_text(report: &ReplayReport) -> String {
     if changed.is_empty() {
         return out;
     }
-    let mut groups: Vec<(&ReplayedGroup, &u64)> = changed.iter().collect();
+    let mut groups: Vec<(&ChangedAnswer, &u64)> = changed.iter().collect();
     groups.sort_by_key(|(group, count)| (group.would >= group.was, std::cmp::Reverse(**count)));
-    let word = |verdict: Verdict| verdict.to_string();
+    let word = |verdict: Approval| verdict.to_string();
     let rows = groups.into_iter().map(|(group, count)| {
         let direction = if group.would < group.was { "wider" } else { "narrower" };
         [

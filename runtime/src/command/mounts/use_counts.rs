@@ -149,10 +149,7 @@ fn name_of(grants: &ToolGrants) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::{
-        Verdict,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource},
-    };
+    use portcullis_tools::policy::{Approval, DEFAULT_POLICY, LoadOptions, PolicySource};
     use portcullis_types::SandboxTier;
 
     use super::*;
@@ -165,7 +162,7 @@ mod tests {
             tool: tool.to_owned(),
             step: None,
             profile: String::new(),
-            verdict: Verdict::Allow,
+            verdict: Approval::Allow,
             rule: String::new(),
             place: None,
             mounts: Vec::new(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_testing::{CallOutcome, Fixture};
-use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, Verdict};
+use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, policy::Approval};
 use serde_json::{Value, json};
 
 use super::write_overlay;
@@ -190,7 +190,7 @@ async fn an_explanation_says_what_the_call_does() {
                 .filter(|error| error.kind() == portcullis_types::ToolErrorKind::Denied);
             let code = explanation.code.map(|code| code.as_str());
             assert_eq!(code, denied.map(|error| error.code()), "{tool} {path}: {explanation:#?}");
-            allowed += usize::from(explanation.verdict != Verdict::Deny);
+            allowed += usize::from(explanation.verdict != Approval::Deny);
         }
     }
     assert!(allowed * 4 >= paths.len() * 4, "{allowed} of {} are allowed", paths.len() * 4);

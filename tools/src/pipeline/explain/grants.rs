@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, Grant, Place, ProfileName, RequestedSubject, RunFacts, ToolFacts,
+    Approval, CallRequest, FlowLabel, Grant, ProfileName, RequestedSubject, RunFacts, SourceLocation,
+    ToolFacts,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, answer_by_names};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, answer_by_names};
 
 /// What one tool, or one step of an operation, may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,11 +21,11 @@ pub struct ToolGrants {
     /// The profile.
     pub profile: String,
     /// Whether a call runs, asks, or is refused whatever it names.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// The rule of that answer.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// The mounts that the tool may read or write, sorted by name.
     pub mounts: Vec<MountGrant>,
     /// The hosts that it may request, or that its commands may reach.
@@ -41,7 +42,7 @@ pub struct MountGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 impl Explainer {
@@ -87,7 +88,7 @@ impl Explainer {
         facts: &ToolFacts,
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
-    ) -> (Verdict, String) {
+    ) -> (Approval, String) {
         self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
     }
 

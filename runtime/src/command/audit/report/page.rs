@@ -21,7 +21,7 @@ use crate::{
 const MAX_ROWS: usize = 40;
 
 /// Everything that the page shows.
-pub(super) struct ReportFacts<'a> {
+pub(super) struct ReportInput<'a> {
     pub(super) workspace: &'a Path,
     pub(super) log: &'a Path,
     pub(super) policy: &'a WorkspaceSecurityPolicy,
@@ -49,7 +49,7 @@ const SECTIONS: [(&str, &str); 8] = [
     ("limits", "Limits of this report"),
 ];
 
-pub(super) fn render(facts: &ReportFacts<'_>) -> String {
+pub(super) fn render(facts: &ReportInput<'_>) -> String {
     let body = html! {
         (headline(facts))
         main {
@@ -80,7 +80,7 @@ fn section(index: usize, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (title) } (content) } }
 }
 
-fn headline(facts: &ReportFacts<'_>) -> Markup {
+fn headline(facts: &ReportInput<'_>) -> Markup {
     html! {
         header {
             p.kind { "Portcullis" }
@@ -110,7 +110,7 @@ fn headline(facts: &ReportFacts<'_>) -> Markup {
 }
 
 /// Whether the log is whole. The chain, and the evidence about its end, are two things.
-fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
+fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
     let VerifyReport { rows, last_seq, head, broken, .. } = facts.verification;
     html! {
         section.states aria-label="The state of the log" {
@@ -153,7 +153,7 @@ fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
     }
 }
 
-fn totals(facts: &ReportFacts<'_>) -> Markup {
+fn totals(facts: &ReportInput<'_>) -> Markup {
     let total = &facts.figures.total;
     let open = facts.verification.open_begins.len() as u64 + facts.verification.open_begins_left_out;
     let figures = [

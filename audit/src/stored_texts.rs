@@ -47,7 +47,7 @@ pub(super) fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -
 }
 
 /// Writes a file of the state folder itself, as [`keep`] does.
-pub(super) fn keep_beside(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
+pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
     replace(files, ".", name, content)
 }
 

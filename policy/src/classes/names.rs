@@ -1,4 +1,4 @@
-//! The cases of a single name: which of the policy's patterns it matches.
+//! The classes of a single name: which of the policy's patterns it matches.
 //!
 //! All patterns are followed at once, character by character, as one automaton. Its states are found from the empty name
 //! on, so that every reachable combination is met, with the shortest name that meets it.
@@ -17,7 +17,7 @@ const INVISIBLE: char = '\u{200c}';
 
 /// The patterns that a name matches, with the shortest name that matches just these.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NameCase {
+pub(super) struct NameClass {
     pub(super) name: String,
     pub(super) is_hidden: bool,
     /// The name ends like a protected kind.
@@ -94,29 +94,29 @@ impl NameGlobs {
         Self { globs, other }
     }
 
-    /// All cases of names; `None` if there are more states than this.
-    pub(super) fn cases(&self, max_states: usize) -> Option<Vec<NameCase>> {
-        let start = self.closed((0..self.globs.len()).map(|glob| (glob, 0)).collect());
+    /// All classes of names; `None` if there are more states than this.
+    pub(super) fn classes(&self, max_states: usize) -> Option<Vec<NameClass>> {
+        let start = self.epsilon_closure((0..self.globs.len()).map(|glob| (glob, 0)).collect());
         // No name leads back to the start, because `.` is followed from there alone.
         let mut seen = HashSet::from([start.clone()]);
         // For each state the state before it, and the character between them.
-        let mut ways: Vec<(usize, char)> = vec![(0, self.other)];
+        let mut predecessors: Vec<(usize, char)> = vec![(0, self.other)];
         let mut pending = VecDeque::from([(0, start)]);
-        let mut cases: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        let mut classes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         while let Some((index, state)) = pending.pop_front() {
             if index != 0 {
-                cases.entry(self.matched(&state)).or_insert(index);
+                classes.entry(self.matched(&state)).or_insert(index);
             }
             for character in self.relevant_characters(&state) {
                 let next = self.step(&state, character);
                 if seen.contains(&next) {
                     continue;
                 }
-                if ways.len() >= max_states {
+                if predecessors.len() >= max_states {
                     return None;
                 }
-                let new = ways.len();
-                ways.push((index, character));
+                let new = predecessors.len();
+                predecessors.push((index, character));
                 seen.insert(next.clone());
                 pending.push_back((new, next));
             }
@@ -124,23 +124,25 @@ impl NameGlobs {
         let name_of = |mut index: usize| {
             let mut characters = Vec::new();
             while index != 0 {
-                let (before, character) = ways[index];
+                let (before, character) = predecessors[index];
                 characters.push(character);
                 index = before;
             }
             characters.into_iter().rev().collect::<String>()
         };
-        Some(cases.into_iter().filter_map(|(matched, index)| self.case(&matched, name_of(index))).collect())
+        Some(
+            classes.into_iter().filter_map(|(matched, index)| self.class(&matched, name_of(index))).collect(),
+        )
     }
 
-    /// The case of a name that matches these globs; `None` for `.` and `..`.
-    fn case(&self, matched: &[usize], name: String) -> Option<NameCase> {
+    /// The class of a name that matches these globs; `None` for `.` and `..`.
+    fn class(&self, matched: &[usize], name: String) -> Option<NameClass> {
         let globs = || matched.iter().map(|glob| &self.globs[*glob]);
         let has = |meaning: Meaning| globs().any(|glob| glob.meaning == meaning);
         let texts = |meaning: Meaning| {
             globs().filter(move |glob| glob.meaning == meaning).map(|glob| glob.text.clone())
         };
-        (!has(Meaning::NoName)).then(|| NameCase {
+        (!has(Meaning::NoName)).then(|| NameClass {
             name,
             is_hidden: has(Meaning::Hidden),
             has_kind_ending: has(Meaning::KindEnding),
@@ -195,7 +197,7 @@ impl NameGlobs {
                 }
             }
         }
-        // The first name of a case is shown, so plain characters come first.
+        // The first name of a class is shown, so plain characters come first.
         let all = as_written.into_iter().chain([self.other]).chain(variants).chain([INVISIBLE]);
         let mut characters = Vec::new();
         for character in all {
@@ -219,13 +221,13 @@ impl NameGlobs {
                     for character in characters {
                         let mut advanced = State::new();
                         positions.iter().for_each(|at| self.advance(*at, *character, &mut advanced));
-                        positions = self.closed(advanced);
+                        positions = self.epsilon_closure(advanced);
                     }
                     next.append(&mut positions);
                 }
             }
         }
-        self.closed(next)
+        self.epsilon_closure(next)
     }
 
     /// Adds the positions after one more character.
@@ -239,7 +241,7 @@ impl NameGlobs {
     }
 
     /// Adds the positions behind wildcards, which may stand for nothing.
-    fn closed(&self, mut state: State) -> State {
+    fn epsilon_closure(&self, mut state: State) -> State {
         let mut index = 0;
         while let Some((glob, position)) = state.get(index).copied() {
             if self.globs[glob].characters.get(position) == Some(&'*') {
