@@ -42,6 +42,7 @@ mod process;
 mod read;
 mod recovery;
 mod request;
+mod rotation;
 mod row;
 mod seal;
 mod segments;

@@ -13,8 +13,8 @@ use super::{
     live::{self, DeadLiveFile},
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
+    rotation,
     row::{CallEnding, Outcome, Phase},
-    seal,
     writer::LogWriter,
 };
 
@@ -112,7 +112,7 @@ fn ranges_from(
     let mut ranges = vec![(log, scan_start.saturating_sub(segment.start_offset), end)];
     let mut start_offset = segment.start_offset;
     if scan_start < start_offset {
-        for part in seal::sealed_before(files, segment)?.into_iter().rev() {
+        for part in rotation::sealed_before(files, segment)?.into_iter().rev() {
             if scan_start >= start_offset {
                 break;
             }

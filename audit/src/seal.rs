@@ -5,19 +5,12 @@ use std::{
     fmt,
     fs::File,
     io,
-    os::unix::fs::FileExt as _,
     path::Path,
     sync::{Arc, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use rustix::{
-    fs::{
-        AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, fsync, linkat, mkdirat, openat, renameat, unlinkat,
-    },
-    io::Errno,
-};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,12 +18,13 @@ use super::{
     chain,
     checkpoint::SignedCheckpoint,
     error::AuditError,
-    files::{LOG_NAME, LogFiles, Segment},
+    files::{LogFiles, Segment},
     key::{CheckpointKey, KeyError, KeySource, VERIFIER_KEY_NAME},
     lines::{LineEnd, LogLines},
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
-    segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    rotation,
+    segments::{NOTE_ENDING, SEGMENTS_DIR},
     stored_texts,
     tree::{Frontier, TreeHash},
 };
@@ -43,9 +37,6 @@ pub const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The file with the newest checkpoint that a process of this state folder has made.
 pub const NEWEST_CHECKPOINT: &str = "audit.checkpoint";
-
-/// The new segment before it has the log's name.
-const NEXT_SEGMENT: &str = ".audit.next";
 
 /// Takes a signed checkpoint to a place outside the log.
 pub type CheckpointSink = Arc<dyn Fn(&SignedCheckpoint) + Send + Sync>;
@@ -112,6 +103,15 @@ pub(super) struct SealState {
     uncovered_since: Option<Instant>,
     /// When a failed attempt may be repeated.
     retry_at: Option<Instant>,
+}
+
+/// Whether a checkpoint also seals the open segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sealing {
+    No,
+    /// If the segment is full. Decided again under the log's lock, because another process may have sealed it meanwhile.
+    IfFull,
+    Always,
 }
 
 /// The tree over the rows of the log up to a place in the open segment.
@@ -242,7 +242,7 @@ fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(F
         return Ok(Some((file, offset - segment.start_offset)));
     }
     let mut start_offset = segment.start_offset;
-    for part in sealed_before(files, segment)?.into_iter().rev() {
+    for part in rotation::sealed_before(files, segment)?.into_iter().rev() {
         let (_, file, length) = part.open()?;
         start_offset = start_offset.saturating_sub(length);
         if offset >= start_offset {
@@ -250,17 +250,6 @@ fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(F
         }
     }
     Ok(None)
-}
-
-/// The sealed segments before this one, the oldest first.
-pub(super) fn sealed_before(
-    files: &LogFiles,
-    segment: &Segment,
-) -> Result<Vec<segments::LogPart>, AuditError> {
-    let names =
-        segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(|source| files.read_error(source))?;
-    let earlier = names.into_iter().filter(|name| name.number < segment.number);
-    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
 }
 
 impl SharedLog {
@@ -288,7 +277,7 @@ impl SharedLog {
         if let Some(retry_at) = seal_state.retry_at.filter(|retry_at| now < *retry_at) {
             return Some(retry_at - now);
         }
-        let (seq, must_seal) = {
+        let (seq, has_full_segment) = {
             let state = self.state();
             let (segment, end) = state.writer.place();
             (state.writer.seq(), is_full(segment, end, &options))
@@ -301,8 +290,9 @@ impl SharedLog {
         let uncovered_since = *seal_state.uncovered_since.get_or_insert(now);
         let waited = now.duration_since(uncovered_since);
         let is_due = rows >= options.checkpoint_rows || waited >= options.checkpoint_interval;
-        if must_seal || (options.sink.is_some() && is_due) {
-            if let Err(error) = self.checkpoint(&mut seal_state, &options, must_seal) {
+        if has_full_segment || (options.sink.is_some() && is_due) {
+            let sealing = if has_full_segment { Sealing::IfFull } else { Sealing::No };
+            if let Err(error) = self.checkpoint(&mut seal_state, &options, sealing) {
                 tracing::warn!(%error, "the audit log has no new checkpoint");
                 seal_state.retry_at = Some(now + options.checkpoint_interval);
             }
@@ -318,7 +308,7 @@ impl SharedLog {
             return;
         };
         if self.state().writer.seq() > seal_state.covered
-            && let Err(error) = self.checkpoint(&mut seal_state, &options, false)
+            && let Err(error) = self.checkpoint(&mut seal_state, &options, Sealing::No)
         {
             tracing::warn!(%error, "the audit log has no checkpoint of its last rows");
         }
@@ -328,14 +318,15 @@ impl SharedLog {
     pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
         let mut seal_state = self.seal_state();
         let options = seal_state.options.clone().unwrap_or_default();
-        self.checkpoint(&mut seal_state, &options, must_seal)
+        let sealing = if must_seal { Sealing::Always } else { Sealing::No };
+        self.checkpoint(&mut seal_state, &options, sealing)
     }
 
     fn checkpoint(
         &self,
         seal_state: &mut SealState,
         options: &SealingOptions,
-        must_seal: bool,
+        sealing: Sealing,
     ) -> Result<SignedCheckpoint, AuditError> {
         self.check_synced()?;
         let files = &self.files;
@@ -349,7 +340,7 @@ impl SharedLog {
         };
         let mut tree = seal_state.tree_of(files, &segment, end)?;
         tree.advance(files, end)?;
-        if must_seal {
+        if sealing != Sealing::No {
             self.sync()?;
         }
         let (size, root, offset, sealed) = {
@@ -367,8 +358,13 @@ impl SharedLog {
                 return Err(AuditError::Altered { path: files.path.clone(), offset: end });
             }
             let (segment_number, start_offset) = (tree.segment.number, tree.segment.start_offset);
-            // A file without rows is not worth a segment.
-            let sealed = if must_seal && end > 0 {
+            let must_seal = match sealing {
+                Sealing::No => false,
+                Sealing::IfFull => is_full(&tree.segment, tree.offset, options),
+                // A file without rows is not worth a segment.
+                Sealing::Always => tree.offset > 0,
+            };
+            let sealed = if must_seal {
                 let synced = files.device.sync(&tree.segment.log);
                 synced.map_err(|errno| self.sync_error(errno))?;
                 let row = CheckpointRow { frontier, segment: segment_number + 1, bytes_before: offset };
@@ -389,9 +385,9 @@ impl SharedLog {
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
             stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
-            keep_missing_notes(files, &key)?;
+            rotation::keep_missing_notes(files, &key)?;
             if let Some(retention) = options.retention {
-                remove_old_segments(files, retention)?;
+                rotation::remove_old_segments(files, retention)?;
             }
         }
         if let Some(sink) = &options.sink {
@@ -455,101 +451,4 @@ fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Resu
     // A text and a number always become JSON.
     let json = serde_json::to_vec(&kept).unwrap_or_default();
     stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
-}
-
-/// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
-/// process that was killed right after the sealing leaves such a segment. The newest one is that of a process that is
-/// at it.
-fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
-    let read_error = |source| files.read_error(source);
-    let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
-    for pair in names.windows(2) {
-        let [name, next] = pair else { continue };
-        if notes.contains(name) {
-            continue;
-        }
-        let path = segments::path_of(&files.state_dir, next, SEGMENT_ENDING);
-        let (file, end) = segments::open_at_end(&path)?;
-        let mut lines = LogLines::new(&file, 0, end);
-        let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
-        let Some(frontier) = first.filter(|frontier| frontier.size() == name.last) else {
-            return Err(AuditError::Altered { path, offset: 0 });
-        };
-        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
-            .map_err(|source| AuditError::Key { source })?;
-        stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
-fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
-    let read_error = |source| files.read_error(source);
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
-    for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
-        let path = segments::path_of(&files.state_dir, &name, SEGMENT_ENDING);
-        let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
-        // A clock that went back makes no segment old.
-        let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
-        // Without its checkpoint, the rows after it would have no proven start.
-        if age < retention || !notes.contains(&name) {
-            break;
-        }
-        std::fs::remove_file(&path).map_err(read_error)?;
-        tracing::info!(
-            first = name.first,
-            last = name.last,
-            "rows of the audit log were removed by retention"
-        );
-    }
-    Ok(())
-}
-
-/// Whether a checkpoint is kept for the segment with this number.
-pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(|source| files.read_error(source))?;
-    Ok(notes.iter().any(|name| name.number == number))
-}
-
-/// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
-/// [`rotate_files`] leaves it.
-pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
-    let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
-    unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
-}
-
-/// Gives the open segment the name of a sealed one, and the log's name to a new segment with this first row.
-///
-/// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
-/// exists, and a reader sees all rows at any moment.
-pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
-    let failed = |errno: Errno| files.write_error(errno.into());
-    match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failed(errno)),
-    }
-    let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
-    match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(failed(errno)),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    let next = File::from(next);
-    next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
-    fdatasync(&next).map_err(failed)?;
-
-    let sealed = name.file_name(SEGMENT_ENDING);
-    linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
-    if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
-        let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
-        return Err(failed(errno));
-    }
-    // From here on the segment is sealed. A failure below is no reason to say that it is not.
-    let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
-    let _ = fsync(&folder);
-    let _ = fsync(&files.dir);
-    Ok(())
 }

@@ -332,7 +332,7 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Notes how much the record of an ended call takes, so that the next calls need not look at its files.
+    /// Stores the size of an ended call's record, so that the next calls need not look at its files.
     pub(crate) fn write_size(&self, id: &RecordId) {
         sizes::add(&self.folder, id.as_str(), folder_bytes(&self.record_folder(id)));
     }

@@ -173,6 +173,26 @@ fn segments_are_sealed_at_their_size_and_age() {
 }
 
 #[test]
+fn two_processes_that_find_a_full_segment_seal_it_once() {
+    const SEGMENT_BYTES: u64 = 3000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = SealingOptions { segment_bytes: SEGMENT_BYTES, ..SealingOptions::default() };
+    let logs = [open(dir.path()), open(dir.path())];
+    logs.iter().for_each(|log| log.set_sealing_options(options.clone()));
+    for expected in 1..=5 {
+        while segments(dir.path()).len() < expected {
+            logs.iter().for_each(|log| append(log, 1));
+        }
+    }
+    drop(logs);
+    verify_intact(dir.path());
+    for segment in segments(dir.path()) {
+        let bytes = fs::metadata(&segment).expect("is there").len();
+        assert!(bytes >= SEGMENT_BYTES, "{}: {bytes} bytes", segment.display());
+    }
+}
+
+#[test]
 fn other_processes_go_on_in_the_next_segment() {
     let dir = tempfile::tempdir().expect("a folder");
     let (first, second, third) = (open(dir.path()), open(dir.path()), open(dir.path()));
