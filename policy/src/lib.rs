@@ -81,7 +81,7 @@ pub use expect::{
     Day, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
     ForbiddenFlow, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
-pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
+pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};
 pub use kinds::ProtectedKinds;

@@ -16,6 +16,7 @@ use crate::{
     LoadOptions,
     effective::{EffectivePolicy, resolve},
     file::{Faults, read_overlay, read_policy},
+    flow,
     overlay::reduce,
     render::toml_of,
 };
@@ -156,8 +157,7 @@ impl PolicyOrigins {
     /// `flow[vault -> shell]`. For a rule that no text has, the place of the nearest section around it.
     #[must_use]
     pub fn place_of(&self, rule: &str) -> Option<SourceLocation> {
-        if let Some((after, then)) = rule.strip_prefix("flow[").and_then(|rest| rest.split_once(" -> ")) {
-            let then = then.strip_suffix(']').unwrap_or(then);
+        if let Some((after, then)) = flow::parse_rule_name(rule) {
             return self.stages.iter().find_map(|stage| stage.text.flow_place(&stage.prefix, after, then));
         }
         let (key, element) = match rule.split_once("[\"") {

@@ -52,8 +52,9 @@ impl TextIndex {
         element.map(|element| element.place.clone())
     }
 
-    /// The place of a flow rule that has these labels and sinks, each a list with commas.
-    pub(super) fn flow_place(&self, prefix: &str, after: &str, then: &str) -> Option<SourceLocation> {
+    /// The place of the first flow rule that has these labels and sinks, each a list with commas. Without labels, any
+    /// labels.
+    pub(super) fn flow_place(&self, prefix: &str, after: Option<&str>, then: &str) -> Option<SourceLocation> {
         let has_all = |rule: &toml::Value, key: &str, words: &str| {
             let list = rule.get(key).and_then(toml::Value::as_array);
             words
@@ -63,7 +64,7 @@ impl TextIndex {
         let list = format!("{prefix}flow");
         let rule = self.elements.iter().find(|element| {
             element.list == list
-                && has_all(&element.value, "after", after)
+                && after.is_none_or(|after| has_all(&element.value, "after", after))
                 && has_all(&element.value, "then", then)
         });
         rule.map(|rule| rule.place.clone())

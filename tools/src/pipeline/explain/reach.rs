@@ -13,7 +13,7 @@ use std::{
 
 use portcullis_policy::{
     Approval, CallRequest, FlowLabel, MountName, PathClasses, RequestedSubject, RunFacts, SecretName,
-    ToolFacts,
+    ToolFacts, is_flow_rule,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
@@ -264,7 +264,7 @@ impl Explainer {
         mount: Option<(&MountName, Access)>,
     ) -> Option<String> {
         // A flow rule that asks beats the rules of `unasked`.
-        if verdict != Approval::Ask || !tool.steps.is_empty() || rule.starts_with("flow[") {
+        if verdict != Approval::Ask || !tool.steps.is_empty() || is_flow_rule(rule) {
             return None;
         }
         if let Some(shell) = self.policy.shell().filter(|_| tool.facts.may_run_commands()) {
