@@ -45,6 +45,9 @@ const MAX_PROOF_BYTES: usize = 256 << 20;
 /// The most texts that a bundle has: policies and questions.
 const MAX_TEXTS: usize = 100_000;
 
+/// The most checkpoints in a bundle.
+const MAX_CHECKPOINTS: usize = 10_000;
+
 /// A bundle cannot be made or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -66,6 +69,9 @@ pub enum BundleError {
     /// The rows name more policies and questions than a bundle has.
     #[error("the rows name more than {MAX_TEXTS} policies and questions; choose fewer rows")]
     TooManyTexts,
+    /// More checkpoints are given than a bundle has.
+    #[error("at most {} checkpoints can be given; give fewer, such as the newest one", MAX_CHECKPOINTS - 1)]
+    TooManyCheckpoints,
     /// The proofs for the given checkpoints do not fit into memory.
     #[error("there are too many rows after the given checkpoints; give a later one")]
     TooManyHashes,
@@ -164,6 +170,10 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
 /// # Errors
 /// [`BundleError`].
 pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<WrittenBundle, BundleError> {
+    // The bundle also has the checkpoint of its last row.
+    let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {
+        return Err(BundleError::TooManyCheckpoints);
+    };
     let wanted = wanted_texts(request)?;
     let mut rows = RowsWriter::new(request, wanted.first)?;
     each_line(request.log, |link, line| rows.add(request, link, line))?;
@@ -175,11 +185,13 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let state_dir = request.log.parent().unwrap_or(Path::new("."));
     let checkpoint_name = format!("notes/{}.note", request.checkpoint.checkpoint.size);
     add(&mut archive, &checkpoint_name, request.checkpoint.note().as_bytes())?;
-    for note in kept_notes(state_dir)? {
-        let size = note.checkpoint.size;
-        if size + 1 >= manifest.first && size < manifest.last {
-            add(&mut archive, &format!("notes/{size}.note"), note.note().as_bytes())?;
-        }
+    let mut notes = kept_notes(state_dir)?;
+    let sizes = manifest.first.saturating_sub(1)..manifest.last;
+    notes.retain(|note| sizes.contains(&note.checkpoint.size));
+    // The checkpoint of the last row proves all rows, so the oldest others can be left out.
+    for note in notes.split_off(notes.len().saturating_sub(free)) {
+        let name = format!("notes/{}.note", note.checkpoint.size);
+        add(&mut archive, &name, note.note().as_bytes())?;
     }
     for (index, anchor) in request.anchors.iter().enumerate() {
         let name = format!("notes/given-{}-{}.note", index + 1, anchor.checkpoint.size);

@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BundleError, BundleManifest, ConsistencyProof, read_text};
+use super::{BundleError, BundleManifest, ConsistencyProof, MAX_CHECKPOINTS, read_text};
 use crate::{
     chain::{self, MAX_ROW_BYTES},
     checkpoint::SignedCheckpoint,
@@ -17,9 +17,6 @@ use crate::{
 
 /// The longest text in a bundle besides the rows: 16 MiB.
 pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
-
-/// The most checkpoints in a bundle.
-const MAX_NOTES: usize = 10_000;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +54,7 @@ pub fn check_bundle(
     let form_error = |text: &str| BundleError::Form(text.to_owned());
     let mut archive = tar::Archive::new(bundle);
     let mut checker: Option<Checker> = None;
+    let mut checkpoints = 0;
     for entry in archive.entries()? {
         let entry = entry?;
         if !entry.header().entry_type().is_file() {
@@ -75,10 +73,11 @@ pub fn check_bundle(
             (Some(checker), "rows.txt") => checker.rows(entry)?,
             (Some(checker), name) if name.starts_with("notes/") => {
                 let text = read_text(entry)?;
-                checker.add_note(name.to_owned(), SignedCheckpoint::parse(&text));
-                if checker.notes.len() > MAX_NOTES {
+                checkpoints += 1;
+                if checkpoints > MAX_CHECKPOINTS {
                     return Err(form_error("it has more checkpoints than a bundle has"));
                 }
+                checker.add_note(name.to_owned(), SignedCheckpoint::parse(&text));
             }
             (Some(checker), name) => checker.text(name, entry)?,
         }
