@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use super::{
     anchors::kept_notes,
-    chain::{self, ChainLink},
+    chain::{self, ChainLink, is_sha256},
     checkpoint::SignedCheckpoint,
     error::AuditError,
     key::VerifierKey,
@@ -269,10 +269,6 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
         }
     }
     Ok(Wanted { first: first.ok_or(BundleError::NoRow)?, texts })
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Calls a function for each row of a log with its link and its line, until it returns `false`.

@@ -18,6 +18,12 @@ pub(super) type Hash = [u8; HASH_BYTES];
 /// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
+/// Whether a text is a SHA-256 in hexadecimal. A text that names a file must be checked before it becomes part of a path.
+#[must_use]
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The fields of a line that form the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainLink {

@@ -62,7 +62,7 @@ pub use approver::{ApproverKind, RecordedApprover};
 pub use bundle::{
     BundleError, BundleReport, BundleRequest, WrittenBundle, check_bundle, last_disclosed, write_bundle,
 };
-pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
+pub use chain::{MAX_ROW_BYTES, ROW_VERSION, is_sha256};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
 pub use connection::RecordedConnection;
 pub use cosignature::WitnessKey;

@@ -296,6 +296,20 @@ pub struct Subject {
     pub value: SharedText,
 }
 
+impl Subject {
+    /// The argument of a protected path that a command made. The host adds it to the row after the command has run.
+    pub const PROTECTED_PATH_MADE: &str = "protected_path_made";
+
+    /// The argument that says that the search for such paths was incomplete.
+    pub const PROTECTED_PATHS_UNSEEN: &str = "protected_paths_unseen";
+
+    /// Whether an argument of the call has the subject, so that the policy judged it.
+    #[must_use]
+    pub fn is_of_call(&self) -> bool {
+        ![Self::PROTECTED_PATH_MADE, Self::PROTECTED_PATHS_UNSEEN].contains(&&*self.argument)
+    }
+}
+
 portcullis_types::words! {
     /// The kind of a subject.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ use rustix::{
 };
 
 use super::{
+    chain::is_sha256,
     error::AuditError,
     files::LogFiles,
     process::{KeptPolicy, PolicyText},
@@ -121,9 +122,7 @@ pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
     let mut digest = [0; DIGEST_BYTES];
     File::from(file).read_exact_at(&mut digest, 0).ok()?;
-    String::from_utf8(digest.to_vec())
-        .ok()
-        .filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    String::from_utf8(digest.to_vec()).ok().filter(|digest| is_sha256(digest))
 }
 
 /// Remembers the policy of this start.

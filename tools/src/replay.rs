@@ -175,8 +175,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
 
 /// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.
 fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
-    // The host adds these to the row of a command, after it has run.
-    let named = row.subjects.iter().filter(|subject| !subject.argument.starts_with("protected_path"));
+    let named = row.subjects.iter().filter(|subject| subject.is_of_call());
     // An operation touches nothing itself; its steps have rows of their own.
     let is_operation =
         facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);

@@ -68,12 +68,11 @@ impl KeptPolicies {
     /// A kept policy. `None` if it was not kept, or this version cannot read it.
     fn get(&mut self, digest: &str) -> Option<&WorkspaceSecurityPolicy> {
         if !self.loaded.contains_key(digest) {
-            let is_name = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
             let load = || {
                 let files = PolicyFiles::read(&self.folder.join(format!("{digest}.toml"))).ok()?;
                 files.load(self.tier).ok()
             };
-            let policy = if is_name { load() } else { None };
+            let policy = if audit::is_sha256(digest) { load() } else { None };
             self.loaded.insert(digest.to_owned(), policy);
         }
         self.loaded.get(digest)?.as_ref()

@@ -218,8 +218,7 @@ fn policy_of_row(
     tier: SandboxTier,
 ) -> Result<(Explainer, Vec<String>), RowError> {
     // The digest names a file, so nothing else may stand in it.
-    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_digest {
+    if !audit::is_sha256(digest) {
         return Err(RowError::NoDigest { seq });
     }
     let path = folder.join(format!("{digest}.json"));
