@@ -339,10 +339,9 @@ impl Explainer {
             roles.retain(|(is_other_access, _)| !is_other_access);
         }
         roles.sort_by_key(|(is_other_access, _)| *is_other_access);
-        // No tool has an argument without a name, so the role of no argument raises the access.
         let unnamed = (!is_url(&text) && opens_unnamed_paths(facts)).then_some({
             let access = if request.writes { Access::Write } else { Access::Read };
-            (String::new(), RoleKind::Path(access))
+            (RequestedSubject::NO_ARGUMENT.to_owned(), RoleKind::Path(access))
         });
         let named = roles.first().map(|(_, role)| (role.argument.clone(), role.role));
         let Some((argument, role)) = named.or(unnamed) else { return Ok(Vec::new()) };

@@ -14,7 +14,7 @@ use portcullis_tools::{
 };
 use portcullis_types::SandboxTier;
 
-use super::{filter::RowFilter, path};
+use super::{each_row, filter::RowFilter, path};
 use crate::{
     cli::{CommonOptions, ReplayOptions},
     error::CliError,
@@ -43,17 +43,12 @@ pub(crate) fn replay_log(
 ) -> Result<ReplayReport, CliError> {
     let mut kept = KeptPolicies { folder: log.with_file_name(POLICIES_DIR), tier, loaded: HashMap::new() };
     let mut replay = Replay::new(policy);
-    for row in audit::rows(log) {
-        match row {
-            Ok(row) if filter.matches(&row) => {
-                let before = row.policy_digest.as_deref().and_then(|digest| kept.get(digest));
-                replay.add(&row, before);
-            }
-            Ok(_) => {}
-            Err(error) if error.is_missing() => break,
-            Err(source) => return Err(CliError::Audit { source }),
+    each_row(log, |row| {
+        if filter.matches(&row) {
+            let before = row.policy_digest.as_deref().and_then(|digest| kept.get(digest));
+            replay.add(&row, before);
         }
-    }
+    })?;
     Ok(replay.into_report())
 }
 

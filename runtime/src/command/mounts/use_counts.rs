@@ -13,7 +13,7 @@ use portcullis_tools::{
 use portcullis_types::ToolErrorKind;
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::{command::audit::each_row, error::CliError};
 
 /// The most pairs of a tool and a mount that the map does not have. Callers choose such names, so their number is
 /// bounded; those of the map are always counted.
@@ -67,13 +67,7 @@ impl UseCounts {
         policy: &WorkspaceSecurityPolicy,
     ) -> Result<Self, CliError> {
         let mut counts = Self::new(grants, policy);
-        for row in audit::rows(path) {
-            match row {
-                Ok(row) => counts.add(&row),
-                Err(error) if error.is_missing() => break,
-                Err(source) => return Err(CliError::Audit { source }),
-            }
-        }
+        each_row(path, |row| counts.add(&row))?;
         Ok(counts)
     }
 

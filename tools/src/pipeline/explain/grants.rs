@@ -103,12 +103,7 @@ impl Explainer {
         let labels: BTreeMap<FlowLabel, String> =
             labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
-        // No tool has an argument without a name, so the role of no argument raises the access.
-        let subject = path.map(|(path, access)| RequestedSubject::Path {
-            argument: String::new(),
-            path: path.clone(),
-            access,
-        });
+        let subject = path.map(|(path, access)| RequestedSubject::unnamed_path(path.clone(), access));
         let subjects: Vec<_> = subject.into_iter().collect();
         judge(&CallRequest { tool: facts, subjects: &subjects, run: &run })
     }

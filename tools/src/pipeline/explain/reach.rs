@@ -1,6 +1,6 @@
 //! Where data can go: from a mount, a secret, a variable or the web, over chains of calls.
 //!
-//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of ways: from a
+//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from a
 //! place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
 //! that hold for a run that has read the place before. The answer may name a way that no data takes, such as that of a
 //! tool that only deletes; it leaves none out that the grants open.
@@ -33,13 +33,13 @@ pub enum ReachSource {
     Variable(String),
 }
 
-/// The name of the source as the place where ways begin.
+/// The name of the source as the place where flows begin.
 impl fmt::Display for ReachSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mount(mount) => write!(f, "/{mount}"),
             Self::Web => f.write_str("the web"),
-            Self::Secret(name) => write!(f, "secret {name}"),
+            Self::Secret(name) => write!(f, "{SECRET_START}{name}"),
             Self::Variable(name) => write!(f, "variable {name}"),
         }
     }
@@ -66,17 +66,23 @@ pub struct FlowStep {
 /// The place of data that a model has seen.
 pub(super) const MODEL: &str = "the model";
 
-/// The place of data that a model has seen in a run that has read a source.
-pub(super) fn model_after(source: &str) -> String {
-    match source.starts_with("secret ") {
-        true => format!("{MODEL}, after a response to {source}"),
-        false => format!("{MODEL}, after {source}"),
-    }
+/// The beginning of a secret's place.
+const SECRET_START: &str = "secret ";
+
+/// Whether a place is a secret. A model never sees it, but may see a response to a request that carries it.
+pub(super) fn is_secret(place: &str) -> bool {
+    place.starts_with(SECRET_START)
+}
+
+/// The place of data that a model has seen in a run that has read another place.
+pub(super) fn model_after(place: &str) -> String {
+    let reason = if is_secret(place) { "a response to " } else { "" };
+    format!("{MODEL}, after {reason}{place}")
 }
 
 impl Explainer {
-    /// The ways that data can take from a source, nearest first. Data that reaches a mount can be read from there by
-    /// another run, which has no label of the source; those ways follow.
+    /// The flows that data can take from a source, nearest first. Data that reaches a mount can be read from there by
+    /// another run, which has no label of the source; those flows follow.
     #[must_use]
     pub fn reach(&self, source: &ReachSource, tools: &[ExplainedTool]) -> Vec<FlowStep> {
         let mut steps = Vec::new();
@@ -135,22 +141,22 @@ impl Explainer {
         }
     }
 
-    /// What a model can do with what it has read in a run that has these labels.
+    /// The flows of data that a model has read from a place, in a run that has these labels.
     pub(super) fn flows_from_model(
         &self,
-        origin: &str,
+        place: &str,
         labels: &[FlowLabel],
         tools: &[ExplainedTool],
         steps: &mut Vec<FlowStep>,
     ) {
-        let from = format!("{MODEL}, after {origin}");
+        let from = model_after(place);
         for tool in tools {
             // Each place is judged by itself: a flow rule can ask about one and not about another.
-            let mut ways: BTreeMap<(Approval, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
+            let mut flows: BTreeMap<(Approval, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
             let mut add = |(verdict, rule): (Approval, String), mount: Option<&MountName>, place| {
                 let mount = mount.map(|mount| (mount, Access::Write));
                 let unasked = self.unasked_rule(tool, labels, (verdict, &rule), mount);
-                ways.entry((verdict, rule, unasked)).or_default().insert(place)
+                flows.entry((verdict, rule, unasked)).or_default().insert(place)
             };
             for (facts, grants) in self.grants_by_facts(tool) {
                 for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
@@ -164,7 +170,7 @@ impl Explainer {
                     add(self.strictest_of(tool, facts, labels, None), None, host);
                 }
             }
-            steps.extend(ways.into_iter().map(|((verdict, rule, unasked), places)| {
+            steps.extend(flows.into_iter().map(|((verdict, rule, unasked), places)| {
                 let to = if verdict == Approval::Deny { Vec::new() } else { places.into_iter().collect() };
                 FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to }
             }));
@@ -188,6 +194,7 @@ impl Explainer {
     }
 
     fn flows_from_web(&self, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
+        let from = ReachSource::Web.to_string();
         let mut reaches_model = false;
         for tool in tools {
             let grants = self.all_grants(tool);
@@ -197,12 +204,11 @@ impl Explainer {
             let (verdict, rule) = strictest(&grants);
             reaches_model |= verdict != Approval::Deny;
             let to = if verdict == Approval::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
-            let from = "the web".to_owned();
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
-            steps.push(FlowStep { from, tool: name_of(tool), verdict, rule, unasked, to });
+            steps.push(FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         if reaches_model {
-            self.flows_from_model("the web", &[FlowLabel::Web], tools, steps);
+            self.flows_from_model(&from, &[FlowLabel::Web], tools, steps);
         }
     }
 
@@ -210,6 +216,7 @@ impl Explainer {
     /// sees it. Its responses may tell of it.
     fn flows_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let Some((_, secret)) = self.policy.secrets().find(|(known, _)| *known == name) else { return };
+        let from = ReachSource::Secret(name.clone()).to_string();
         let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
         let mut is_sent = false;
         for tool in tools {
@@ -221,12 +228,17 @@ impl Explainer {
             let (verdict, rule) = strictest(&grants);
             is_sent |= verdict != Approval::Deny;
             let to = if verdict == Approval::Deny { Vec::new() } else { hosts.clone() };
-            let from = format!("secret {name}");
-            steps.push(FlowStep { from, tool: name_of(tool), verdict, rule, unasked: None, to });
+            steps.push(FlowStep {
+                from: from.clone(),
+                tool: name_of(tool),
+                verdict,
+                rule,
+                unasked: None,
+                to,
+            });
         }
         if is_sent {
-            let origin = format!("a response to secret {name}");
-            self.flows_from_model(&origin, &[FlowLabel::Secret(name.clone())], tools, steps);
+            self.flows_from_model(&from, &[FlowLabel::Secret(name.clone())], tools, steps);
         }
     }
 
@@ -236,7 +248,7 @@ impl Explainer {
             .policy
             .shell()
             .is_some_and(|shell| shell.environment.iter().any(|known| known.as_str() == name));
-        let from = format!("variable {name}");
+        let from = ReachSource::Variable(name.to_owned()).to_string();
         let mut reaches_model = false;
         for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
             let grants = self.all_grants(tool);

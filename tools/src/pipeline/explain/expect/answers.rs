@@ -186,9 +186,8 @@ impl<'a> AnswerChecker<'a> {
         let roles = facts.roles.iter().filter(|role| takes(role.role));
         let mut arguments: Vec<String> = roles.map(|role| role.argument.clone()).collect();
         if arguments.is_empty() {
-            // A guest may open files that no argument names. No tool has an argument without a name, so the role of no
-            // argument raises the access.
-            arguments.push(String::new());
+            // A guest may open files that no argument names.
+            arguments.push(RequestedSubject::NO_ARGUMENT.to_owned());
         }
         let mut brought = Labels::new();
         let answers = arguments.into_iter().map(|argument| {

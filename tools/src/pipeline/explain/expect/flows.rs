@@ -7,7 +7,7 @@ use portcullis_policy::{Approval, ExpectedSource, ForbiddenFlow, HostRule, Tunne
 use super::{
     super::{
         ExplainedTool, Explainer, FlowStep, ReachSource,
-        reach::{MODEL, model_after},
+        reach::{MODEL, is_secret, model_after},
     },
     coverage::Mentions,
     report::{Counterexample, ExpectationKind, ExpectationResult},
@@ -32,7 +32,7 @@ impl Explainer {
             None => {
                 let mut steps = Vec::new();
                 self.flows_from_model(NO_SOURCE, &[], tools, &mut steps);
-                (format!("{MODEL}, after {NO_SOURCE}"), steps)
+                (model_after(NO_SOURCE), steps)
             }
         };
         let steps: Vec<FlowStep> =
@@ -97,7 +97,7 @@ fn chain_to(start: &str, steps: &[FlowStep], is_end: impl Fn(&str) -> bool) -> O
     while let Some(place) = pending.pop_front() {
         for step in by_place.get(place.as_str()).into_iter().flatten() {
             // The response to a secret goes to the model too.
-            let responded = place.starts_with("secret ").then(|| MODEL.to_owned());
+            let responded = is_secret(&place).then(|| MODEL.to_owned());
             for to in step.to.iter().cloned().chain(responded) {
                 let one = FlowStep { to: vec![to.clone()], ..(*step).clone() };
                 if is_end(&to) {
