@@ -20,7 +20,7 @@ use super::{
 /// The place that a checkpoint comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnchorPlace {
-    /// The newest checkpoint of the state folder, or that of a sealed segment: its name in the folder.
+    /// The state folder: the name of the file with the checkpoint.
     State(String),
     /// A place outside, such as a journal.
     Outside,
@@ -39,7 +39,7 @@ impl fmt::Display for AnchorPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnchorFinding {
-    /// The rows that the checkpoint covers are those of the log.
+    /// The log has exactly the rows that the checkpoint covers.
     Holds,
     /// The rows from this number to the size of the checkpoint are missing at the end.
     MissingAtEnd {
@@ -48,7 +48,7 @@ pub enum AnchorFinding {
         /// The number of the last one.
         last: u64,
     },
-    /// The log has other rows than those that the checkpoint covers: rows were rewritten, or it is another log.
+    /// The log has other rows than the checkpoint covers: rows were rewritten, or it is another log.
     OtherRows,
     /// Retention has removed the rows that the checkpoint ends with, so it proves nothing about the others.
     Removed,
@@ -61,7 +61,7 @@ pub enum AnchorFinding {
 }
 
 impl AnchorFinding {
-    /// Whether the finding is no sign of tampering by itself.
+    /// Whether the finding is consistent with an unchanged log.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Holds | Self::Removed)
@@ -73,11 +73,11 @@ impl AnchorFinding {
 pub struct AnchorReport {
     /// Where the checkpoint comes from.
     pub place: AnchorPlace,
-    /// The name of the log in the checkpoint. Empty for a file that is none.
+    /// The name of the log in the checkpoint. Empty for a file that is not a checkpoint.
     pub origin: String,
     /// The number of rows that it covers.
     pub size: u64,
-    /// Whether its signature was checked. Without the log's key it cannot be.
+    /// Whether its signature was checked, which needs the log's key.
     pub is_signature_checked: bool,
     /// What it says.
     pub finding: AnchorFinding,
@@ -174,7 +174,7 @@ impl Anchors {
         !self.anchors.is_empty()
     }
 
-    /// Whether a checkpoint of the state folder states this tree, with a valid signature.
+    /// Whether a checkpoint states this tree, with a valid signature.
     pub(super) fn prove(&self, tree: &Frontier) -> bool {
         let root = tree.root();
         self.anchors.iter().any(|anchor| {

@@ -61,12 +61,12 @@ pub struct SignedCheckpoint {
     note: String,
 }
 
-/// The reason why a checkpoint proves nothing under a key.
+/// Why a signature check failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureFault {
-    /// No signature is of this key.
+    /// This key has not signed the checkpoint.
     OtherKey,
-    /// The signature of this key is not that of this text.
+    /// This key's signature does not match the text.
     Invalid,
 }
 
@@ -122,7 +122,7 @@ impl SignedCheckpoint {
         format!("{LINE_MARK} {origin} {size} {} {}", BASE64.encode(root), signature.unwrap_or_default())
     }
 
-    /// Finds a checkpoint in a line, behind whatever a collector wrote before it.
+    /// Finds a checkpoint in a line; a collector may have written a prefix.
     fn from_line(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once(LINE_MARK)?;
         let mut words = rest.strip_prefix(' ')?.split(' ');

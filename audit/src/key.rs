@@ -132,7 +132,7 @@ impl CheckpointKey {
             KeySource::File(path) => Self::read(path),
             KeySource::SshAgent(fingerprint) => {
                 let key = AgentKey::find(fingerprint).map_err(|source| KeyError::Agent { source })?;
-                // The name of the log is that of the key, so that both forms of it need no further setting.
+                // Derive the origin from the key, so that no setting for the name is needed.
                 let digest = Sha256::digest(key.public.as_bytes());
                 let name = format!("portcullis/{}", hex::encode(&digest[..NAME_BYTES]));
                 let verifier = VerifierKey::parse(&verifier_text(&name, &key.public))?;

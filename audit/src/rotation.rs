@@ -40,8 +40,8 @@ pub(super) fn sealed_before(
 }
 
 /// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
-/// process that was killed right after the sealing leaves such a segment. The newest one is that of a process that is
-/// at it.
+/// process that was killed right after the sealing leaves such a segment. The newest sealed
+/// segment is skipped, because the process that seals it signs its checkpoint.
 pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
     let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
@@ -129,7 +129,7 @@ pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8
         let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
         return Err(failed(errno));
     }
-    // From here on the segment is sealed. A failure below is no reason to say that it is not.
+    // From here on the segment is sealed. The steps below are best effort.
     let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
     let _ = fsync(&folder);
     let _ = fsync(&files.dir);

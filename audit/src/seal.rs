@@ -54,13 +54,13 @@ pub struct SealingOptions {
     pub checkpoint_rows: u64,
     /// The time after which rows without a checkpoint get one.
     pub checkpoint_interval: Duration,
-    /// The key. `None` for that of the state folder, which is made if there is none.
+    /// The key. `None` uses the state folder's key, and creates it if it is missing.
     pub key: Option<KeySource>,
     /// Where checkpoints go. Without it, they are made for sealed segments alone.
     pub sink: Option<CheckpointSink>,
 }
 
-/// Seals nothing by itself and keeps everything; checkpoints come at the usual times.
+/// Never seals automatically and never removes segments. Checkpoints use the default intervals.
 impl Default for SealingOptions {
     fn default() -> Self {
         Self {
@@ -91,7 +91,7 @@ impl fmt::Debug for SealingOptions {
     }
 }
 
-/// The state of the sealing, apart from that of the appends.
+/// The state of sealing. It has its own lock, so that appends do not wait for it.
 #[derive(Debug, Default)]
 pub(super) struct SealState {
     options: Option<SealingOptions>,
@@ -130,7 +130,8 @@ impl TreeState {
         let mut lines = BackwardLines::new(log, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
             if let Some(frontier) = frontier_of(&line.bytes) {
-                // A later change of an own row does not stop the log; the verifier reports it.
+                // The checkpoint's own content is not verified here: a change of the row does not stop the log, and the
+                // verifier reports it.
                 return Ok(Self { frontier, segment: Arc::clone(segment), offset: line.offset });
             }
         }
@@ -163,7 +164,7 @@ pub(super) fn row_hash(line: &[u8]) -> Option<TreeHash> {
     Some(hash)
 }
 
-/// The tree in a checkpoint row. `None` for another row, and for a root that is not that of the frontier.
+/// The tree in a checkpoint row. `None` for another row, and if the stated root does not match the frontier.
 pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
     #[derive(Deserialize)]
     struct Fields {
@@ -180,7 +181,7 @@ pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
     (hex::encode(frontier.root()) == fields.root).then_some(frontier)
 }
 
-/// The newest checkpoint, as the state folder keeps it.
+/// The newest checkpoint, as the state folder stores it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoredCheckpoint {
     /// The signed note.

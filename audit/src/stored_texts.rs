@@ -1,4 +1,5 @@
-//! Texts that rows name by their SHA-256, kept beside the log: policies and questions to approvers.
+//! Files beside the log: the policies and questions that rows name by their SHA-256, checkpoints, and keys that verify.
+//! Each is written as a whole, and read up to a bound.
 
 use std::{
     fs::File,

@@ -87,7 +87,7 @@ impl ConsistencyProver {
         Self { old, leaves: Vec::new() }
     }
 
-    /// Adds the row after those that were added. Keeps 32 bytes for it.
+    /// Adds the next row. Each row takes 32 bytes of memory.
     pub fn push(&mut self, row_hash: &TreeHash) {
         self.leaves.push(leaf_hash(row_hash));
     }

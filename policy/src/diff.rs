@@ -34,7 +34,7 @@ pub struct EffectChange {
     pub direction: Direction,
     /// The tool, or the key of the value.
     pub subject: String,
-    /// What of it has changed.
+    /// The changed aspect, such as `hosts`.
     pub aspect: String,
     /// The old value.
     pub old: String,
@@ -150,7 +150,7 @@ impl PolicyDiff {
                 continue;
             }
             if TOOL_SECTIONS.contains(&key.as_str()) {
-                // Their effect is that on the tools.
+                // Their effect was compared tool by tool above.
                 if !has_tool_changes {
                     self.without_effect.push(key.clone());
                 }

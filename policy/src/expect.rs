@@ -159,7 +159,7 @@ impl ExpectedHosts {
     }
 }
 
-/// An entry `[[unchanged]]`: somebody has signed a policy off.
+/// An entry `[[unchanged]]`: a policy digest that somebody has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedDigest {
     /// The place of the entry.

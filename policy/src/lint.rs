@@ -1,5 +1,4 @@
-//! `portcullis policy lint`: faults, warnings and lines that probably do not say what their author meant, each with a
-//! stable code.
+//! `portcullis policy lint`: faults, warnings and likely mistakes, each with a stable code.
 //!
 //! A check that needs the file system is in the crate that reads the files. It makes its findings with
 //! [`LintFinding::new`].
@@ -79,6 +78,12 @@ portcullis_types::words! {
 }
 
 impl LintCode {
+    /// Whether a start refuses a policy with such a finding.
+    #[must_use]
+    pub const fn refuses_start(self) -> bool {
+        matches!(self.level(), LintLevel::Error)
+    }
+
     /// The weight of findings with this code.
     #[must_use]
     pub const fn level(self) -> LintLevel {

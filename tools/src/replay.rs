@@ -15,7 +15,7 @@ use crate::{
     pipeline::answer_by_names,
 };
 
-/// Recorded calls that a policy would decide in the same other way.
+/// Recorded calls whose answer would change in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ChangedAnswer {
     /// The tool.
@@ -38,13 +38,13 @@ pub struct ReplayReport {
     /// The rows of calls that could not be decided anew: the call did not get as far as the policy, or its subjects did
     /// not fit into the row.
     pub undecided: u64,
-    /// The calls that would be decided otherwise, with their number.
+    /// The answers that would change, each with its number of calls.
     #[serde(serialize_with = "as_list")]
     pub changed: BTreeMap<ChangedAnswer, u64>,
 }
 
 impl ReplayReport {
-    /// Whether a call would now run, or ask, that was refused before, or run that was asked about.
+    /// Whether any call would get a more permissive answer.
     #[must_use]
     pub fn is_wider(&self) -> bool {
         self.changed.keys().any(|group| group.would < group.was)

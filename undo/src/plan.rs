@@ -51,7 +51,7 @@ pub struct Conflict {
 /// Why a path cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictReason {
-    /// Its state is not that which the calls left.
+    /// It was changed after the calls.
     ChangedSince,
     /// Someone else changed it between the calls.
     ChangedBetween,

@@ -25,8 +25,8 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Limit of the content that is kept for one call: 1 GiB.
 pub const MAX_CALL_BYTES: u64 = 1 << 30;
 
-/// Limit of the paths that are recorded for one call: 100,000. Of a call that changes more, no more paths are recorded,
-/// and it cannot be taken back as a whole.
+/// Limit of the paths that are recorded for one call: 100,000. Further paths are not recorded, and such a
+/// call can only be undone in part.
 pub const MAX_CALL_PATHS: usize = 100_000;
 
 /// Limit of the whole store: 4 GiB. The oldest records are removed first.

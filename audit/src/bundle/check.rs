@@ -40,8 +40,8 @@ struct NamedCheckpoint {
     holds: bool,
 }
 
-/// Checks a bundle. `key` is the log's key from another place; without it the key in the bundle counts, whose owner
-/// could have made the whole bundle. `anchors` are checkpoints that were kept in other places.
+/// Checks a bundle. `key` is the log's key from another place. Without it the bundle's own key is used, which proves
+/// only that the bundle is consistent: its owner could have made all of it. `anchors` are checkpoints that were kept in other places.
 ///
 /// # Errors
 /// [`BundleError::File`], and [`BundleError::Form`] for a file that is no bundle. A bundle that proves nothing is not an

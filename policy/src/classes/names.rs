@@ -249,7 +249,8 @@ impl NameGlobs {
             }
             index += 1;
         }
-        // Nothing else matters once a name is hidden for good. Without this, each set of such globs would be a state.
+        // A name that will be hidden whatever follows needs no further protection states. Without this, each set of such
+        // globs would be a state.
         if let Some(hidden) = state.iter().copied().filter(|at| self.is_hidden_for_good(*at)).min() {
             state.retain(|at| {
                 matches!(self.globs[at.0].meaning, Meaning::Glob | Meaning::NoName)

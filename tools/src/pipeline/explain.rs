@@ -130,11 +130,11 @@ pub struct Explanation {
     pub place: Option<SourceLocation>,
     /// The message of a denial, for people.
     pub message: Option<String>,
-    /// Another way that would do, as a denial says it.
+    /// The denial's hint: what to do instead.
     pub hint: Option<String>,
     /// The profile of the tool.
     pub profile: String,
-    /// All rules that were looked at, in order. The last one decides.
+    /// All rules that were checked, in order. The last one decides.
     pub chain: Vec<LocatedRule>,
     /// Tools that may do the same, at most five. Empty unless the call is denied.
     pub nearest: Vec<LocatedRule>,

@@ -133,7 +133,7 @@ fn findings_come_from_the_file_system_too() {
     let file = policy.to_str().expect("text");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert!(stdout(&output).contains("error P08 a start would not obey it: "), "{}", stdout(&output));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[tokio::test]

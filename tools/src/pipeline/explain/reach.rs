@@ -2,8 +2,8 @@
 //!
 //! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from a
 //! place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
-//! that hold for a run that has read the place before. The answer may name a way that no data takes, such as that of a
-//! tool that only deletes; it leaves none out that the grants open.
+//! for a run that has read the first place. The answer over-approximates: it may list a flow that carries no data, and
+//! misses none that the grants allow.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, ToolGrants};
 
-/// The beginning of a question for reach.
+/// The source of a data-flow query.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReachSource {
     /// The files of a mount.
@@ -45,7 +45,7 @@ impl fmt::Display for ReachSource {
     }
 }
 
-/// One way that data can take.
+/// One step of a data flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FlowStep {
     /// The place that the data comes from.
@@ -213,7 +213,7 @@ impl Explainer {
     }
 
     /// A secret goes only to its hosts, with the requests of its tools: the host attaches it, and no guest or model
-    /// sees it. Its responses may tell of it.
+    /// sees it. A response may reveal the secret.
     fn flows_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let Some((_, secret)) = self.policy.secrets().find(|(known, _)| *known == name) else { return };
         let from = ReachSource::Secret(name.clone()).to_string();

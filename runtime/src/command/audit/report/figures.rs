@@ -1,4 +1,4 @@
-//! The numbers of a report, counted row by row. Nothing of a row is kept but what a page shows.
+//! The numbers of a report, counted row by row. Only the figures that a page shows are stored.
 
 use std::collections::VecDeque;
 

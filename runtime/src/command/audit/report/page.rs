@@ -123,8 +123,9 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                 Some(broken) => div.state.bad {
                     h2 { "✗ The chain is broken" }
                     p { "Line " (Count(broken.line)) ", byte " (Count(broken.offset)) ": " (broken.why.to_string())
-                        ". The " (Count(*last_seq)) " rows before it hold; this report also counts the rows after it, which \
-                        prove nothing." }
+                        ". "
+                        @if *last_seq == 0 { "No row holds" } @else { "The rows up to row " (Count(*last_seq)) " hold" }
+                        "; this report also counts the rows after it, which prove nothing." }
                     @if facts.unreadable > 0 { p { "Lines that are not rows: " (Count(facts.unreadable)) "." } }
                     p { "Head of the rows that hold " code.hash { (Shown(head)) } }
                 },

@@ -1,4 +1,4 @@
-//! Decides `[[expect]]`: every call that an expectation means gets its answer from the evaluator.
+//! Decides `[[expect]]`: asks the evaluator about every call that an expectation covers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -226,7 +226,7 @@ impl<'a> AnswerChecker<'a> {
     }
 }
 
-/// Notes what an expectation says something about.
+/// Notes the grants that an expectation mentions.
 fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions) {
     let names = std::iter::once(&tool.facts).chain(&tool.steps).map(|facts| facts.name.as_str());
     match named {

@@ -30,7 +30,7 @@ struct RuleUse<'a> {
     tried: u64,
 }
 
-/// The weight of a finding.
+/// The kind of a finding, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Finding {
     NeverUsed,
