@@ -35,7 +35,7 @@ impl fmt::Display for AnchorPlace {
     }
 }
 
-/// What a checkpoint says about a log.
+/// The result of comparing a log with a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnchorFinding {
@@ -45,12 +45,12 @@ pub enum AnchorFinding {
     MissingAtEnd {
         /// The number of the first missing row.
         first: u64,
-        /// The number of the last one.
+        /// The number of the last missing row.
         last: u64,
     },
     /// The log has other rows than the checkpoint covers: rows were rewritten, or it is another log.
     OtherRows,
-    /// Retention has removed the rows that the checkpoint ends with, so it proves nothing about the others.
+    /// Retention has removed the last rows that the checkpoint covers, so it proves nothing about the others.
     Removed,
     /// The chain breaks before the last row that the checkpoint covers.
     BehindBreak,
@@ -68,7 +68,7 @@ impl AnchorFinding {
     }
 }
 
-/// A checkpoint, and what it says about a log.
+/// A checkpoint, and the result of its comparison with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnchorReport {
     /// Where the checkpoint comes from.
@@ -79,7 +79,7 @@ pub struct AnchorReport {
     pub size: u64,
     /// Whether its signature was checked, which needs the log's key.
     pub is_signature_checked: bool,
-    /// What it says.
+    /// The result of the comparison.
     pub finding: AnchorFinding,
 }
 

@@ -112,7 +112,7 @@ struct ConsistencyProof {
     hashes: Vec<String>,
 }
 
-/// What goes into a bundle.
+/// The contents of a bundle to be written.
 pub struct BundleRequest<'a> {
     /// The log, in its state folder.
     pub log: &'a Path,
@@ -122,8 +122,8 @@ pub struct BundleRequest<'a> {
     pub key: VerifierKey,
     /// Checkpoints that the reader has. The bundle proves that the log continues them.
     pub anchors: Vec<SignedCheckpoint>,
-    /// Whether a row is disclosed. It is called twice for each row. Rows about processes and the log are disclosed from
-    /// the first such row on, whatever it says.
+    /// Whether a row is disclosed. It is called twice for each row. From the first disclosed row on, rows about
+    /// processes and the log are always disclosed.
     pub is_disclosed: &'a dyn Fn(&Row) -> bool,
     /// Further files beside the log, with their names in the bundle.
     pub files: Vec<(PathBuf, String)>,
@@ -165,7 +165,7 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
     Ok(None)
 }
 
-/// Writes a bundle as a tar file. The rows go from the first disclosed one to the last one of the checkpoint.
+/// Writes a bundle as a tar file. Its rows begin with the first disclosed row and end with the last row of the checkpoint.
 ///
 /// # Errors
 /// [`BundleError`].
@@ -299,7 +299,7 @@ struct RowsWriter {
     first: u64,
     tree: Option<Frontier>,
     left: Option<Frontier>,
-    /// The given checkpoints before the first row, with the rows after them.
+    /// The given checkpoints that end before the first row, with the rows after them.
     provers: Vec<(SignedCheckpoint, Option<ConsistencyProver>)>,
     proof_bytes: usize,
     file: BufWriter<File>,
@@ -320,7 +320,7 @@ impl RowsWriter {
         })
     }
 
-    /// Adds a row. Returns whether further ones are wanted.
+    /// Adds a row. Returns whether further rows are needed.
     fn add(
         &mut self,
         request: &BundleRequest<'_>,

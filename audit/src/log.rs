@@ -110,8 +110,8 @@ impl AuditLog {
     }
 
     /// Gives the log the facts of this process. They are written as the row `start`, and the policy is kept, before the
-    /// first other row, so that a process that only reads leaves no row. If the policy differs from that of the newest
-    /// earlier start, a row `policy` follows. The last row of the process is then `stop`.
+    /// first other row, so that a process that only reads leaves no row. If the newest earlier start had another
+    /// policy, a row `policy` follows. The last row of the process is then `stop`.
     ///
     /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
     /// process has kept it.
@@ -333,8 +333,8 @@ impl SharedLog {
 
 impl LogState {
     /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is the
-    /// row about the policy that the caller writes next; without it, a policy other than that of the newest earlier
-    /// start gets a row here.
+    /// row about the policy that the caller writes next; without it, a policy that differs from the newest earlier
+    /// start's gets a row here.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };
         let start = pending.facts();

@@ -40,8 +40,8 @@ pub(super) fn sealed_before(
 }
 
 /// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
-/// process that was killed right after the sealing leaves such a segment. The newest sealed
-/// segment is skipped, because the process that seals it signs its checkpoint.
+/// process that was killed right after the sealing leaves such a segment. The newest sealed segment is skipped, because
+/// the process that seals it signs its checkpoint.
 pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
     let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
@@ -101,7 +101,7 @@ pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(),
     unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
 }
 
-/// Gives the open segment the name of a sealed one, and the log's name to a new segment with this first row.
+/// Renames the open segment to its sealed name, and gives the log's name to a new segment with this first row.
 ///
 /// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
 /// exists, and a reader sees all rows at any moment.

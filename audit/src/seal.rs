@@ -56,7 +56,7 @@ pub struct SealingOptions {
     pub checkpoint_interval: Duration,
     /// The key. `None` uses the state folder's key, and creates it if it is missing.
     pub key: Option<KeySource>,
-    /// Where checkpoints go. Without it, they are made for sealed segments alone.
+    /// The destination of checkpoints. Without it, only sealed segments get checkpoints.
     pub sink: Option<CheckpointSink>,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct SealState {
     tree: Option<TreeState>,
     /// The number of the last row that a checkpoint covers, or that is a checkpoint.
     covered: u64,
-    /// When rows were first seen that no checkpoint covers.
+    /// When the first row without a checkpoint was seen.
     uncovered_since: Option<Instant>,
     /// When a failed attempt may be repeated.
     retry_at: Option<Instant>,
@@ -119,7 +119,7 @@ enum Sealing {
 struct TreeState {
     frontier: Frontier,
     segment: Arc<Segment>,
-    /// The offset in the segment of the first row that the tree lacks.
+    /// The offset, in the segment, of the first row that is not in the tree.
     offset: u64,
 }
 
@@ -302,7 +302,7 @@ impl SharedLog {
         Some(options.checkpoint_interval.saturating_sub(waited))
     }
 
-    /// Makes the last checkpoint of a process, if its checkpoints go anywhere and rows have none.
+    /// Makes the last checkpoint of a process, if checkpoints have a destination and rows lack one.
     pub(super) fn checkpoint_at_exit(&self) {
         let mut seal_state = self.seal_state();
         let Some(options) = seal_state.options.clone().filter(|options| options.sink.is_some()) else {

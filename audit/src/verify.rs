@@ -46,7 +46,7 @@ pub struct VerifyReport {
     pub checkpoint_rows: u64,
     /// The first break of the chain. Nothing after the break is proven.
     pub broken: Option<ChainBreak>,
-    /// What the checkpoints of the state folder and of the request say, sorted by their number of rows.
+    /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
     pub anchors: Vec<AnchorReport>,
     /// What each witness of the request has signed, in the order of the request.
     pub witnesses: Vec<WitnessReport>,
@@ -160,7 +160,7 @@ pub struct OpenBegin {
     pub process: String,
 }
 
-/// What a verification compares a log with.
+/// The evidence that a verification compares a log with.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyRequest {
     /// Checkpoints that were kept in other places.

@@ -124,7 +124,7 @@ impl LogWriter {
         if (is_next && !continues) || first.seq <= sealed_tail.seq {
             return Err(AuditError::Altered { path: files.path.clone(), offset: 0 });
         }
-        // The rows of the new segment are caught up with like those of another process.
+        // The rows of the new segment are then read like rows of another process.
         (self.seq, self.hash, self.end) = (first.seq - 1, first.prev, 0);
         self.enter(next);
         Ok(())

@@ -25,11 +25,11 @@ pub struct AuditSettings {
     /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
     pub keep: Option<Duration>,
-    /// Where checkpoints go. `None`, the default: to standard error in a server, and nowhere in other commands.
+    /// The destinations of checkpoints. `None`, the default: standard error in a server, none in other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Vec<CheckpointDestination>>,
-    /// The key that signs checkpoints. `None`, the default: that among the credentials that systemd passes, or else that
-    /// of the state folder, which is made if there is none.
+    /// The key that signs checkpoints. `None`, the default, uses the key among the credentials that systemd passes, or
+    /// else the state folder's key, which is created if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyLocation>,
 }

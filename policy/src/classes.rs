@@ -17,7 +17,7 @@ use crate::{PathPattern, WorkspaceSecurityPolicy};
 use names::{MAX_NAME_STATES, NameClass, NameGlobs};
 use states::{PathRulesOfMount, PathStates};
 
-/// A pattern that has more classes than are looked at.
+/// A pattern that has more classes than the limits allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{pattern}` meets more combinations of the policy's patterns than are looked at; write it with fewer `*`"

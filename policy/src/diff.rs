@@ -165,7 +165,7 @@ impl PolicyDiff {
 /// The sections whose effect is what tools may do.
 const TOOL_SECTIONS: [&str; 4] = ["networks", "profiles", "tiers", "tools"];
 
-/// What a policy gives to one tool.
+/// The grants of a policy to one tool.
 struct ToolEffect {
     /// `Deny` also if the tool is disabled or refused.
     approval: Approval,

@@ -1,7 +1,7 @@
 //! [`PolicyOrigins`]: the text and the line that each value of a policy comes from.
 //!
-//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. The values of each
-//! stage are those of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
+//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. Each stage
+//! has the values of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
 //! origin of a value is the last stage that changed it; the origin of an element of a list is the first stage that has
 //! it.
 
@@ -121,8 +121,8 @@ impl Stage {
 }
 
 impl PolicyOrigins {
-    /// Reads the texts of a policy once more, stage by stage. The texts must be those of a policy that
-    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; of other texts, the origins mean nothing.
+    /// Reads the texts of a policy once more, stage by stage. The texts must belong to a policy that
+    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; otherwise the origins mean nothing.
     #[must_use]
     pub fn read(options: &LoadOptions<'_>) -> Self {
         // The load has found no faults, so the collectors below stay unread.

@@ -1,5 +1,5 @@
-//! Decides recorded calls anew under another policy. The answer to a call is that of the function that decides about
-//! calls; its inputs come from the call's audit row.
+//! Decides recorded calls anew under another policy. The function that decides about calls gives the answer; its inputs
+//! come from the call's audit row.
 
 use std::collections::BTreeMap;
 

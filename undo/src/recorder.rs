@@ -18,7 +18,7 @@ use crate::{
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
-/// What a call is about to change.
+/// The parts of a mount that a call is about to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeScope<'c> {
     /// The path itself.

@@ -106,7 +106,7 @@ impl UndoPlan {
         drop(recorder);
         for undone in &self.records {
             self.store.note_undone(&undone.id, &record)?;
-            // If the changes were those of an undo, the calls that it took back are in force again.
+            // If an undo made the changes, the calls that it took back are in force again.
             self.store.forget_undone(undone)?;
         }
         Ok(Some(record))

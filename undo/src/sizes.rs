@@ -18,7 +18,7 @@ const SIZES: &str = "sizes";
 pub(crate) fn read(folder: &Path) -> BTreeMap<String, u64> {
     let mut text = String::new();
     if let Ok(file) = File::open(folder.join(SIZES)) {
-        // What was read before an error counts.
+        // Entries that were read before an error count.
         let _ = file.take(MAX_BYTES).read_to_string(&mut text);
     }
     let entry = |line: &str| {

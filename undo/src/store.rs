@@ -25,8 +25,8 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Limit of the content that is kept for one call: 1 GiB.
 pub const MAX_CALL_BYTES: u64 = 1 << 30;
 
-/// Limit of the paths that are recorded for one call: 100,000. Further paths are not recorded, and such a
-/// call can only be undone in part.
+/// Limit of the paths that are recorded for one call: 100,000. Further paths are not recorded, and such a call can only
+/// be undone in part.
 pub const MAX_CALL_PATHS: usize = 100_000;
 
 /// Limit of the whole store: 4 GiB. The oldest records are removed first.
@@ -132,7 +132,7 @@ impl UndoStore {
         Ok(ids.iter().filter_map(|id| self.readable_record(id)).find(is_wanted))
     }
 
-    /// The records of a call: that with this id, or the newest whose call has this id.
+    /// The record with this id, or the newest record of the call with this id.
     ///
     /// # Errors
     /// [`UndoError::Unknown`] if there is none, else as of [`Self::records`].

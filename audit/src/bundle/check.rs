@@ -29,7 +29,7 @@ pub struct BundleReport {
     pub key: String,
     /// The number of checkpoints that hold.
     pub checkpoints: usize,
-    /// What does not hold. Empty for a bundle that is proven.
+    /// The checks that failed. Empty for a bundle that is proven.
     pub faults: Vec<String>,
 }
 
@@ -41,7 +41,8 @@ struct NamedCheckpoint {
 }
 
 /// Checks a bundle. `key` is the log's key from another place. Without it the bundle's own key is used, which proves
-/// only that the bundle is consistent: its owner could have made all of it. `anchors` are checkpoints that were kept in other places.
+/// only that the bundle is consistent: its owner could have made all of it. `anchors` are checkpoints that were kept in
+/// other places.
 ///
 /// # Errors
 /// [`BundleError::File`], and [`BundleError::Form`] for a file that is no bundle. A bundle that proves nothing is not an
@@ -138,7 +139,7 @@ impl Checker {
         }
     }
 
-    /// Compares the checkpoints of the present size.
+    /// Compares the checkpoints that cover exactly the rows so far.
     fn compare(&mut self, by_size: &HashMap<u64, Vec<usize>>) {
         let Some(indexes) = by_size.get(&self.tree.size()) else { return };
         let root = self.tree.root();

@@ -12,7 +12,7 @@ use super::states::PathRulesOfMount;
 /// The most states of the automaton. The shipped policy has some hundred.
 pub(super) const MAX_NAME_STATES: usize = 20_000;
 
-/// A character that compares as no character at all.
+/// A character that comparisons ignore.
 const INVISIBLE: char = '\u{200c}';
 
 /// The patterns that a name matches, with the shortest name that matches just these.
@@ -151,7 +151,7 @@ impl NameGlobs {
         })
     }
 
-    /// The globs that match a name in this state. Of a hidden name, only the globs of patterns count besides.
+    /// The globs that match a name in this state. For a hidden name, one hiding glob and the globs of patterns.
     fn matched(&self, state: &State) -> Vec<usize> {
         let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
         let matched: Vec<usize> = state.iter().filter(is_end).map(|(glob, _)| *glob).collect();
@@ -177,9 +177,9 @@ impl NameGlobs {
         *meaning == Meaning::Hidden && position + 1 == characters.len() && characters[position] == '*'
     }
 
-    /// The characters whose steps from this state differ: the next ones of each glob, in each form that a comparison
-    /// tells apart, one that compares as nothing, and one for all others. A character whose folded form has several
-    /// characters steps like these, one after the other.
+    /// One character for each different step from this state: the next characters of each glob in each form that a
+    /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded form
+    /// has several characters steps like these characters in turn.
     fn relevant_characters(&self, state: &State) -> Vec<char> {
         let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
@@ -215,7 +215,7 @@ impl NameGlobs {
             match (self.globs[at.0].is_folded, folded.as_slice()) {
                 (false, _) => self.advance(*at, character, &mut next),
                 (true, [one]) => self.advance(*at, *one, &mut next),
-                // An invisible character compares as nothing, and a few characters compare as several.
+                // Comparisons ignore an invisible character, and a few characters compare as several.
                 (true, characters) => {
                     let mut positions = vec![*at];
                     for character in characters {
@@ -233,7 +233,7 @@ impl NameGlobs {
     /// Adds the positions after one more character.
     fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut State) {
         match self.globs[glob].characters.get(position) {
-            // A wildcard takes the character, and is also taken to be over.
+            // A wildcard matches the character and may go on, or end with it.
             Some('*') => next.extend([(glob, position), (glob, position + 1)]),
             Some(expected) if *expected == character => next.push((glob, position + 1)),
             Some(_) | None => {}

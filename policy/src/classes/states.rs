@@ -68,13 +68,13 @@ impl PathRulesOfMount {
 struct PathState {
     /// The positions in the pattern.
     pattern: Vec<usize>,
-    /// Nothing else matters once a name is hidden.
+    /// Whether a name is hidden. Then only `pattern` matters besides.
     is_hidden: bool,
     is_protected: bool,
     is_kind: bool,
     /// The protected paths that the last names begin, each with the number of names.
     protected: Vec<(usize, usize)>,
-    /// The same of protected kinds.
+    /// The same for protected kinds.
     kinds: Vec<(usize, usize)>,
     /// The positions in each pattern of `unasked`.
     unasked: Vec<Vec<usize>>,

@@ -1,5 +1,5 @@
-//! Decides whether a policy is as its operator expects. Every answer is one of the functions that decide about calls;
-//! this module only chooses the calls: all of them, so that what is said of all paths or all chains is no sample.
+//! Decides whether a policy is as its operator expects. The functions that decide about calls give every answer. This
+//! module only chooses the calls. It chooses all of them, so a claim about all paths or all chains rests on no sample.
 
 mod answers;
 mod coverage;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, answer_by_names};
 
-/// What one tool, or one step of an operation, may do.
+/// The grants of one tool, or of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolGrants {
     /// The tool.
@@ -32,7 +32,7 @@ pub struct ToolGrants {
     pub hosts: Vec<String>,
 }
 
-/// What a tool may do in one mount.
+/// The grant of a tool in one mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountGrant {
     /// The mount.
@@ -46,8 +46,8 @@ pub struct MountGrant {
 }
 
 impl Explainer {
-    /// What these tools may do in each mount, and which hosts they may reach. An operation has an entry for each step,
-    /// because no two steps hold their grants at the same time.
+    /// The mounts and hosts that these tools may use. An operation has an entry for each step, because no two steps hold
+    /// their grants at the same time.
     #[must_use]
     pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
         tools.iter().flat_map(|tool| self.all_grants(tool)).collect()
@@ -109,7 +109,7 @@ impl Explainer {
     }
 }
 
-/// The hosts of a grant: those of its requests, or those of its commands.
+/// The hosts of a grant, for its requests or its commands.
 fn hosts_of(grant: &Grant) -> Vec<String> {
     let requests = grant.network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string));
     let shell = grant.shell.iter().filter_map(|shell| shell.network.as_ref());

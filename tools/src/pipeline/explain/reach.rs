@@ -25,7 +25,7 @@ use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, ToolGrants};
 pub enum ReachSource {
     /// The files of a mount.
     Mount(MountName),
-    /// What a request brings back.
+    /// The responses to requests.
     Web,
     /// A secret of the policy.
     Secret(SecretName),
@@ -304,7 +304,7 @@ impl Explainer {
         })
     }
 
-    /// The grants of a tool, or those of all its steps.
+    /// The grants of a tool, or of all its steps.
     pub(super) fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
         self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
     }

@@ -218,7 +218,7 @@ impl Figures {
             traffic.requests += 1;
             traffic.last = Some(row.time);
         }
-        // A refused request has no entry, so its URL is that of an argument.
+        // A refused request has no entry, so the URL of an argument counts.
         let is_refused = row.decision == Some(Decision::Deny) && row.requests.is_empty();
         let urls = row.subjects.iter().filter(|subject| is_refused && subject.kind == SubjectKind::Url);
         for url in urls {
@@ -260,7 +260,7 @@ impl Calls {
     }
 }
 
-/// Whether the call needed an approval of its own. A step has that of its operation.
+/// Whether the call needed an approval of its own. A step shares the approval of its operation.
 fn was_asked(row: &Row) -> bool {
     let is_step =
         row.approver.is_none() && row.operation_id.is_some() && row.decision == Some(Decision::Allow);
