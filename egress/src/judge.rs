@@ -87,14 +87,14 @@ pub trait Judge: Send + Sync {
     fn limits(&self) -> RequestLimits;
 }
 
-/// The identity of a grant. Requests whose judges return equal keys may reuse each other's connections. So a key must
-/// contain everything by which two grants can differ: where requests may go, which secrets they carry, and on whose
-/// behalf they are made.
+/// The identity of a grant. Requests whose judges return equal identities may reuse each other's connections. So an
+/// identity must contain everything by which two grants can differ: where requests may go, which secrets they carry, and
+/// on whose behalf they are made.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PoolIdentity(Arc<str>);
 
 impl PoolIdentity {
-    /// Creates a key. Its text is compared, and never sent or shown.
+    /// Creates an identity. Its text is compared, and never sent or shown.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

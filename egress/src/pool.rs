@@ -20,7 +20,7 @@ use crate::{
 /// The grant, origin and limits for which a connection is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolKey {
-    grant: PoolIdentity,
+    identity: PoolIdentity,
     scheme: Scheme,
     host: String,
     port: u16,
@@ -29,9 +29,9 @@ pub(crate) struct PoolKey {
 }
 
 impl PoolKey {
-    pub(crate) fn new(grant: PoolIdentity, target: &Target, limits: &RequestLimits) -> Self {
+    pub(crate) fn new(identity: PoolIdentity, target: &Target, limits: &RequestLimits) -> Self {
         let header_limits = (limits.header_bytes, limits.header_count);
-        Self { grant, scheme: target.scheme, host: target.host.clone(), port: target.port, header_limits }
+        Self { identity, scheme: target.scheme, host: target.host.clone(), port: target.port, header_limits }
     }
 }
 

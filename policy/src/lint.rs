@@ -17,13 +17,13 @@ portcullis_types::words! {
     pub enum LintCode {
         /// The policy cannot be used.
         Fault = "P00",
-        /// An entry, or a secret, names a tool that does not exist.
+        /// An entry or a secret names a tool that does not exist.
         NoTool = "P01",
         /// A shipped protected name or kind is taken away.
         ShippedNameDropped = "P02",
         /// Commands get a variable whose name looks like that of a secret.
         SecretVariable = "P03",
-        /// Nothing uses a profile or a mount.
+        /// Nothing uses this profile or mount.
         Unused = "P04",
         /// Two names differ in case only.
         DiffersInCase = "P05",
@@ -31,11 +31,11 @@ portcullis_types::words! {
         Shadowed = "P06",
         /// A tool that declares to only read may write a mount.
         ReadToolWrites = "P07",
-        /// Another user can change the policy, so that a start does not obey it.
+        /// Another user can change the policy.
         WritableByOthers = "P08",
         /// The folder of a mount does not exist.
         FolderMissing = "P09",
-        /// A file has names in and outside a mount.
+        /// Files of a mount have names elsewhere.
         HardLinks = "P10",
         /// A tool asks, and nobody can answer.
         NoApprover = "P11",
@@ -45,9 +45,9 @@ portcullis_types::words! {
         LimitWithoutEffect = "P13",
         /// An entry gives power to a module's tool that is not approved.
         NotPinned = "P14",
-        /// A line of an overlay or of a sandbox section takes nothing away.
+        /// A line of a reduction takes nothing away.
         OverlayWithoutEffect = "P15",
-        /// Another rule of the list covers a rule.
+        /// Another rule of the list covers this one.
         Covered = "P16",
         /// A line about the network grants nothing.
         IdleNetwork = "P17",
