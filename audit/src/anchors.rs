@@ -8,10 +8,10 @@ use super::{
     checkpoint::SignedCheckpoint,
     cosignature::WitnessKey,
     error::AuditError,
-    kept,
     key::VerifierKey,
-    seal::{KeptCheckpoint, NEWEST_CHECKPOINT},
+    seal::{NEWEST_CHECKPOINT, StoredCheckpoint},
     segments::{self, NOTE_ENDING, SegmentName},
+    stored_texts,
     tree::{Frontier, TreeHash},
     verify::{VerifyRequest, WitnessReport},
     witness::cosigned_notes,
@@ -20,7 +20,7 @@ use super::{
 /// The place that a checkpoint comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnchorPlace {
-    /// The newest checkpoint of the state folder, or that of a sealed segment: its name in the folder.
+    /// The state folder: the name of the file with the checkpoint.
     State(String),
     /// A place outside, such as a journal.
     Outside,
@@ -35,22 +35,22 @@ impl fmt::Display for AnchorPlace {
     }
 }
 
-/// What a checkpoint says about a log.
+/// The result of comparing a log with a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnchorFinding {
-    /// The rows that the checkpoint covers are those of the log.
+    /// The log has exactly the rows that the checkpoint covers.
     Holds,
     /// The rows from this number to the size of the checkpoint are missing at the end.
     MissingAtEnd {
         /// The number of the first missing row.
         first: u64,
-        /// The number of the last one.
+        /// The number of the last missing row.
         last: u64,
     },
-    /// The log has other rows than those that the checkpoint covers: rows were rewritten, or it is another log.
+    /// The log has other rows than the checkpoint covers: rows were rewritten, or it is another log.
     OtherRows,
-    /// Retention has removed the rows that the checkpoint ends with, so it proves nothing about the others.
+    /// Retention has removed the last rows that the checkpoint covers, so it proves nothing about the others.
     Removed,
     /// The chain breaks before the last row that the checkpoint covers.
     BehindBreak,
@@ -61,25 +61,25 @@ pub enum AnchorFinding {
 }
 
 impl AnchorFinding {
-    /// Whether the finding is no sign of tampering by itself.
+    /// Whether the finding is consistent with an unchanged log.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Holds | Self::Removed)
     }
 }
 
-/// A checkpoint, and what it says about a log.
+/// A checkpoint, and the result of its comparison with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnchorReport {
     /// Where the checkpoint comes from.
     pub place: AnchorPlace,
-    /// The name of the log in the checkpoint. Empty for a file that is none.
+    /// The name of the log in the checkpoint. Empty for a file that is not a checkpoint.
     pub origin: String,
     /// The number of rows that it covers.
     pub size: u64,
-    /// Whether its signature was checked. Without the log's key it cannot be.
+    /// Whether its signature was checked, which needs the log's key.
     pub is_signature_checked: bool,
-    /// What it says.
+    /// The result of the comparison.
     pub finding: AnchorFinding,
 }
 
@@ -87,7 +87,7 @@ pub struct AnchorReport {
 struct Anchor {
     report: AnchorReport,
     root: TreeHash,
-    is_judged: bool,
+    is_decided: bool,
     /// When each witness of the request has signed it.
     cosigned_at: Vec<Option<Timestamp>>,
 }
@@ -132,7 +132,7 @@ impl Anchors {
             self.add(AnchorPlace::State(name), signed.as_ref());
         }
         let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
-        match KeptCheckpoint::read(state_dir) {
+        match StoredCheckpoint::read(state_dir) {
             Ok(None) => {}
             Ok(Some((_, signed))) => self.add(place, Some(&signed)),
             Err(AuditError::CheckpointForm { .. }) => self.add(place, None),
@@ -157,7 +157,7 @@ impl Anchors {
         let cosigned_at = |witness| signed.and_then(|signed| signed.cosigned_at(witness));
         self.anchors.push(Anchor {
             cosigned_at: self.witnesses.iter().map(cosigned_at).collect(),
-            is_judged: fault.is_some(),
+            is_decided: fault.is_some(),
             report: AnchorReport {
                 place,
                 origin,
@@ -174,11 +174,11 @@ impl Anchors {
         !self.anchors.is_empty()
     }
 
-    /// Whether a checkpoint of the state folder states this tree, with a valid signature.
+    /// Whether a checkpoint states this tree, with a valid signature.
     pub(super) fn prove(&self, tree: &Frontier) -> bool {
         let root = tree.root();
         self.anchors.iter().any(|anchor| {
-            !anchor.is_judged
+            !anchor.is_decided
                 && anchor.report.is_signature_checked
                 && anchor.report.size == tree.size()
                 && anchor.root == root
@@ -189,8 +189,8 @@ impl Anchors {
     pub(super) fn compare(&mut self, size: u64, tree: &Frontier) {
         while let Some(anchor) = self.anchors.get_mut(self.next).filter(|anchor| anchor.report.size <= size) {
             self.next += 1;
-            if anchor.report.size == size && !anchor.is_judged {
-                anchor.is_judged = true;
+            if anchor.report.size == size && !anchor.is_decided {
+                anchor.is_decided = true;
                 let is_same = anchor.root == tree.root();
                 anchor.report.finding = if is_same { AnchorFinding::Holds } else { AnchorFinding::OtherRows };
             }
@@ -215,7 +215,7 @@ impl Anchors {
             .collect();
         let finish = |anchor: Anchor| {
             let mut report = anchor.report;
-            if !anchor.is_judged {
+            if !anchor.is_decided {
                 report.finding = if report.size + 1 < first_seq {
                     AnchorFinding::Removed
                 } else if is_broken {
@@ -237,7 +237,7 @@ fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Signed
     let mut notes = Vec::new();
     for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
         let path = segments::path_of(state_dir, &name, NOTE_ENDING);
-        let bytes = match kept::read_bounded(&path) {
+        let bytes = match stored_texts::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(read_error(&path, source)),

@@ -21,14 +21,14 @@ use thiserror::Error;
 
 use super::{
     anchors::kept_notes,
-    chain::{self, ChainLink},
+    chain::{self, ChainLink, is_sha256},
     checkpoint::SignedCheckpoint,
     error::AuditError,
-    kept::{POLICIES_DIR, QUESTIONS_DIR, read_bounded},
     key::VerifierKey,
     lines::{LineEnd, LogLines},
     read::Row,
     seal, segments,
+    stored_texts::{POLICIES_DIR, QUESTIONS_DIR, read_bounded},
     tree::{ConsistencyProver, Frontier, TreeHash},
 };
 
@@ -44,6 +44,9 @@ const MAX_PROOF_BYTES: usize = 256 << 20;
 
 /// The most texts that a bundle has: policies and questions.
 const MAX_TEXTS: usize = 100_000;
+
+/// The most checkpoints in a bundle.
+const MAX_CHECKPOINTS: usize = 10_000;
 
 /// A bundle cannot be made or read.
 #[derive(Debug, Error)]
@@ -61,11 +64,14 @@ pub enum BundleError {
         seq: u64,
     },
     /// No row is disclosed.
-    #[error("no row is meant: the filters match none")]
+    #[error("no row matches the filters")]
     NoRow,
     /// The rows name more policies and questions than a bundle has.
     #[error("the rows name more than {MAX_TEXTS} policies and questions; choose fewer rows")]
     TooManyTexts,
+    /// More checkpoints are given than a bundle has.
+    #[error("at most {} checkpoints can be given; give fewer, such as the newest one", MAX_CHECKPOINTS - 1)]
+    TooManyCheckpoints,
     /// The proofs for the given checkpoints do not fit into memory.
     #[error("there are too many rows after the given checkpoints; give a later one")]
     TooManyHashes,
@@ -79,7 +85,7 @@ pub enum BundleError {
 
 /// The contents of `bundle.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct BundleFacts {
+pub(super) struct BundleManifest {
     /// The version of the form: 1.
     format: u64,
     /// The log's key.
@@ -91,32 +97,33 @@ pub(super) struct BundleFacts {
     /// The number of rows that are disclosed.
     disclosed: u64,
     /// The roots of the largest whole subtrees over the rows before the first one, in hexadecimal.
-    left: Vec<String>,
+    #[serde(rename = "left")]
+    left_roots: Vec<String>,
     /// Proofs that the log continues earlier checkpoints.
-    consistency: Vec<ConsistencyFacts>,
+    consistency: Vec<ConsistencyProof>,
 }
 
 /// A proof that the log continues an earlier checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct ConsistencyFacts {
+struct ConsistencyProof {
     /// The number of rows of the earlier checkpoint.
     size: u64,
     /// The hashes of the proof, in hexadecimal.
     hashes: Vec<String>,
 }
 
-/// What goes into a bundle.
+/// The contents of a bundle to be written.
 pub struct BundleRequest<'a> {
     /// The log, in its state folder.
     pub log: &'a Path,
     /// The newest checkpoint, which covers all rows that are disclosed.
-    pub head: SignedCheckpoint,
+    pub checkpoint: SignedCheckpoint,
     /// The log's key.
     pub key: VerifierKey,
     /// Checkpoints that the reader has. The bundle proves that the log continues them.
     pub anchors: Vec<SignedCheckpoint>,
-    /// Whether a row is disclosed. It is called twice for each row. Rows about processes and the log are disclosed from
-    /// the first such row on, whatever it says.
+    /// Whether a row is disclosed. It is called twice for each row. From the first disclosed row on, rows about
+    /// processes and the log are always disclosed.
     pub is_disclosed: &'a dyn Fn(&Row) -> bool,
     /// Further files beside the log, with their names in the bundle.
     pub files: Vec<(PathBuf, String)>,
@@ -124,10 +131,10 @@ pub struct BundleRequest<'a> {
 
 impl std::fmt::Debug for BundleRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { log, head, key, anchors, is_disclosed: _, files } = self;
+        let Self { log, checkpoint, key, anchors, is_disclosed: _, files } = self;
         f.debug_struct("BundleRequest")
             .field("log", log)
-            .field("head", head)
+            .field("checkpoint", checkpoint)
             .field("key", key)
             .field("anchors", anchors)
             .field("files", files)
@@ -142,8 +149,6 @@ pub struct WrittenBundle {
     pub rows: (u64, u64),
     /// The number of rows that are disclosed.
     pub disclosed: u64,
-    /// The number of policies and questions.
-    pub texts: usize,
 }
 
 /// The number of the last row that is disclosed. `None` if no row is.
@@ -160,27 +165,33 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
     Ok(None)
 }
 
-/// Writes a bundle as a tar file. The rows go from the first disclosed one to the last one of the checkpoint.
+/// Writes a bundle as a tar file. Its rows begin with the first disclosed row and end with the last row of the checkpoint.
 ///
 /// # Errors
 /// [`BundleError`].
 pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<WrittenBundle, BundleError> {
+    // The bundle also has the checkpoint of its last row.
+    let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {
+        return Err(BundleError::TooManyCheckpoints);
+    };
     let wanted = wanted_texts(request)?;
     let mut rows = RowsWriter::new(request, wanted.first)?;
     each_line(request.log, |link, line| rows.add(request, link, line))?;
-    let (facts, mut rows_file) = rows.finish(request)?;
+    let (manifest, mut rows_file) = rows.finish(request)?;
 
     let mut archive = tar::Builder::new(out);
-    add(&mut archive, "bundle.json", &serde_json::to_vec_pretty(&facts).map_err(io::Error::other)?)?;
+    add(&mut archive, "bundle.json", &serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?)?;
     add(&mut archive, "verify.py", VERIFY_PROGRAM.as_bytes())?;
     let state_dir = request.log.parent().unwrap_or(Path::new("."));
-    let head_name = format!("notes/{}.note", request.head.checkpoint.size);
-    add(&mut archive, &head_name, request.head.note().as_bytes())?;
-    for note in kept_notes(state_dir)? {
-        let size = note.checkpoint.size;
-        if size + 1 >= facts.first && size < facts.last {
-            add(&mut archive, &format!("notes/{size}.note"), note.note().as_bytes())?;
-        }
+    let checkpoint_name = format!("notes/{}.note", request.checkpoint.checkpoint.size);
+    add(&mut archive, &checkpoint_name, request.checkpoint.note().as_bytes())?;
+    let mut notes = kept_notes(state_dir)?;
+    let sizes = manifest.first.saturating_sub(1)..manifest.last;
+    notes.retain(|note| sizes.contains(&note.checkpoint.size));
+    // The checkpoint of the last row proves all rows, so the oldest others can be left out.
+    for note in notes.split_off(notes.len().saturating_sub(free)) {
+        let name = format!("notes/{}.note", note.checkpoint.size);
+        add(&mut archive, &name, note.note().as_bytes())?;
     }
     for (index, anchor) in request.anchors.iter().enumerate() {
         let name = format!("notes/given-{}-{}.note", index + 1, anchor.checkpoint.size);
@@ -205,8 +216,8 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     rows_file.rewind()?;
     archive.append_data(&mut header(length), "rows.txt", rows_file)?;
     archive.into_inner()?.flush()?;
-    let rows = (facts.first, facts.last);
-    Ok(WrittenBundle { rows, disclosed: facts.disclosed, texts: wanted.texts.len() })
+    let rows = (manifest.first, manifest.last);
+    Ok(WrittenBundle { rows, disclosed: manifest.disclosed })
 }
 
 fn add(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> io::Result<()> {
@@ -232,7 +243,7 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
     let mut texts = BTreeSet::new();
     for row in super::rows(request.log) {
         let row = row?;
-        if row.seq > request.head.checkpoint.size {
+        if row.seq > request.checkpoint.checkpoint.size {
             break;
         }
         let is_wanted = (request.is_disclosed)(&row);
@@ -258,10 +269,6 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
         }
     }
     Ok(Wanted { first: first.ok_or(BundleError::NoRow)?, texts })
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Calls a function for each row of a log with its link and its line, until it returns `false`.
@@ -292,7 +299,7 @@ struct RowsWriter {
     first: u64,
     tree: Option<Frontier>,
     left: Option<Frontier>,
-    /// The given checkpoints before the first row, with the rows after them.
+    /// The given checkpoints that end before the first row, with the rows after them.
     provers: Vec<(SignedCheckpoint, Option<ConsistencyProver>)>,
     proof_bytes: usize,
     file: BufWriter<File>,
@@ -313,7 +320,7 @@ impl RowsWriter {
         })
     }
 
-    /// Adds a row. Returns whether further ones are wanted.
+    /// Adds a row. Returns whether further rows are needed.
     fn add(
         &mut self,
         request: &BundleRequest<'_>,
@@ -360,12 +367,12 @@ impl RowsWriter {
                 writeln!(self.file, "-{}", hex::encode(hash))?;
             }
         }
-        Ok(tree.size() < request.head.checkpoint.size)
+        Ok(tree.size() < request.checkpoint.checkpoint.size)
     }
 
-    fn finish(self, request: &BundleRequest<'_>) -> Result<(BundleFacts, File), BundleError> {
+    fn finish(self, request: &BundleRequest<'_>) -> Result<(BundleManifest, File), BundleError> {
         let Self { first, tree, left, provers, file, disclosed, .. } = self;
-        let checkpoint = &request.head.checkpoint;
+        let checkpoint = &request.checkpoint.checkpoint;
         let tree = tree.unwrap_or_default();
         let left = left.ok_or(BundleError::NoRow)?;
         if tree.size() != checkpoint.size || tree.root() != checkpoint.root {
@@ -373,18 +380,18 @@ impl RowsWriter {
         }
         let consistency = provers.into_iter().filter_map(|(anchor, prover)| {
             let hashes = prover?.proof().iter().map(hex::encode).collect();
-            Some(ConsistencyFacts { size: anchor.checkpoint.size, hashes })
+            Some(ConsistencyProof { size: anchor.checkpoint.size, hashes })
         });
-        let facts = BundleFacts {
+        let manifest = BundleManifest {
             format: 1,
             key: request.key.as_str().to_owned(),
             first,
             last: tree.size(),
             disclosed,
-            left: left.roots().iter().map(hex::encode).collect(),
+            left_roots: left.roots().iter().map(hex::encode).collect(),
             consistency: consistency.collect(),
         };
-        Ok((facts, file.into_inner().map_err(io::IntoInnerError::into_error)?))
+        Ok((manifest, file.into_inner().map_err(io::IntoInnerError::into_error)?))
     }
 }
 

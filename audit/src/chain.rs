@@ -18,6 +18,12 @@ pub(super) type Hash = [u8; HASH_BYTES];
 /// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
+/// Whether a text is a SHA-256 in hexadecimal. A text that names a file must be checked before it becomes part of a path.
+#[must_use]
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The fields of a line that form the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainLink {
@@ -38,8 +44,8 @@ pub(super) enum LineFault {
     HashMismatch,
 }
 
-/// Seals a row that is written up to its `prev`: appends `prev` and `hash`, and returns the hash.
-pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
+/// Completes a row that is written up to its `prev`: appends `prev` and `hash`, and returns the hash.
+pub(super) fn append_hash(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     line.extend_from_slice(PREV_KEY);
     line.extend_from_slice(prev);
     line.push(b'"');
@@ -69,14 +75,14 @@ pub(super) fn check(line: &[u8]) -> Result<ChainLink, LineFault> {
 }
 
 /// The length of the end of every line: the digits of the line's own hash, and the closing characters.
-pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
+pub(super) const HASH_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
 /// The hash at the end of a line. The line's content is not compared with it.
 pub(super) fn hash_in(line: &[u8]) -> Option<&Hash> {
     line.strip_suffix(END)?.last_chunk()
 }
 
-/// Whether the last [`SEALED_TAIL_BYTES`] of a line contain this hash.
+/// Whether the last [`HASH_TAIL_BYTES`] of a line contain this hash.
 pub(super) fn tail_has_hash(tail: &[u8], hash: &Hash) -> bool {
     tail.strip_suffix(END) == Some(hash.as_slice())
 }
@@ -128,7 +134,7 @@ mod tests {
 
     fn sealed(head: &str, prev: &Hash) -> (Vec<u8>, Hash) {
         let mut line = head.as_bytes().to_vec();
-        let hash = seal(&mut line, prev);
+        let hash = append_hash(&mut line, prev);
         (line, hash)
     }
 
@@ -136,7 +142,7 @@ mod tests {
     fn a_sealed_line_checks_and_any_flipped_bit_does_not() {
         let (line, hash) = sealed(r#"{"seq":12,"time":"t""#, &GENESIS);
         assert_eq!(check(&line), Ok(ChainLink { seq: 12, prev: GENESIS, hash }));
-        assert!(tail_has_hash(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
+        assert!(tail_has_hash(&line[line.len() - HASH_TAIL_BYTES..], &hash));
         assert!(line.ends_with(b"\"}\n"));
         for index in 0..line.len() {
             for bit in 0..8 {

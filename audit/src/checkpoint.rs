@@ -1,8 +1,8 @@
 //! Checkpoints: a signed statement of how many rows a log has, and of the root of the tree over them.
 //!
-//! The form is that of transparency logs: a signed note (c2sp.org/signed-note) whose text is a checkpoint
-//! (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the collectors behind
-//! it.
+//! A checkpoint has the form that transparency logs use: a signed note (c2sp.org/signed-note) whose text is a checkpoint
+//! (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the collectors that
+//! read it.
 
 use std::{fmt, io};
 
@@ -61,12 +61,12 @@ pub struct SignedCheckpoint {
     note: String,
 }
 
-/// The reason why a checkpoint proves nothing under a key.
+/// Why a signature check failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureFault {
-    /// No signature is of this key.
+    /// This key has not signed the checkpoint.
     OtherKey,
-    /// The signature of this key is not that of this text.
+    /// This key's signature does not match the text.
     Invalid,
 }
 
@@ -122,7 +122,7 @@ impl SignedCheckpoint {
         format!("{LINE_MARK} {origin} {size} {} {}", BASE64.encode(root), signature.unwrap_or_default())
     }
 
-    /// Finds a checkpoint in a line, behind whatever a collector wrote before it.
+    /// Finds a checkpoint in a line; a collector may have written a prefix.
     fn from_line(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once(LINE_MARK)?;
         let mut words = rest.strip_prefix(' ')?.split(' ');

@@ -57,7 +57,7 @@ pub(super) struct Segment {
     /// The number, from 1.
     pub(super) number: u64,
     /// The length of all earlier segments together: the place of this one in the log.
-    pub(super) base: u64,
+    pub(super) start_offset: u64,
     /// The number of its first row, also of one that is not written yet.
     pub(super) first_seq: u64,
     /// When its first row was written. `None` if it was empty when it was opened.
@@ -176,7 +176,7 @@ impl Segment {
         Ok(Self {
             log,
             number: start.number,
-            base: start.bytes_before,
+            start_offset: start.bytes_before,
             first_seq: start.first_seq,
             begun: start.begun,
             identity: (stat.st_dev, stat.st_ino),

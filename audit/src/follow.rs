@@ -47,8 +47,8 @@ impl LogFollower {
         Ok(Self { offset: 0, ..Self::at_end(path)? })
     }
 
-    /// The rows that were written since the last call, at most 1,000, each with the error of a line that is
-    /// not a row in its place. Empty if there are none yet.
+    /// The rows that were written since the last call, at most 1,000. A line that is not a row yields an error in
+    /// its place. Empty if there are none yet.
     ///
     /// # Errors
     /// [`AuditError::Truncated`] and [`AuditError::Replaced`] if the log is no longer the one that was read, and the

@@ -95,28 +95,28 @@ pub struct CheckpointKey {
 }
 
 enum KeySigner {
-    Own(Box<StandardSigner>),
+    InMemory(Box<StandardSigner>),
     Agent { key: Box<AgentKey>, name: String, id: u32 },
 }
 
 impl Signer for KeySigner {
     fn name(&self) -> &str {
         match self {
-            Self::Own(signer) => signer.name(),
+            Self::InMemory(signer) => signer.name(),
             Self::Agent { name, .. } => name,
         }
     }
 
     fn key_id(&self) -> u32 {
         match self {
-            Self::Own(signer) => signer.key_id(),
+            Self::InMemory(signer) => signer.key_id(),
             Self::Agent { id, .. } => *id,
         }
     }
 
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignatureError> {
         match self {
-            Self::Own(signer) => signer.sign(message),
+            Self::InMemory(signer) => signer.sign(message),
             Self::Agent { key, .. } => key.sign(message).map_err(SignatureError::from_source),
         }
     }
@@ -132,7 +132,7 @@ impl CheckpointKey {
             KeySource::File(path) => Self::read(path),
             KeySource::SshAgent(fingerprint) => {
                 let key = AgentKey::find(fingerprint).map_err(|source| KeyError::Agent { source })?;
-                // The name of the log is that of the key, so that both forms of it need no further setting.
+                // Derive the origin from the key, so that no setting for the name is needed.
                 let digest = Sha256::digest(key.public.as_bytes());
                 let name = format!("portcullis/{}", hex::encode(&digest[..NAME_BYTES]));
                 let verifier = VerifierKey::parse(&verifier_text(&name, &key.public))?;
@@ -201,7 +201,7 @@ impl CheckpointKey {
         let seed: [u8; 32] = decoded.get(1..)?.try_into().ok()?;
         let public = SigningKey::from_bytes(&seed).verifying_key();
         let verifier = VerifierKey::parse(&verifier_text(signer.name(), &public)).ok()?;
-        Some(Self { signer: KeySigner::Own(Box::new(signer)), verifier })
+        Some(Self { signer: KeySigner::InMemory(Box::new(signer)), verifier })
     }
 
     /// The name of the key, which is the origin of its checkpoints: `portcullis/` and 16 hexadecimal digits in a key

@@ -32,7 +32,6 @@ mod cosignature;
 mod error;
 mod files;
 mod follow;
-mod kept;
 mod key;
 mod lines;
 mod live;
@@ -43,10 +42,12 @@ mod process;
 mod read;
 mod recovery;
 mod request;
+mod rotation;
 mod row;
 mod seal;
 mod segments;
 mod ssh_agent;
+mod stored_texts;
 mod sync;
 mod tail;
 mod text;
@@ -61,14 +62,13 @@ pub use approver::{ApproverKind, RecordedApprover};
 pub use bundle::{
     BundleError, BundleReport, BundleRequest, WrittenBundle, check_bundle, last_disclosed, write_bundle,
 };
-pub use chain::{MAX_ROW_BYTES, ROW_VERSION};
+pub use chain::{MAX_ROW_BYTES, ROW_VERSION, is_sha256};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
 pub use connection::RecordedConnection;
 pub use cosignature::WitnessKey;
 pub use error::AuditError;
 pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
-pub use kept::{POLICIES_DIR, QUESTIONS_DIR};
 pub use key::{CheckpointKey, KEY_CREDENTIAL, KEY_NAME, KeyError, KeySource, VERIFIER_KEY_NAME, VerifierKey};
 pub use log::{AuditLog, RowRef};
 pub use process::{GatherFacts, KeptPolicy, PolicyChange, PolicyChangeCause, PolicyText, ProcessStart};
@@ -76,13 +76,15 @@ pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, CallRecord, Confinement, Outcome, Phase, Record, RecordedMount, RowKind, SharedText, Subject,
-    SubjectKind, Verdict,
+    CallEnding, CallRecord, Confinement, Decision, Outcome, Phase, Record, RecordedMount, RowKind,
+    SharedText, Subject, SubjectKind,
 };
 pub use seal::{
-    CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealOptions, newest_checkpoint,
+    CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealingOptions,
+    newest_checkpoint,
 };
 pub use segments::SEGMENTS_DIR;
+pub use stored_texts::{POLICIES_DIR, QUESTIONS_DIR};
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use touched::TouchedMount;
 pub use tree::{ConsistencyProver, Frontier, TreeHash, is_consistent, leaf_hash};

@@ -20,15 +20,15 @@ use super::{
     checkpoint::SignedCheckpoint,
     error::AuditError,
     files::LogFiles,
-    kept,
     live::LiveFile,
     process::{
         CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
     },
     recovery::{self, Recovery},
     row::{Phase, Record, SharedText},
-    seal::{self, SealOptions, Sealer},
+    seal::{self, SealState, SealingOptions},
     segments::SegmentName,
+    stored_texts,
     sync::{self, SyncMode, Syncer},
     writer::{KernelDevice, LogDevice, LogWriter},
 };
@@ -88,7 +88,7 @@ impl AuditLog {
             files,
             mode,
             state: Mutex::new(state),
-            sealer: Mutex::default(),
+            seal_state: Mutex::default(),
             syncer: Syncer::default(),
         });
         if has_written {
@@ -110,8 +110,8 @@ impl AuditLog {
     }
 
     /// Gives the log the facts of this process. They are written as the row `start`, and the policy is kept, before the
-    /// first other row, so that a process that only reads leaves no row. If the policy differs from that of the newest
-    /// earlier start, a row `policy` follows. The last row of the process is then `stop`.
+    /// first other row, so that a process that only reads leaves no row. If the newest earlier start had another
+    /// policy, a row `policy` follows. The last row of the process is then `stop`.
     ///
     /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
     /// process has kept it.
@@ -121,8 +121,8 @@ impl AuditLog {
 
     /// Sets how the log is sealed from now on. Without it, the process makes no checkpoint and seals no segment, but
     /// goes on in the segments of others.
-    pub fn set_seal_options(&self, options: SealOptions) {
-        self.shared.set_seal_options(options);
+    pub fn set_sealing_options(&self, options: SealingOptions) {
+        self.shared.set_sealing_options(options);
         self.shared.syncer.request();
     }
 
@@ -159,7 +159,7 @@ impl AuditLog {
     /// [`AuditError::Keep`]. The call must then not run.
     pub fn keep_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
         let _state = self.shared.state();
-        kept::keep_question(&self.shared.files, sha256, question)
+        stored_texts::keep_question(&self.shared.files, sha256, question)
     }
 
     /// Writes one row. When this method returns, the row survives the death of this process; with [`SyncMode::Always`]
@@ -268,7 +268,7 @@ pub(super) struct SharedLog {
     mode: SyncMode,
     state: Mutex<LogState>,
     /// Locked before the state, never after it.
-    pub(super) sealer: Mutex<Sealer>,
+    pub(super) seal_state: Mutex<SealState>,
     pub(super) syncer: Syncer,
 }
 
@@ -333,20 +333,20 @@ impl SharedLog {
 
 impl LogState {
     /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is the
-    /// row about the policy that the caller writes next; without it, a policy other than that of the newest earlier
-    /// start gets a row here.
+    /// row about the policy that the caller writes next; without it, a policy that differs from the newest earlier
+    /// start's gets a row here.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };
         let start = pending.facts();
         let (digest, uid) = (start.policy_digest.clone(), start.uid);
         if let (Some(digest), Some(text)) = (&digest, &pending.policy) {
-            kept::keep_policy(&shared.files, digest, text)?;
+            stored_texts::keep_policy(&shared.files, digest, text)?;
         }
         self.writer.write_process_row(&self.process, ProcessRow::Start(pending.facts()))?;
         self.start = None;
         self.has_started = true;
         let Some(digest) = digest else { return Ok(()) };
-        let newest = kept::newest_policy(&shared.files);
+        let newest = stored_texts::newest_policy(&shared.files);
         if newest.as_deref() != Some(&*digest) {
             if let Some(old_digest) = newest
                 && change.is_none()
@@ -360,7 +360,7 @@ impl LogState {
                 };
                 self.writer.write_process_row(&self.process, ProcessRow::Policy(&change))?;
             }
-            kept::remember_policy(&shared.files, &digest)?;
+            stored_texts::remember_policy(&shared.files, &digest)?;
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub struct ProcessStart {
     pub binary_sha256: Option<SharedText>,
     /// The user of the process.
     pub uid: u32,
-    /// The machine's host name. In a container, that of the container.
+    /// The machine's host name, or in a container the container's.
     pub host: Option<SharedText>,
     /// The name of this instance among several that share a policy. `None` if it was given none.
     pub instance: Option<SharedText>,
@@ -33,7 +33,7 @@ pub struct ProcessStart {
 }
 
 portcullis_types::words! {
-    /// What made a process read its policy.
+    /// The reason why a process read its policy.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum PolicyChangeCause {
         /// The start of the process.
@@ -50,7 +50,7 @@ pub struct PolicyChange {
     pub old_digest: Option<SharedText>,
     /// The digest of the new policy. `None` if it was refused.
     pub new_digest: Option<SharedText>,
-    /// What made the process read the policy.
+    /// The reason why the process read the policy.
     pub cause: PolicyChangeCause,
     /// The user of the process.
     pub uid: u32,

@@ -18,7 +18,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     request::RecordedRequest,
-    row::{CallRecord, Confinement, Outcome, RecordedMount, RowKind, SharedText, Subject, Verdict},
+    row::{CallRecord, Confinement, Decision, Outcome, RecordedMount, RowKind, SharedText, Subject},
     segments::{self, LogPart},
     touched::TouchedMount,
 };
@@ -68,7 +68,7 @@ pub struct Row {
     /// As [`CallRecord::module_sha256`].
     pub module_sha256: Option<SharedText>,
     /// As [`CallRecord::decision`].
-    pub decision: Option<Verdict>,
+    pub decision: Option<Decision>,
     /// As [`super::CallEnding::code`] or, without one, [`CallRecord::code`].
     pub code: Option<SharedText>,
     /// As [`CallRecord::rule`].
@@ -143,7 +143,7 @@ pub struct Row {
     /// In a `policy`: as [`PolicyChange::refused`](super::PolicyChange::refused).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<SharedText>,
-    /// In a `checkpoint`: the number of rows of its tree, which are those before it.
+    /// In a `checkpoint`: the number of rows before it, over which its tree is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// In a `checkpoint`: the root of the tree, in hexadecimal.
@@ -158,7 +158,7 @@ pub struct Row {
     /// In a `checkpoint`: the length of the segments before its own, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_before: Option<u64>,
-    /// The process that made the call, as `pid-time-count`: the time is that of opening the log, in nanoseconds as
+    /// The process that made the call, as `pid-time-count`: the time is when it opened the log, in nanoseconds as
     /// hexadecimal, and the count numbers the logs that the process has opened.
     pub process: SharedText,
     /// The number of list entries that did not fit into the row.

@@ -13,8 +13,8 @@ use super::{
     live::{self, DeadLiveFile},
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
+    rotation,
     row::{CallEnding, Outcome, Phase},
-    seal,
     writer::LogWriter,
 };
 
@@ -109,16 +109,16 @@ fn ranges_from(
 ) -> Result<Vec<(File, u64, u64)>, AuditError> {
     let (segment, end) = writer.place();
     let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
-    let mut ranges = vec![(log, scan_start.saturating_sub(segment.base), end)];
-    let mut base = segment.base;
-    if scan_start < base {
-        for part in seal::sealed_before(files, segment)?.into_iter().rev() {
-            if scan_start >= base {
+    let mut ranges = vec![(log, scan_start.saturating_sub(segment.start_offset), end)];
+    let mut start_offset = segment.start_offset;
+    if scan_start < start_offset {
+        for part in rotation::sealed_before(files, segment)?.into_iter().rev() {
+            if scan_start >= start_offset {
                 break;
             }
             let (_, file, length) = part.open()?;
-            base = base.saturating_sub(length);
-            ranges.push((file, scan_start.saturating_sub(base), length));
+            start_offset = start_offset.saturating_sub(length);
+            ranges.push((file, scan_start.saturating_sub(start_offset), length));
         }
     }
     ranges.reverse();

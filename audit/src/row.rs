@@ -48,7 +48,7 @@ pub struct CallRecord {
     /// SHA-256 of the module.
     pub module_sha256: Option<SharedText>,
     /// The policy's decision.
-    pub decision: Option<Verdict>,
+    pub decision: Option<Decision>,
     /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
     pub code: Option<SharedText>,
     /// The rule that decided.
@@ -138,7 +138,7 @@ pub struct CallEnding {
     pub truncated: Option<bool>,
     /// The names of the mounts that the call touched.
     pub mounts_used: Vec<SharedText>,
-    /// What the call did in each mount. `None` if it was not observed: the kernel does not report what a command
+    /// The accesses of the call to each mount. `None` if they were not observed: the kernel does not report what a command
     /// touches, and a native tool is host code.
     pub touched: Option<Vec<TouchedMount>>,
     /// The first guest paths that the call opened or changed, other than the subjects of its arguments.
@@ -268,7 +268,7 @@ portcullis_types::words! {
 portcullis_types::words! {
     /// The policy's decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum Verdict as "decision" {
+    pub enum Decision as "decision" {
         /// The call may run.
         Allow = "allow",
         /// The call may not run.
@@ -294,6 +294,20 @@ pub struct Subject {
     pub kind: SubjectKind,
     /// The path, URL or command itself.
     pub value: SharedText,
+}
+
+impl Subject {
+    /// The argument of a protected path that a command made. The host adds it to the row after the command has run.
+    pub const PROTECTED_PATH_MADE: &str = "protected_path_made";
+
+    /// The argument that says that the search for such paths was incomplete.
+    pub const PROTECTED_PATHS_UNSEEN: &str = "protected_paths_unseen";
+
+    /// Whether an argument of the call has the subject, so that the policy judged it.
+    #[must_use]
+    pub fn is_of_call(&self) -> bool {
+        ![Self::PROTECTED_PATH_MADE, Self::PROTECTED_PATHS_UNSEEN].contains(&&*self.argument)
+    }
 }
 
 portcullis_types::words! {

@@ -5,19 +5,12 @@ use std::{
     fmt,
     fs::File,
     io,
-    os::unix::fs::FileExt as _,
     path::Path,
     sync::{Arc, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use rustix::{
-    fs::{
-        AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, fsync, linkat, mkdirat, openat, renameat, unlinkat,
-    },
-    io::Errno,
-};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,13 +18,14 @@ use super::{
     chain,
     checkpoint::SignedCheckpoint,
     error::AuditError,
-    files::{LOG_NAME, LogFiles, Segment},
-    kept,
+    files::{LogFiles, Segment},
     key::{CheckpointKey, KeyError, KeySource, VERIFIER_KEY_NAME},
     lines::{LineEnd, LogLines},
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
-    segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    rotation,
+    segments::{NOTE_ENDING, SEGMENTS_DIR},
+    stored_texts,
     tree::{Frontier, TreeHash},
 };
 
@@ -44,38 +38,35 @@ pub const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
 /// The file with the newest checkpoint that a process of this state folder has made.
 pub const NEWEST_CHECKPOINT: &str = "audit.checkpoint";
 
-/// The new segment before it has the log's name.
-const NEXT_SEGMENT: &str = ".audit.next";
-
 /// Takes a signed checkpoint to a place outside the log.
 pub type CheckpointSink = Arc<dyn Fn(&SignedCheckpoint) + Send + Sync>;
 
 /// How a log is sealed.
 #[derive(Clone)]
-pub struct SealOptions {
+pub struct SealingOptions {
     /// The size at which a segment is sealed, in bytes.
     pub segment_bytes: u64,
     /// The age of its first row at which a segment is sealed.
     pub segment_age: Duration,
     /// The age of its last row at which a sealed segment is removed. `None` keeps all.
-    pub keep: Option<Duration>,
+    pub retention: Option<Duration>,
     /// The number of rows after which a checkpoint is made.
     pub checkpoint_rows: u64,
     /// The time after which rows without a checkpoint get one.
     pub checkpoint_interval: Duration,
-    /// The key. `None` for that of the state folder, which is made if there is none.
+    /// The key. `None` uses the state folder's key, and creates it if it is missing.
     pub key: Option<KeySource>,
-    /// Where checkpoints go. Without it, they are made for sealed segments alone.
+    /// The destination of checkpoints. Without it, only sealed segments get checkpoints.
     pub sink: Option<CheckpointSink>,
 }
 
-/// Seals nothing by itself and keeps everything; checkpoints come at the usual times.
-impl Default for SealOptions {
+/// Never seals automatically and never removes segments. Checkpoints use the default intervals.
+impl Default for SealingOptions {
     fn default() -> Self {
         Self {
             segment_bytes: u64::MAX,
             segment_age: Duration::MAX,
-            keep: None,
+            retention: None,
             checkpoint_rows: CHECKPOINT_ROWS,
             checkpoint_interval: CHECKPOINT_INTERVAL,
             key: None,
@@ -84,13 +75,14 @@ impl Default for SealOptions {
     }
 }
 
-impl fmt::Debug for SealOptions {
+impl fmt::Debug for SealingOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { segment_bytes, segment_age, keep, checkpoint_rows, checkpoint_interval, key, sink } = self;
-        f.debug_struct("SealOptions")
+        let Self { segment_bytes, segment_age, retention, checkpoint_rows, checkpoint_interval, key, sink } =
+            self;
+        f.debug_struct("SealingOptions")
             .field("segment_bytes", segment_bytes)
             .field("segment_age", segment_age)
-            .field("keep", keep)
+            .field("retention", retention)
             .field("checkpoint_rows", checkpoint_rows)
             .field("checkpoint_interval", checkpoint_interval)
             .field("key", key)
@@ -99,18 +91,27 @@ impl fmt::Debug for SealOptions {
     }
 }
 
-/// The state of the sealing, apart from that of the appends.
+/// The state of sealing. It has its own lock, so that appends do not wait for it.
 #[derive(Debug, Default)]
-pub(super) struct Sealer {
-    options: Option<SealOptions>,
+pub(super) struct SealState {
+    options: Option<SealingOptions>,
     key: Option<Arc<CheckpointKey>>,
     tree: Option<TreeState>,
     /// The number of the last row that a checkpoint covers, or that is a checkpoint.
     covered: u64,
-    /// When rows were first seen that no checkpoint covers.
+    /// When the first row without a checkpoint was seen.
     uncovered_since: Option<Instant>,
     /// When a failed attempt may be repeated.
     retry_at: Option<Instant>,
+}
+
+/// Whether a checkpoint also seals the open segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sealing {
+    No,
+    /// If the segment is full. Decided again under the log's lock, because another process may have sealed it meanwhile.
+    IfFull,
+    Always,
 }
 
 /// The tree over the rows of the log up to a place in the open segment.
@@ -118,7 +119,7 @@ pub(super) struct Sealer {
 struct TreeState {
     frontier: Frontier,
     segment: Arc<Segment>,
-    /// The offset in the segment of the first row that the tree lacks.
+    /// The offset, in the segment, of the first row that is not in the tree.
     offset: u64,
 }
 
@@ -129,7 +130,8 @@ impl TreeState {
         let mut lines = BackwardLines::new(log, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
             if let Some(frontier) = frontier_of(&line.bytes) {
-                // A later change of an own row does not stop the log; the verifier reports it.
+                // The checkpoint's own content is not verified here: a change of the row does not stop the log, and the
+                // verifier reports it.
                 return Ok(Self { frontier, segment: Arc::clone(segment), offset: line.offset });
             }
         }
@@ -162,7 +164,7 @@ pub(super) fn row_hash(line: &[u8]) -> Option<TreeHash> {
     Some(hash)
 }
 
-/// The tree in a checkpoint row. `None` for another row, and for a root that is not that of the frontier.
+/// The tree in a checkpoint row. `None` for another row, and if the stated root does not match the frontier.
 pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
     #[derive(Deserialize)]
     struct Fields {
@@ -179,20 +181,20 @@ pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
     (hex::encode(frontier.root()) == fields.root).then_some(frontier)
 }
 
-/// The newest checkpoint, as the state folder keeps it.
+/// The newest checkpoint, as the state folder stores it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct KeptCheckpoint {
+pub(super) struct StoredCheckpoint {
     /// The signed note.
     pub(super) note: String,
     /// The place of the checkpoint row in the whole log, in bytes.
     pub(super) offset: u64,
 }
 
-impl KeptCheckpoint {
+impl StoredCheckpoint {
     /// Reads the file. `None` if there is none.
     pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
         let path = state_dir.join(NEWEST_CHECKPOINT);
-        let bytes = match kept::read_bounded(&path) {
+        let bytes = match stored_texts::read_bounded(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(AuditError::Read { path, source }),
@@ -211,13 +213,13 @@ impl KeptCheckpoint {
 /// # Errors
 /// [`AuditError::Read`], [`AuditError::CheckpointForm`].
 pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
-    Ok(KeptCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
+    Ok(StoredCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
 }
 
 /// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must be there, and the
 /// checkpoint's own row at its place.
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
-    let Some((kept, signed)) = KeptCheckpoint::read(&files.state_dir)? else { return Ok(()) };
+    let Some((kept, signed)) = StoredCheckpoint::read(&files.state_dir)? else { return Ok(()) };
     let size = signed.checkpoint.size;
     let disagrees = |rows| AuditError::Disagrees { path: files.path.clone(), size, rows };
     if seq <= size {
@@ -236,86 +238,78 @@ pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Res
 
 /// The file with this byte of the whole log, and the byte's place in it. `None` if its segment was removed.
 fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(File, u64)>, AuditError> {
-    if offset >= segment.base {
+    if offset >= segment.start_offset {
         let file = segment.log.try_clone().map_err(|source| files.read_error(source))?;
-        return Ok(Some((file, offset - segment.base)));
+        return Ok(Some((file, offset - segment.start_offset)));
     }
-    let mut base = segment.base;
-    for part in sealed_before(files, segment)?.into_iter().rev() {
+    let mut start_offset = segment.start_offset;
+    for part in rotation::sealed_before(files, segment)?.into_iter().rev() {
         let (_, file, length) = part.open()?;
-        base = base.saturating_sub(length);
-        if offset >= base {
-            return Ok(Some((file, offset - base)));
+        start_offset = start_offset.saturating_sub(length);
+        if offset >= start_offset {
+            return Ok(Some((file, offset - start_offset)));
         }
     }
     Ok(None)
 }
 
-/// The sealed segments before this one, the oldest first.
-pub(super) fn sealed_before(
-    files: &LogFiles,
-    segment: &Segment,
-) -> Result<Vec<segments::LogPart>, AuditError> {
-    let names =
-        segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(|source| files.read_error(source))?;
-    let earlier = names.into_iter().filter(|name| name.number < segment.number);
-    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
-}
-
 impl SharedLog {
     /// Sets how the log is sealed from now on.
-    pub(super) fn set_seal_options(&self, options: SealOptions) {
+    pub(super) fn set_sealing_options(&self, options: SealingOptions) {
         let seq = self.state().writer.seq();
-        let mut sealer = self.sealer();
-        if sealer.options.is_none() {
-            sealer.covered = seq;
+        let mut seal_state = self.seal_state();
+        if seal_state.options.is_none() {
+            seal_state.covered = seq;
         }
-        sealer.key = None;
-        sealer.options = Some(options);
+        seal_state.key = None;
+        seal_state.options = Some(options);
     }
 
-    fn sealer(&self) -> MutexGuard<'_, Sealer> {
+    fn seal_state(&self) -> MutexGuard<'_, SealState> {
         // A poisoned state is usable: the tree is only advanced by whole rows.
-        self.sealer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seal_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.
     pub(super) fn seal_if_due(&self) -> Option<Duration> {
-        let mut sealer = self.sealer();
-        let options = sealer.options.clone()?;
+        let mut seal_state = self.seal_state();
+        let options = seal_state.options.clone()?;
         let now = Instant::now();
-        if let Some(retry_at) = sealer.retry_at.filter(|retry_at| now < *retry_at) {
+        if let Some(retry_at) = seal_state.retry_at.filter(|retry_at| now < *retry_at) {
             return Some(retry_at - now);
         }
-        let (seq, must_seal) = {
+        let (seq, has_full_segment) = {
             let state = self.state();
             let (segment, end) = state.writer.place();
             (state.writer.seq(), is_full(segment, end, &options))
         };
-        let rows = seq.saturating_sub(sealer.covered);
+        let rows = seq.saturating_sub(seal_state.covered);
         if rows == 0 {
-            sealer.uncovered_since = None;
+            seal_state.uncovered_since = None;
             return None;
         }
-        let uncovered_since = *sealer.uncovered_since.get_or_insert(now);
+        let uncovered_since = *seal_state.uncovered_since.get_or_insert(now);
         let waited = now.duration_since(uncovered_since);
         let is_due = rows >= options.checkpoint_rows || waited >= options.checkpoint_interval;
-        if must_seal || (options.sink.is_some() && is_due) {
-            if let Err(error) = self.checkpoint(&mut sealer, &options, must_seal) {
+        if has_full_segment || (options.sink.is_some() && is_due) {
+            let sealing = if has_full_segment { Sealing::IfFull } else { Sealing::No };
+            if let Err(error) = self.checkpoint(&mut seal_state, &options, sealing) {
                 tracing::warn!(%error, "the audit log has no new checkpoint");
-                sealer.retry_at = Some(now + options.checkpoint_interval);
+                seal_state.retry_at = Some(now + options.checkpoint_interval);
             }
             return Some(options.checkpoint_interval);
         }
         Some(options.checkpoint_interval.saturating_sub(waited))
     }
 
-    /// Makes the last checkpoint of a process, if its checkpoints go anywhere and rows have none.
+    /// Makes the last checkpoint of a process, if checkpoints have a destination and rows lack one.
     pub(super) fn checkpoint_at_exit(&self) {
-        let mut sealer = self.sealer();
-        let Some(options) = sealer.options.clone().filter(|options| options.sink.is_some()) else { return };
-        if self.state().writer.seq() > sealer.covered
-            && let Err(error) = self.checkpoint(&mut sealer, &options, false)
+        let mut seal_state = self.seal_state();
+        let Some(options) = seal_state.options.clone().filter(|options| options.sink.is_some()) else {
+            return;
+        };
+        if self.state().writer.seq() > seal_state.covered
+            && let Err(error) = self.checkpoint(&mut seal_state, &options, Sealing::No)
         {
             tracing::warn!(%error, "the audit log has no checkpoint of its last rows");
         }
@@ -323,30 +317,31 @@ impl SharedLog {
 
     /// Makes a checkpoint now, and seals the open segment if it must.
     pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
-        let mut sealer = self.sealer();
-        let options = sealer.options.clone().unwrap_or_default();
-        self.checkpoint(&mut sealer, &options, must_seal)
+        let mut seal_state = self.seal_state();
+        let options = seal_state.options.clone().unwrap_or_default();
+        let sealing = if must_seal { Sealing::Always } else { Sealing::No };
+        self.checkpoint(&mut seal_state, &options, sealing)
     }
 
     fn checkpoint(
         &self,
-        sealer: &mut Sealer,
-        options: &SealOptions,
-        must_seal: bool,
+        seal_state: &mut SealState,
+        options: &SealingOptions,
+        sealing: Sealing,
     ) -> Result<SignedCheckpoint, AuditError> {
         self.check_synced()?;
         let files = &self.files;
         // The key first: without one, no row is written.
-        let key = sealer.key(files, options)?;
+        let key = seal_state.key(files, options)?;
         // Most rows are added without the lock.
         let (segment, end) = {
             let state = self.state();
             let (segment, end) = state.writer.place();
             (Arc::clone(segment), end)
         };
-        let mut tree = sealer.tree_of(files, &segment, end)?;
+        let mut tree = seal_state.tree_of(files, &segment, end)?;
         tree.advance(files, end)?;
-        if must_seal {
+        if sealing != Sealing::No {
             self.sync()?;
         }
         let (size, root, offset, sealed) = {
@@ -363,32 +358,37 @@ impl SharedLog {
             if size != state.writer.seq() {
                 return Err(AuditError::Altered { path: files.path.clone(), offset: end });
             }
-            let (segment_number, base) = (tree.segment.number, tree.segment.base);
-            // A file without rows is not worth a segment.
-            let sealed = if must_seal && end > 0 {
+            let (segment_number, start_offset) = (tree.segment.number, tree.segment.start_offset);
+            let must_seal = match sealing {
+                Sealing::No => false,
+                Sealing::IfFull => is_full(&tree.segment, tree.offset, options),
+                // A file without rows is not worth a segment.
+                Sealing::Always => tree.offset > 0,
+            };
+            let sealed = if must_seal {
                 let synced = files.device.sync(&tree.segment.log);
                 synced.map_err(|errno| self.sync_error(errno))?;
                 let row = CheckpointRow { frontier, segment: segment_number + 1, bytes_before: offset };
                 Some(state.begin_segment(&row)?)
             } else {
-                let row = CheckpointRow { frontier, segment: segment_number, bytes_before: base };
+                let row = CheckpointRow { frontier, segment: segment_number, bytes_before: start_offset };
                 state.write_process_row(ProcessRow::Checkpoint(&row))?;
                 None
             };
-            sealer.covered = state.writer.seq();
+            seal_state.covered = state.writer.seq();
             (size, root, offset, sealed)
         };
-        sealer.tree = sealed.is_none().then_some(tree);
-        (sealer.uncovered_since, sealer.retry_at) = (None, None);
+        seal_state.tree = sealed.is_none().then_some(tree);
+        (seal_state.uncovered_since, seal_state.retry_at) = (None, None);
         self.syncer.request();
 
         let signed = SignedCheckpoint::sign(&key, size, root).map_err(|source| AuditError::Key { source })?;
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
-            kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
-            keep_missing_notes(files, &key)?;
-            if let Some(keep) = options.keep {
-                remove_old_segments(files, keep)?;
+            stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+            rotation::keep_missing_notes(files, &key)?;
+            if let Some(retention) = options.retention {
+                rotation::remove_old_segments(files, retention)?;
             }
         }
         if let Some(sink) = &options.sink {
@@ -398,8 +398,8 @@ impl SharedLog {
     }
 }
 
-impl Sealer {
-    fn key(&mut self, files: &LogFiles, options: &SealOptions) -> Result<Arc<CheckpointKey>, AuditError> {
+impl SealState {
+    fn key(&mut self, files: &LogFiles, options: &SealingOptions) -> Result<Arc<CheckpointKey>, AuditError> {
         if let Some(key) = &self.key {
             return Ok(Arc::clone(key));
         }
@@ -410,7 +410,7 @@ impl Sealer {
         };
         let key = Arc::new(key.map_err(key_error)?);
         let text = format!("{}\n", key.verifier().as_str());
-        kept::keep_beside(files, VERIFIER_KEY_NAME, text.as_bytes())?;
+        stored_texts::write_state_file(files, VERIFIER_KEY_NAME, text.as_bytes())?;
         self.key = Some(Arc::clone(&key));
         Ok(key)
     }
@@ -429,7 +429,7 @@ impl Sealer {
 }
 
 /// Whether a segment has reached the size or the age at which it is sealed.
-fn is_full(segment: &Segment, end: u64, options: &SealOptions) -> bool {
+fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
     if end == 0 {
         return false;
     }
@@ -443,110 +443,13 @@ fn is_full(segment: &Segment, end: u64, options: &SealOptions) -> bool {
 
 /// Keeps the newest checkpoint in the state folder, unless another process has kept a newer one.
 fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Result<(), AuditError> {
-    if let Ok(Some((_, newest))) = KeptCheckpoint::read(&files.state_dir)
+    if let Ok(Some((_, newest))) = StoredCheckpoint::read(&files.state_dir)
         && newest.checkpoint.size > signed.checkpoint.size
     {
         return Ok(());
     }
-    let kept = KeptCheckpoint { note: signed.note().to_owned(), offset };
+    let kept = StoredCheckpoint { note: signed.note().to_owned(), offset };
     // A text and a number always become JSON.
     let json = serde_json::to_vec(&kept).unwrap_or_default();
-    kept::keep_beside(files, NEWEST_CHECKPOINT, &json)
-}
-
-/// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
-/// process that was killed right after the sealing leaves such a segment. The newest one is that of a process that is
-/// at it.
-fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
-    let read_error = |source| files.read_error(source);
-    let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
-    for pair in names.windows(2) {
-        let [name, next] = pair else { continue };
-        if notes.contains(name) {
-            continue;
-        }
-        let path = segments::path_of(&files.state_dir, next, SEGMENT_ENDING);
-        let (file, end) = segments::open_at_end(&path)?;
-        let mut lines = LogLines::new(&file, 0, end);
-        let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
-        let Some(frontier) = first.filter(|frontier| frontier.size() == name.last) else {
-            return Err(AuditError::Altered { path, offset: 0 });
-        };
-        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
-            .map_err(|source| AuditError::Key { source })?;
-        kept::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
-fn remove_old_segments(files: &LogFiles, keep: Duration) -> Result<(), AuditError> {
-    let read_error = |source| files.read_error(source);
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
-    for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
-        let path = segments::path_of(&files.state_dir, &name, SEGMENT_ENDING);
-        let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
-        // A clock that went back makes no segment old.
-        let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
-        // Without its checkpoint, the rows after it would have no proven start.
-        if age < keep || !notes.contains(&name) {
-            break;
-        }
-        std::fs::remove_file(&path).map_err(read_error)?;
-        tracing::info!(
-            first = name.first,
-            last = name.last,
-            "rows of the audit log were removed by retention"
-        );
-    }
-    Ok(())
-}
-
-/// Whether a checkpoint is kept for the segment with this number.
-pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(|source| files.read_error(source))?;
-    Ok(notes.iter().any(|name| name.number == number))
-}
-
-/// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
-/// [`exchange`] leaves it.
-pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
-    let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
-    unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
-}
-
-/// Gives the open segment the name of a sealed one, and the log's name to a new segment with this first row.
-///
-/// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
-/// exists, and a reader sees all rows at any moment.
-pub(super) fn exchange(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
-    let failed = |errno: Errno| files.write_error(errno.into());
-    match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(failed(errno)),
-    }
-    let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
-    match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(failed(errno)),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    let next = File::from(next);
-    next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
-    fdatasync(&next).map_err(failed)?;
-
-    let sealed = name.file_name(SEGMENT_ENDING);
-    linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
-    if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
-        let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
-        return Err(failed(errno));
-    }
-    // From here on the segment is sealed. A failure below is no reason to say that it is not.
-    let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
-    let _ = fsync(&folder);
-    let _ = fsync(&files.dir);
-    Ok(())
+    stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
 }

@@ -104,7 +104,7 @@ pub(super) struct SegmentStart {
     pub(super) tree: Option<Frontier>,
 }
 
-/// The fields of a first row that tell where its segment stands.
+/// The fields of a first row that tell the position of its segment.
 #[derive(Debug, Deserialize)]
 struct FirstRow {
     time: Timestamp,
@@ -113,7 +113,8 @@ struct FirstRow {
 }
 
 impl SegmentStart {
-    /// Reads the first row of a file. A first line that is no row is that of a first segment: the verifier reports it.
+    /// Reads the first row of a file. If the first line is not a row, the file counts as the first segment. The verifier
+    /// reports the line.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut line = vec![0; MAX_ROW_BYTES];
         let mut length = 0;
@@ -184,8 +185,7 @@ impl LogPart {
     }
 }
 
-/// The files of a log, the oldest first, as they are at this moment. Of a file with another name than a log's, the file
-/// alone.
+/// The files of a log, the oldest first, as they are at this moment. For a file with another name, only that file.
 pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
     // The open segment first: segments that are sealed from now on belong to the future.
     let (file, end) = open_at_end(path)?;

@@ -55,11 +55,11 @@ pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditErr
 
 /// Whether the row with this hash still ends at `end`.
 pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<bool> {
-    let Some(tail_start) = end.checked_sub(chain::SEALED_TAIL_BYTES as u64) else {
+    let Some(tail_start) = end.checked_sub(chain::HASH_TAIL_BYTES as u64) else {
         // Too short for any row, which is correct only for an empty log.
         return Ok(end == 0);
     };
-    let mut bytes = [0; chain::SEALED_TAIL_BYTES];
+    let mut bytes = [0; chain::HASH_TAIL_BYTES];
     file.read_exact_at(&mut bytes, tail_start)?;
     Ok(chain::tail_has_hash(&bytes, hash))
 }

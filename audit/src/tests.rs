@@ -1,5 +1,6 @@
 //! Tests of the whole log, and their helpers. Tests of a single file are in that file.
 
+mod bundles;
 mod crash;
 mod faults;
 mod process;

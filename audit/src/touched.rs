@@ -1,4 +1,4 @@
-//! What a call did in its mounts, as a row says it.
+//! The accesses of a call to its mounts, as a row lists them.
 
 use serde::{Deserialize, Serialize};
 

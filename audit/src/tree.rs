@@ -87,7 +87,7 @@ impl ConsistencyProver {
         Self { old, leaves: Vec::new() }
     }
 
-    /// Adds the row after those that were added. Keeps 32 bytes for it.
+    /// Adds the next row. Each row takes 32 bytes of memory.
     pub fn push(&mut self, row_hash: &TreeHash) {
         self.leaves.push(leaf_hash(row_hash));
     }
@@ -125,7 +125,7 @@ impl ConsistencyProver {
     /// The root of the leaves `start..end`: all new, or old and ending at a border of the old frontier.
     fn subtree(&self, start: u64, end: u64) -> TreeHash {
         let mut part = Frontier::default();
-        // The old subtrees in this range. Their borders are those of the frontier.
+        // The old subtrees in this range.
         let mut at = 0;
         for (root, level) in self.old.roots.iter().zip(levels(self.old.size)) {
             if at >= start && at + (1 << level) <= end {
@@ -142,7 +142,7 @@ impl ConsistencyProver {
     }
 }
 
-/// Whether a proof shows that the tree of `new_size` leaves continues that of `old_size` leaves (RFC 9162, section
+/// Whether a proof shows that the tree of `new_size` leaves continues the tree of `old_size` leaves (RFC 9162, section
 /// 2.1.4.2).
 #[must_use]
 pub fn is_consistent(

@@ -26,7 +26,7 @@ use super::{
 /// The most bytes of open calls that a verification keeps: 16 MiB.
 const MAX_OPEN_BYTES: usize = 16 << 20;
 
-/// The result of a verification. The default is that of nothing.
+/// The result of a verification. `Default` is the report on an empty log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// The number of whole lines.
@@ -46,7 +46,7 @@ pub struct VerifyReport {
     pub checkpoint_rows: u64,
     /// The first break of the chain. Nothing after the break is proven.
     pub broken: Option<ChainBreak>,
-    /// What the checkpoints say: those of the state folder, then those of the request.
+    /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
     pub anchors: Vec<AnchorReport>,
     /// What each witness of the request has signed, in the order of the request.
     pub witnesses: Vec<WitnessReport>,
@@ -118,7 +118,7 @@ pub enum BreakReason {
     },
     /// The row has the right number, but its `prev` is not the hash of the previous row.
     ChainBroken,
-    /// The row is a checkpoint, and its tree is not that of the rows before it.
+    /// The row is a checkpoint, and its tree does not match the rows before it.
     OtherTree,
     /// The first row is neither row 1 nor a checkpoint row, or the checkpoint of the rows before it is missing.
     UnprovenStart,
@@ -160,21 +160,21 @@ pub struct OpenBegin {
     pub process: String,
 }
 
-/// What a verification compares a log with.
+/// The evidence that a verification compares a log with.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyRequest {
     /// Checkpoints that were kept in other places.
     pub anchors: Vec<SignedCheckpoint>,
     /// The hash of a row that the log must have, in hexadecimal: the head of an earlier verification.
     pub head: Option<String>,
-    /// The key of the log. Without it, that of the state folder.
+    /// The key of the log. `None` uses the state folder's key.
     pub key: Option<VerifierKey>,
     /// Witnesses, each of which must have signed a checkpoint that holds.
     pub witnesses: Vec<WitnessKey>,
 }
 
 /// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the time of the
-/// call. Other processes can continue to write. A file with another name than a log's is verified alone.
+/// call. Other processes can continue to write. A file with another name is verified alone.
 ///
 /// # Errors
 /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`], [`AuditError::Key`]. A

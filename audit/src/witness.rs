@@ -20,10 +20,10 @@ use super::{
     cosignature::WitnessKey,
     error::AuditError,
     files::LogFiles,
-    kept,
     lines::{LineEnd, LogLines},
     seal,
     segments::{self, LogPart},
+    stored_texts,
     tree::{ConsistencyProver, Frontier, TreeHash},
 };
 
@@ -175,7 +175,12 @@ impl WitnessClient {
                 let cosigned = cosigned.ok_or(WitnessError::NoCosignature)?;
                 let time = cosigned.cosigned_at(&self.key).ok_or(WitnessError::NoCosignature)?;
                 (self.seen, self.cosigned) = (submitted, submitted);
-                kept::keep(&self.files, WITNESSES_DIR, &note_name(&self.key), cosigned.note().as_bytes())?;
+                stored_texts::keep(
+                    &self.files,
+                    WITNESSES_DIR,
+                    &note_name(&self.key),
+                    cosigned.note().as_bytes(),
+                )?;
                 Ok(WitnessAnswer::Cosigned(time))
             }
             409 => {
@@ -220,7 +225,7 @@ fn note_path(state_dir: &Path, key: &WitnessKey) -> PathBuf {
 
 /// Reads a cosigned checkpoint. `None` if there is none, or the file does not hold one.
 fn read_note(path: &Path) -> io::Result<Option<SignedCheckpoint>> {
-    match kept::read_bounded(path) {
+    match stored_texts::read_bounded(path) {
         Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -15,11 +15,11 @@ use super::{
     lock::{self, LockGuard},
     process::{CheckpointRow, ProcessRow, write_process_line},
     recovery::TornTail,
+    rotation,
     row::{
         CallRecord, Phase,
         write::{RowHead, write_line},
     },
-    seal,
     segments::SegmentName,
     tail::{self, Tail},
 };
@@ -78,7 +78,7 @@ impl LogWriter {
                 files.set_segment(files.open_segment()?);
                 continue;
             };
-            seal::undo_unfinished(&files, &segment)?;
+            rotation::undo_unfinished(&files, &segment)?;
             let tail = tail::read(&segment.log, &files.path, size)?;
             let line = Vec::with_capacity(2048);
             let mut writer = Self { files, segment, seq: tail.seq, hash: tail.hash, end: tail.end, line };
@@ -109,7 +109,7 @@ impl LogWriter {
         let next = files.open_segment()?;
         let is_later = next.number > self.segment.number;
         let was_sealed =
-            files.sealed_name(&self.segment)?.is_some() || seal::has_note(&files, self.segment.number)?;
+            files.sealed_name(&self.segment)?.is_some() || rotation::has_note(&files, self.segment.number)?;
         if !is_later || !was_sealed {
             return Err(replaced_error());
         }
@@ -124,7 +124,7 @@ impl LogWriter {
         if (is_next && !continues) || first.seq <= sealed_tail.seq {
             return Err(AuditError::Altered { path: files.path.clone(), offset: 0 });
         }
-        // The rows of the new segment are caught up with like those of another process.
+        // The rows of the new segment are then read like rows of another process.
         (self.seq, self.hash, self.end) = (first.seq - 1, first.prev, 0);
         self.enter(next);
         Ok(())
@@ -217,7 +217,7 @@ impl LogWriter {
 
     /// The offset of the next row in the whole log, with all sealed segments.
     pub(super) fn end(&self) -> u64 {
-        self.segment.base + self.end
+        self.segment.start_offset + self.end
     }
 
     /// The segment that is written, and the offset of the next row in it.
@@ -237,7 +237,7 @@ impl LogWriter {
             RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted: 0, prev: &self.hash };
         let hash = write_process_line(&mut self.line, &head, ProcessRow::Checkpoint(row));
         let name = SegmentName { number: self.segment.number, first: self.segment.first_seq, last: self.seq };
-        seal::exchange(&files, &name, &self.line)?;
+        rotation::rotate_files(&files, &name, &self.line)?;
         let segment = files.open_segment()?;
         (self.seq, self.hash, self.end) = (self.seq + 1, hash, self.line.len() as u64);
         self.enter(segment);

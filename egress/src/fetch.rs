@@ -105,7 +105,7 @@ impl FetchClient {
         limits: &RequestLimits,
         request: &Request,
     ) -> Result<(SocketAddr, ResponseHead, BodyReader<'_>), FetchError> {
-        let key = judge.grant_key().map(|grant| PoolKey::new(grant, target, limits));
+        let key = judge.pool_identity().map(|identity| PoolKey::new(identity, target, limits));
         let (mut connection, mut is_kept) = match self.take_from_pool(judge, target, request, key.as_ref())? {
             Some(connection) => (connection, true),
             None => (self.connect(judge, target, limits).await?, false),

@@ -78,7 +78,7 @@ pub trait Judge: Send + Sync {
 
     /// Returns the identity of the grant, under which connections are pooled. Called for each request, also after a
     /// redirect. Default: `None`, so that each request opens a new connection.
-    fn grant_key(&self) -> Option<GrantKey> {
+    fn pool_identity(&self) -> Option<PoolIdentity> {
         None
     }
 
@@ -87,22 +87,22 @@ pub trait Judge: Send + Sync {
     fn limits(&self) -> RequestLimits;
 }
 
-/// The identity of a grant. Requests whose judges return equal keys may reuse each other's connections. So a key must
-/// contain everything by which two grants can differ: where requests may go, which secrets they carry, and on whose
-/// behalf they are made.
+/// The identity of a grant. Requests whose judges return equal identities may reuse each other's connections. So an
+/// identity must contain everything by which two grants can differ: where requests may go, which secrets they carry, and
+/// on whose behalf they are made.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct GrantKey(Arc<str>);
+pub struct PoolIdentity(Arc<str>);
 
-impl GrantKey {
-    /// Creates a key. Its text is compared, and never sent or shown.
+impl PoolIdentity {
+    /// Creates an identity. Its text is compared, and never sent or shown.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 }
 
-impl fmt::Debug for GrantKey {
+impl fmt::Debug for PoolIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GrantKey(..)")
+        f.write_str("PoolIdentity(..)")
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! A [`Dialler`] hands out connections to a few origins, for a client of this process that speaks its own protocol.
 //!
-//! A connection is kept for the next request of the grant that opened it, and for no other grant ([`GrantKey`]).
+//! A connection is kept for the next request of the grant that opened it, and for no other grant ([`PoolIdentity`]).
 //! `pool.rs` has the bounds. If the operator names a proxy, it carries every connection.
 //!
 //! A [`Credential`] is attached to the requests that the judge names, after all checks. Responses are redacted before
@@ -82,7 +82,7 @@ pub use bundle::certificate_bundle;
 pub use credential::{Credential, InvalidCredential, InvalidSecret, SecretValue};
 pub use dialler::{DialError, Dialler, DiallerSettings};
 pub use error::{EgressError, FetchError};
-pub use judge::{GrantKey, Judge, Refusal};
+pub use judge::{Judge, PoolIdentity, Refusal};
 pub use lazy::LazyEgress;
 pub use limits::RequestLimits;
 pub use origins::ConfiguredOrigins;

@@ -12,7 +12,7 @@ use std::{cell::RefCell, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    GrantKey, RequestLimits,
+    PoolIdentity, RequestLimits,
     connection::Connection,
     target::{Scheme, Target},
 };
@@ -20,7 +20,7 @@ use crate::{
 /// The grant, origin and limits for which a connection is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolKey {
-    grant: GrantKey,
+    identity: PoolIdentity,
     scheme: Scheme,
     host: String,
     port: u16,
@@ -29,9 +29,9 @@ pub(crate) struct PoolKey {
 }
 
 impl PoolKey {
-    pub(crate) fn new(grant: GrantKey, target: &Target, limits: &RequestLimits) -> Self {
+    pub(crate) fn new(identity: PoolIdentity, target: &Target, limits: &RequestLimits) -> Self {
         let header_limits = (limits.header_bytes, limits.header_count);
-        Self { grant, scheme: target.scheme, host: target.host.clone(), port: target.port, header_limits }
+        Self { identity, scheme: target.scheme, host: target.host.clone(), port: target.port, header_limits }
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let key_for = |grant: &str, url: &str, limits: &RequestLimits| {
             let url: url::Url = url.parse().unwrap();
             let port = url.port_or_known_default().unwrap();
-            PoolKey::new(GrantKey::new(grant), &target(url.as_str(), port), limits)
+            PoolKey::new(PoolIdentity::new(grant), &target(url.as_str(), port), limits)
         };
         let key = key_for("grant", "http://a.test:8080/one", &limits());
         assert_eq!(key, key_for("grant", "http://a.test:8080/two?query", &limits()));
@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_waits_for_its_time_only() {
         let target = target("http://a.test/", 80);
-        let key = PoolKey::new(GrantKey::new("grant"), &target, &limits());
+        let key = PoolKey::new(PoolIdentity::new("grant"), &target, &limits());
         let pool = ConnectionPool::default();
         let (idle_connection, _open) = connection(&target).await;
         let start = Instant::now();
@@ -189,7 +189,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_connection_takes_no_further_request() {
         let target = target("http://a.test/", 80);
-        let key = PoolKey::new(GrantKey::new("grant"), &target, &limits());
+        let key = PoolKey::new(PoolIdentity::new("grant"), &target, &limits());
         let pool = ConnectionPool::default();
         let (idle_connection, _open) = connection(&target).await;
         tokio::time::advance(MAX_AGE - Duration::from_secs(1)).await;

@@ -25,13 +25,13 @@ pub struct AuditSettings {
     /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
     pub keep: Option<Duration>,
-    /// Where checkpoints go. `None`, the default: to standard error in a server, and nowhere in other commands.
+    /// The destinations of checkpoints. `None`, the default: standard error in a server, none in other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<Vec<CheckpointPlace>>,
-    /// The key that signs checkpoints. `None`, the default: that among the credentials that systemd passes, or else that
-    /// of the state folder, which is made if there is none.
+    pub checkpoints: Option<Vec<CheckpointDestination>>,
+    /// The key that signs checkpoints. `None`, the default, uses the key among the credentials that systemd passes, or
+    /// else the state folder's key, which is created if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<KeyPlace>,
+    pub key: Option<KeyLocation>,
 }
 
 impl AuditSettings {
@@ -65,18 +65,18 @@ impl Default for AuditSettings {
 
 /// A place that gets checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum CheckpointPlace {
+pub enum CheckpointDestination {
     /// Standard error, as one line each.
     Stderr,
     /// A file, to which signed notes are appended: an absolute path.
     File(String),
     /// A witness, which signs what continues the log that it has seen.
-    Witness(WitnessPlace),
+    Witness(WitnessDestination),
 }
 
 /// A witness of the protocol of C2SP (c2sp.org/tlog-witness). In text, its URL and its key with a space between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WitnessPlace {
+pub struct WitnessDestination {
     /// The prefix of submissions: an `http` or `https` URL without query. A cosignature is checked with the key, so a
     /// connection without TLS betrays no more than the log's size and root.
     pub url: Url,
@@ -84,7 +84,7 @@ pub struct WitnessPlace {
     pub key: String,
 }
 
-impl WitnessPlace {
+impl WitnessDestination {
     fn parse(url: &str, key: Option<&str>) -> Result<Self, String> {
         let (parsed, _authority) = parse_url(url).map_err(|error| error.to_string())?;
         if url.contains(['?', '#']) {
@@ -111,7 +111,7 @@ const WITNESS_KEY_ID_DIGITS: usize = 8;
 /// The longest key of a witness in bytes.
 const MAX_WITNESS_KEY_BYTES: usize = 512;
 
-impl CheckpointPlace {
+impl CheckpointDestination {
     /// Parses `stderr`, an absolute path, or a witness.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text == "stderr" {
@@ -119,23 +119,23 @@ impl CheckpointPlace {
         }
         if text.starts_with("https://") || text.starts_with("http://") {
             let (url, key) = text.split_once(' ').map_or((text, None), |(url, key)| (url, Some(key)));
-            return WitnessPlace::parse(url, key).map(Self::Witness);
+            return WitnessDestination::parse(url, key).map(Self::Witness);
         }
         parse_absolute(text, "`stderr`, `https://… KEY` for a witness").map(Self::File)
     }
 }
 
-impl fmt::Display for CheckpointPlace {
+impl fmt::Display for CheckpointDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stderr => f.write_str("stderr"),
             Self::File(path) => f.write_str(path),
-            Self::Witness(WitnessPlace { url, key }) => write!(f, "{url} {key}"),
+            Self::Witness(WitnessDestination { url, key }) => write!(f, "{url} {key}"),
         }
     }
 }
 
-impl Serialize for CheckpointPlace {
+impl Serialize for CheckpointDestination {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -143,7 +143,7 @@ impl Serialize for CheckpointPlace {
 
 /// The place of a key that signs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum KeyPlace {
+pub enum KeyLocation {
     /// A file: an absolute path.
     File(String),
     /// The key with this fingerprint, `SHA256:…`, in an SSH agent.
@@ -156,7 +156,7 @@ const SSH_AGENT: &str = "ssh-agent:";
 /// The length of the base64 digits in a fingerprint.
 const FINGERPRINT_DIGITS: usize = 43;
 
-impl KeyPlace {
+impl KeyLocation {
     /// Parses an absolute path, or `ssh-agent:SHA256:…`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix(SSH_AGENT) {
@@ -175,7 +175,7 @@ impl KeyPlace {
     }
 }
 
-impl fmt::Display for KeyPlace {
+impl fmt::Display for KeyLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => f.write_str(path),
@@ -184,7 +184,7 @@ impl fmt::Display for KeyPlace {
     }
 }
 
-impl Serialize for KeyPlace {
+impl Serialize for KeyLocation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

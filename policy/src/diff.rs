@@ -34,7 +34,7 @@ pub struct EffectChange {
     pub direction: Direction,
     /// The tool, or the key of the value.
     pub subject: String,
-    /// What of it has changed.
+    /// The changed aspect, such as `hosts`.
     pub aspect: String,
     /// The old value.
     pub old: String,
@@ -150,7 +150,7 @@ impl PolicyDiff {
                 continue;
             }
             if TOOL_SECTIONS.contains(&key.as_str()) {
-                // Their effect is that on the tools.
+                // Their effect was compared tool by tool above.
                 if !has_tool_changes {
                     self.without_effect.push(key.clone());
                 }
@@ -165,7 +165,7 @@ impl PolicyDiff {
 /// The sections whose effect is what tools may do.
 const TOOL_SECTIONS: [&str; 4] = ["networks", "profiles", "tiers", "tools"];
 
-/// What a policy gives to one tool.
+/// The grants of a policy to one tool.
 struct ToolEffect {
     /// `Deny` also if the tool is disabled or refused.
     approval: Approval,

@@ -51,6 +51,18 @@ pub enum RequestedSubject {
     },
 }
 
+impl RequestedSubject {
+    /// The argument of a subject that no argument names, such as a file that a guest opens by itself. It matches no
+    /// declared role, so the access stays as given.
+    pub const NO_ARGUMENT: &str = "";
+
+    /// A path that no argument names.
+    #[must_use]
+    pub fn unnamed_path(path: GuestPath, access: Access) -> Self {
+        Self::Path { argument: Self::NO_ARGUMENT.to_owned(), path, access }
+    }
+}
+
 impl WorkspaceSecurityPolicy {
     /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
@@ -71,9 +83,7 @@ impl WorkspaceSecurityPolicy {
         let path = GuestPath::parse(&format!("/{mount}")).ok()?;
         let run = RunFacts::default();
         [Access::Write, Access::Read].into_iter().find(|access| {
-            // No tool has an argument without a name, so the role of no argument raises the access.
-            let argument = String::new();
-            let subject = RequestedSubject::Path { argument, path: path.clone(), access: *access };
+            let subject = RequestedSubject::unnamed_path(path.clone(), *access);
             self.authorize(&CallRequest { tool, subjects: &[subject], run: &run }).is_ok()
         })
     }

@@ -7,8 +7,8 @@ use portcullis_types::{Access, GuestPath, ToolName};
 use serde::Serialize;
 
 use crate::{
-    Approval, DenialCode, FlowLabel, HostRule, KnownTools, MountName, PathPattern, Place, PolicyError,
-    PolicySource, ProfileName, SecretName, WorkspaceSecurityPolicy,
+    Approval, DenialCode, FlowLabel, HostRule, KnownTools, MountName, PathPattern, PolicyError, PolicySource,
+    ProfileName, SecretName, SourceLocation, WorkspaceSecurityPolicy,
     file::{Faults, read_expectations},
 };
 
@@ -24,9 +24,9 @@ pub struct Expectations {
     /// The entries `[[expect]]`.
     pub answers: Vec<ExpectedAnswer>,
     /// The entries `[[never]]`.
-    pub never: Vec<ForbiddenWay>,
+    pub never: Vec<ForbiddenFlow>,
     /// The entries `[[unchanged]]`.
-    pub unchanged: Vec<SignedOff>,
+    pub unchanged: Vec<PinnedDigest>,
 }
 
 impl Expectations {
@@ -67,7 +67,7 @@ pub struct ExpectedAnswer {
     /// `name`, for people.
     pub name: Option<String>,
     /// The place of the entry.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The tools that are called.
     pub tools: ExpectedTools,
     /// The subjects of the calls. Empty for calls whose arguments name nothing.
@@ -106,20 +106,20 @@ pub enum ExpectedSubject {
     Command(String),
 }
 
-/// An entry `[[never]]`: a way that no data takes.
+/// An entry `[[never]]`: a data flow that must not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForbiddenWay {
+pub struct ForbiddenFlow {
     /// `name`, for people.
     pub name: Option<String>,
     /// The place of the entry.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Where the data comes from; `None` for anything that a model sends.
     pub reads: Option<ExpectedSource>,
     /// The mount that it does not reach.
     pub writes: Option<MountName>,
     /// The hosts that it does not reach.
     pub reaches: Option<ExpectedHosts>,
-    /// Only ways without any question are forbidden.
+    /// Whether only flows without any question are forbidden.
     pub only_unasked: bool,
 }
 
@@ -159,11 +159,11 @@ impl ExpectedHosts {
     }
 }
 
-/// An entry `[[unchanged]]`: somebody has signed a policy off.
+/// An entry `[[unchanged]]`: a policy digest that somebody has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedOff {
+pub struct PinnedDigest {
     /// The place of the entry.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The digest or its beginning, in lowercase hexadecimal.
     pub digest: String,
     /// The last day on which the entry holds; `None` for ever.

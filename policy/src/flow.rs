@@ -176,7 +176,7 @@ impl FlowRule {
     fn traced(&self, finding: &str) -> TracedRule {
         let after: Vec<String> = self.after.iter().map(ToString::to_string).collect();
         let then: Vec<String> = self.then.iter().map(ToString::to_string).collect();
-        TracedRule::new(format!("flow[{} -> {}]", after.join(", "), then.join(", ")), finding)
+        TracedRule::new(rule_name(&after.join(", "), &then.join(", ")), finding)
     }
 }
 
@@ -211,10 +211,10 @@ pub(crate) fn strictest_match<T: TraceSink>(
         trace.record(|| {
             let verb =
                 if rule.approval == Approval::Deny { "denies the call" } else { "asks about the call" };
-            TracedRule::new(rule_name(label, sink), verb)
+            TracedRule::new(rule_of(label, sink), verb)
         });
         Some(MatchedFlowRule {
-            rule: rule_name(label, sink),
+            rule: rule_of(label, sink),
             label: label.clone(),
             sink: sink.to_string(),
             call_id: run.labels.get(label)?.clone(),
@@ -227,12 +227,42 @@ pub(crate) fn strictest_match<T: TraceSink>(
 /// The rule that denies, or asks about, the network for a run with this label.
 pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
     let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
-    rules.iter().any(is_met).then(|| rule_name(label, &FlowSink::Network))
+    rules.iter().any(is_met).then(|| rule_of(label, &FlowSink::Network))
 }
 
-fn rule_name(label: &FlowLabel, sink: &FlowSink) -> String {
-    format!("flow[{label} -> {sink}]")
+/// The name of a rule for a call with this sink, in a run with this label.
+fn rule_of(label: &FlowLabel, sink: &FlowSink) -> String {
+    rule_name(&label.to_string(), &sink.to_string())
 }
+
+fn rule_name(labels: &str, sinks: &str) -> String {
+    format!("{RULE_START}{labels}{RULE_ARROW}{sinks}{RULE_END}")
+}
+
+/// The labels and the sinks in the name of a rule. `None` for the name of another rule; no labels for
+/// [`WITHHELD_KIND_RULE`].
+pub(crate) fn parse_rule_name(rule: &str) -> Option<(Option<&str>, &str)> {
+    let inner = rule.strip_prefix(RULE_START)?.strip_suffix(RULE_END)?;
+    Some(match inner.split_once(RULE_ARROW) {
+        Some((labels, sinks)) => (Some(labels), sinks),
+        None => (None, inner),
+    })
+}
+
+/// Whether a decision names a flow rule.
+#[must_use]
+pub fn is_flow_rule(rule: &str) -> bool {
+    parse_rule_name(rule).is_some()
+}
+
+/// The rule of a guest that may not write a file of a protected kind, which no argument of its call names. Any label of
+/// the run can be the reason.
+pub const WITHHELD_KIND_RULE: &str = "flow[write:protected]";
+
+/// The parts of a rule's name, such as `flow[vault -> shell]`.
+const RULE_START: &str = "flow[";
+const RULE_ARROW: &str = " -> ";
+const RULE_END: &str = "]";
 
 /// Whether a call of this run must not write files of a protected kind. That is so if a rule about these files applies
 /// to the run and the call does not have the rule's sink, because its arguments name other files.
@@ -329,6 +359,16 @@ fn texts<T: fmt::Display>(words: &BTreeSet<T>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_rule_round_trips_through_its_parts() {
+        let name = rule_of(&FlowLabel::Web, &FlowSink::WriteKinds);
+        assert_eq!(parse_rule_name(&name), Some((Some("web"), KINDS_SINK)));
+        assert_eq!(parse_rule_name(WITHHELD_KIND_RULE), Some((None, KINDS_SINK)));
+        for other in ["flow", "flow[web", "profiles.R", "hide.paths[\"*\"]"] {
+            assert!(!is_flow_rule(other), "{other}");
+        }
+    }
 
     #[test]
     fn a_label_round_trips_through_its_text() {

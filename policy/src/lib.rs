@@ -50,7 +50,7 @@ mod tool;
 
 mod assign;
 mod audit;
-mod cases;
+mod classes;
 mod evaluate;
 mod expect;
 mod known;
@@ -69,8 +69,8 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
-pub use audit::{AuditSettings, CheckpointPlace, KeyPlace, WitnessPlace};
-pub use cases::{PathCases, TooManyCases};
+pub use audit::{AuditSettings, CheckpointDestination, KeyLocation, WitnessDestination};
+pub use classes::{PathClasses, TooManyClasses};
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use denial::{Denial, DenialCode};
 pub use diff::{Direction, EffectChange, PolicyDiff};
@@ -79,9 +79,9 @@ pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use expect::{
     Day, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
-    ForbiddenWay, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, SignedOff,
+    ForbiddenFlow, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
-pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts};
+pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};
 pub use kinds::ProtectedKinds;
@@ -98,7 +98,7 @@ pub use network::{
     TunnelRule, UrlHost,
 };
 pub use operation::Operation;
-pub use origins::{Origin, Place, PolicyOrigins, PolicyValue};
+pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
 pub use path_rules::PathPattern;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};

@@ -1,5 +1,4 @@
-//! `portcullis policy lint`: faults, warnings and lines that probably do not say what their author meant, each with a
-//! stable code.
+//! `portcullis policy lint`: faults, warnings and likely mistakes, each with a stable code.
 //!
 //! A check that needs the file system is in the crate that reads the files. It makes its findings with
 //! [`LintFinding::new`].
@@ -9,7 +8,7 @@ mod checks;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KnownTools, LoadOptions, Place, PolicyError, PolicyFault, PolicyOrigins, WorkspaceSecurityPolicy,
+    KnownTools, LoadOptions, PolicyError, PolicyFault, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
 };
 
 portcullis_types::words! {
@@ -18,13 +17,13 @@ portcullis_types::words! {
     pub enum LintCode {
         /// The policy cannot be used.
         Fault = "P00",
-        /// An entry, or a secret, names a tool that does not exist.
+        /// An entry or a secret names a tool that does not exist.
         NoTool = "P01",
         /// A shipped protected name or kind is taken away.
         ShippedNameDropped = "P02",
         /// Commands get a variable whose name looks like that of a secret.
         SecretVariable = "P03",
-        /// Nothing uses a profile or a mount.
+        /// Nothing uses this profile or mount.
         Unused = "P04",
         /// Two names differ in case only.
         DiffersInCase = "P05",
@@ -32,11 +31,11 @@ portcullis_types::words! {
         Shadowed = "P06",
         /// A tool that declares to only read may write a mount.
         ReadToolWrites = "P07",
-        /// Another user can change the policy, so that a start does not obey it.
+        /// Another user can change the policy.
         WritableByOthers = "P08",
         /// The folder of a mount does not exist.
         FolderMissing = "P09",
-        /// A file has names in and outside a mount.
+        /// Files of a mount have names elsewhere.
         HardLinks = "P10",
         /// A tool asks, and nobody can answer.
         NoApprover = "P11",
@@ -46,9 +45,9 @@ portcullis_types::words! {
         LimitWithoutEffect = "P13",
         /// An entry gives power to a module's tool that is not approved.
         NotPinned = "P14",
-        /// A line of an overlay or of a sandbox section takes nothing away.
+        /// A line of a reduction takes nothing away.
         OverlayWithoutEffect = "P15",
-        /// Another rule of the list covers a rule.
+        /// Another rule of the list covers this one.
         Covered = "P16",
         /// A line about the network grants nothing.
         IdleNetwork = "P17",
@@ -79,6 +78,12 @@ portcullis_types::words! {
 }
 
 impl LintCode {
+    /// Whether a start refuses a policy with such a finding.
+    #[must_use]
+    pub const fn refuses_start(self) -> bool {
+        matches!(self.level(), LintLevel::Error)
+    }
+
     /// The weight of findings with this code.
     #[must_use]
     pub const fn level(self) -> LintLevel {
@@ -182,7 +187,7 @@ pub struct LintFinding {
     /// The weight.
     pub level: LintLevel,
     /// The place in a policy text.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The key's path; empty for the whole text.
     pub key: String,
     /// The mistake.
@@ -194,7 +199,12 @@ pub struct LintFinding {
 impl LintFinding {
     /// A finding at a place.
     #[must_use]
-    pub fn new(code: LintCode, place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(
+        code: LintCode,
+        place: SourceLocation,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             code,
             level: code.level(),
@@ -215,7 +225,7 @@ impl LintFinding {
 impl From<PolicyFault> for LintFinding {
     fn from(fault: PolicyFault) -> Self {
         let PolicyFault { file, line, column, key, message, code } = fault;
-        Self::new(code, Place { file, line, column }, key, message)
+        Self::new(code, SourceLocation { file, line, column }, key, message)
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`PolicyOrigins`]: the text and the line that each value of a policy comes from.
 //!
-//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. The values of each
-//! stage are those of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
+//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. Each stage
+//! has the values of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
 //! origin of a value is the last stage that changed it; the origin of an element of a list is the first stage that has
 //! it.
 
@@ -16,6 +16,7 @@ use crate::{
     LoadOptions,
     effective::{EffectivePolicy, resolve},
     file::{Faults, read_overlay, read_policy},
+    flow,
     overlay::reduce,
     render::toml_of,
 };
@@ -23,9 +24,9 @@ use crate::{
 use index::TextIndex;
 use values::{StageValues, ValueRow};
 
-/// A place in a policy text.
+/// A place in a text of a policy or of expectations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// The name under which the text was loaded, usually the file's path.
     pub file: String,
     /// The line, from 1.
@@ -34,7 +35,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl Place {
+impl SourceLocation {
     /// The start of a text.
     #[must_use]
     pub fn start_of(file: &str) -> Self {
@@ -42,26 +43,26 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
 }
 
-/// Where a value comes from. In JSON a place, or the word `default`.
+/// Where a value comes from. In JSON the place, or the word `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// No text sets the value.
     Default,
     /// This place of a text sets it.
-    Place(Place),
+    Text(SourceLocation),
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Place(place) => write!(f, "{place}"),
+            Self::Text(place) => write!(f, "{place}"),
         }
     }
 }
@@ -70,7 +71,7 @@ impl Serialize for Origin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Default => serializer.serialize_str("default"),
-            Self::Place(place) => place.serialize(serializer),
+            Self::Text(place) => place.serialize(serializer),
         }
     }
 }
@@ -92,7 +93,7 @@ pub struct PolicyOrigins {
     /// In the order in which the stages are applied; the operator's text is the first.
     stages: Vec<Stage>,
     /// The start of the operator's text.
-    operator: Place,
+    operator: SourceLocation,
 }
 
 /// The policy after one more text was applied.
@@ -109,19 +110,19 @@ impl Stage {
         Self { values: StageValues::read(&toml_of(effective), options.sandbox_tier), text, prefix }
     }
 
-    fn place(&self, key: &str) -> Option<Place> {
+    fn place(&self, key: &str) -> Option<SourceLocation> {
         self.text.place(&format!("{}{key}", self.prefix))
     }
 
-    fn element_place(&self, key: &str, element: &toml::Value) -> Option<Place> {
+    fn element_place(&self, key: &str, element: &toml::Value) -> Option<SourceLocation> {
         let key = format!("{}{key}", self.prefix);
         self.text.element_place(&key, element).or_else(|| self.text.place(&key))
     }
 }
 
 impl PolicyOrigins {
-    /// Reads the texts of a policy once more, stage by stage. The texts must be those of a policy that
-    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; of other texts, the origins mean nothing.
+    /// Reads the texts of a policy once more, stage by stage. The texts must belong to a policy that
+    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; otherwise the origins mean nothing.
     #[must_use]
     pub fn read(options: &LoadOptions<'_>) -> Self {
         // The load has found no faults, so the collectors below stay unread.
@@ -148,16 +149,15 @@ impl PolicyOrigins {
 
     /// Like [`Self::place_of`]; the place of `version`, which every policy has, for a rule that is in no section of a text.
     #[must_use]
-    pub fn place_or_start(&self, rule: &str) -> Place {
+    pub fn place_or_start(&self, rule: &str) -> SourceLocation {
         self.place_of(rule).or_else(|| self.place_of("version")).unwrap_or_else(|| self.operator.clone())
     }
 
     /// The place of a rule that a decision names, such as `profiles.R.mounts.shared`, `hide.paths["*.pem"]` or
     /// `flow[vault -> shell]`. For a rule that no text has, the place of the nearest section around it.
     #[must_use]
-    pub fn place_of(&self, rule: &str) -> Option<Place> {
-        if let Some((after, then)) = rule.strip_prefix("flow[").and_then(|rest| rest.split_once(" -> ")) {
-            let then = then.strip_suffix(']').unwrap_or(then);
+    pub fn place_of(&self, rule: &str) -> Option<SourceLocation> {
+        if let Some((after, then)) = flow::parse_rule_name(rule) {
             return self.stages.iter().find_map(|stage| stage.text.flow_place(&stage.prefix, after, then));
         }
         let (key, element) = match rule.split_once("[\"") {
@@ -166,12 +166,12 @@ impl PolicyOrigins {
         };
         if let Some(element) = element {
             let element = toml::Value::String(element.to_owned());
-            if let Origin::Place(place) = self.element_origin(key, &element) {
+            if let Origin::Text(place) = self.element_origin(key, &element) {
                 return Some(place);
             }
         }
         match self.origin(key) {
-            Origin::Place(place) => Some(place),
+            Origin::Text(place) => Some(place),
             Origin::Default => self.place_around(key),
         }
     }
@@ -206,12 +206,12 @@ impl PolicyOrigins {
             }
             let inherited = values::limit_behind(key).and_then(|limit| stage.place(limit));
             return match stage.place(key).or(inherited) {
-                Some(place) => Origin::Place(place),
+                Some(place) => Origin::Text(place),
                 None if index == 0 => Origin::Default,
                 // An entry that only a reduction has brings its defaults along.
                 None if self.stages[index - 1].values.of(key).is_empty() => Origin::Default,
                 // Another line of the stage has changed the value.
-                None => Origin::Place(stage.text.start()),
+                None => Origin::Text(stage.text.start()),
             };
         }
         Origin::Default
@@ -227,14 +227,14 @@ impl PolicyOrigins {
             _ => stage.element_place(key, element),
         };
         match place {
-            Some(place) => Origin::Place(place),
+            Some(place) => Origin::Text(place),
             None if values::adds_to_shipped(key) => Origin::Default,
             None => self.origin(key),
         }
     }
 
     /// The place of the nearest section around a key, in the operator's text.
-    fn place_around(&self, key: &str) -> Option<Place> {
+    fn place_around(&self, key: &str) -> Option<SourceLocation> {
         let operator = self.stages.first()?;
         let mut around = key;
         loop {

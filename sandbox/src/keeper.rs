@@ -20,7 +20,7 @@ pub enum ChangeScope<'c> {
 
 /// The host did not keep the state of a path, so the guest must not change the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotKept;
+pub struct KeepRefused;
 
 /// The host's function that runs before each change that a guest makes in a mount. Clones share the function.
 ///
@@ -30,17 +30,22 @@ pub struct NotKept;
 #[derive(Clone)]
 pub struct ChangeKeeper(Arc<KeepFunction>);
 
-type KeepFunction = dyn Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), NotKept> + Send + Sync;
+type KeepFunction = dyn Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync;
 
 impl ChangeKeeper {
     /// A keeper that calls this function.
     pub fn new(
-        keep: impl Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), NotKept> + Send + Sync + 'static,
+        keep: impl Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(keep))
     }
 
-    pub(crate) fn keep(&self, mount: &str, path: &[&[u8]], scope: ChangeScope<'_>) -> Result<(), NotKept> {
+    pub(crate) fn keep(
+        &self,
+        mount: &str,
+        path: &[&[u8]],
+        scope: ChangeScope<'_>,
+    ) -> Result<(), KeepRefused> {
         (self.0)(mount, path, scope)
     }
 }

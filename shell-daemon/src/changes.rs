@@ -23,7 +23,7 @@ use std::{
 };
 
 use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingChange, ProcessUser};
-use portcullis_undo::{Change, ChangeRecorder, NodePath};
+use portcullis_undo::{ChangeRecorder, ChangeScope, NodePath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Caller;
@@ -42,11 +42,11 @@ struct SeenMount {
 /// The threads that keep the changes of one session's commands. Dropping this ends them.
 #[derive(Debug)]
 pub(crate) struct ChangeWatch {
-    shared: Arc<SharedWatch>,
+    shared: Arc<SharedChangeWatch>,
 }
 
 #[derive(Debug)]
-struct SharedWatch {
+struct SharedChangeWatch {
     listener: ChangeListener,
     mounts: Vec<SeenMount>,
     /// Keeps the changes of the running command. `None` between commands, and for a command whose changes are not kept.
@@ -112,7 +112,8 @@ impl ChangeWatch {
         user: Option<ProcessUser>,
     ) -> io::Result<Self> {
         let recorder = Mutex::default();
-        let shared = Arc::new(SharedWatch { listener, mounts, recorder, is_over: AtomicBool::new(false) });
+        let shared =
+            Arc::new(SharedChangeWatch { listener, mounts, recorder, is_over: AtomicBool::new(false) });
         let keeper = user.is_some().then(|| start_keeper(Arc::clone(&shared))).transpose()?;
         let watcher = Arc::clone(&shared);
         thread::Builder::new().name("shell-changes".to_owned()).spawn(move || {
@@ -140,7 +141,7 @@ impl Drop for ChangeWatch {
     }
 }
 
-impl SharedWatch {
+impl SharedChangeWatch {
     fn recorder(&self) -> MutexGuard<'_, Option<Arc<ChangeRecorder>>> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,10 +241,10 @@ impl SharedWatch {
     fn keep(&self, KeepJob { change, tasks, recorder }: &KeepJob) {
         for task in tasks {
             let kept = match task {
-                KeepTask::Path(to) => recorder.keep(&to.mount, &to.path, Change::Path),
-                KeepTask::Tree(to) => recorder.keep(&to.mount, &to.path, Change::Tree),
+                KeepTask::Path(to) => recorder.keep(&to.mount, &to.path, ChangeScope::Path),
+                KeepTask::Tree(to) => recorder.keep(&to.mount, &to.path, ChangeScope::Tree),
                 KeepTask::Arrival { from, to } => {
-                    let change = Change::Arrival { mount: &from.mount, from: &from.path };
+                    let change = ChangeScope::Arrival { mount: &from.mount, from: &from.path };
                     recorder.keep(&to.mount, &to.path, change)
                 }
             };
@@ -260,7 +261,7 @@ impl SharedWatch {
 }
 
 /// Starts a thread that keeps the states with this process's rights.
-fn start_keeper(shared: Arc<SharedWatch>) -> io::Result<mpsc::Sender<KeepJob>> {
+fn start_keeper(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<KeepJob>> {
     let (jobs, keep_jobs) = mpsc::channel();
     thread::Builder::new().name("shell-keep".to_owned()).spawn(move || {
         for job in keep_jobs {

@@ -35,6 +35,7 @@ mod home;
 pub mod hook;
 mod lint;
 pub mod modules;
+mod mount_usage;
 pub mod native;
 mod nearest;
 pub mod output_store;
@@ -54,7 +55,6 @@ mod slots;
 mod spawn;
 pub mod state;
 mod table;
-mod tighten;
 mod vault;
 mod web;
 mod witnesses;
@@ -70,10 +70,11 @@ pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use hint::hinted;
 pub use lint::lint;
+pub use mount_usage::{MountUsage, ProfileUse};
 pub use pipeline::{
-    AnsweredCall, ChainRule, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, MountGrant, ReachSource,
-    ReachStep, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant, Verdict,
+    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
+    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LocatedRule,
+    MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
     explain_row,
 };
 pub use policy_files::{OVERLAY_FILE, PolicyFiles};
@@ -86,9 +87,8 @@ pub use private_file::open_private_file;
 pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
-pub use replay::{Replay, ReplayReport, ReplayedGroup};
+pub use replay::{ChangedAnswer, Replay, ReplayReport};
 pub use sealing::write_checkpoint_to_stderr;
-pub use tighten::{MountUsage, ProfileUse};
 pub use web::{SecretError, TakenVariables};
 
 /// Re-exported for callers.

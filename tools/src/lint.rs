@@ -2,7 +2,7 @@
 //! approved, which files have names elsewhere.
 
 use portcullis_policy::{
-    KnownTools, LintCode, LintFinding, LintReport, Place, PolicyOrigins, WorkspaceSecurityPolicy,
+    KnownTools, LintCode, LintFinding, LintReport, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
 
@@ -29,7 +29,7 @@ pub fn lint(
         Err(error) => LintReport::of_faults(error),
     };
     if let Some(error) = files.untrusted() {
-        let start = Place::start_of(files.operator_name());
+        let start = SourceLocation::start_of(files.operator_name());
         let message = format!("a start would not obey it: {error}");
         report.add([LintFinding::new(LintCode::WritableByOthers, start, "", message)]);
     }

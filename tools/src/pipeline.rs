@@ -33,9 +33,9 @@ pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
 pub(crate) use explain::answer_by_names;
 pub use explain::{
-    AnsweredCall, ChainRule, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, MountGrant, ReachSource,
-    ReachStep, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant, Verdict,
+    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
+    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LocatedRule,
+    MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
     explain_row,
 };
 pub(crate) use hooks::run_after_hooks;

@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     audit::{
-        AuditError, AuditLog, KeptPolicy, PolicyChange, PolicyChangeCause, ProcessStart, SyncMode, log_path,
+        AuditError, AuditLog, KeptPolicy, PolicyChange, PolicyChangeCause, ProcessStart, SyncMode, is_sha256,
+        log_path,
     },
     error::BootstrapError,
 };
@@ -158,10 +159,6 @@ fn remember(path: &Path, line: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&copy)?;
     file.write_all(line.as_bytes())?;
     fs::rename(copy, path)
-}
-
-fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]

@@ -1,29 +1,29 @@
-//! Decides recorded calls anew under another policy. The answer to a call is that of the function that decides about
-//! calls; its inputs come from the call's audit row.
+//! Decides recorded calls anew under another policy. The function that decides about calls gives the answer; its inputs
+//! come from the call's audit row.
 
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, RequestedSubject, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
-    shipped_tools,
+    Approval, CallRequest, FlowLabel, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    audit::{Confinement, Row, RowKind, SubjectKind, Verdict as RecordedVerdict},
-    pipeline::{Verdict, answer_by_names},
+    audit::{Confinement, Decision, Row, RowKind, SubjectKind},
+    pipeline::answer_by_names,
 };
 
-/// Recorded calls that a policy would decide in the same other way.
+/// Recorded calls whose answer would change in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct ReplayedGroup {
+pub struct ChangedAnswer {
     /// The tool.
     pub tool: String,
     /// The answer before.
-    pub was: Verdict,
+    pub was: Approval,
     /// The answer under the new policy.
-    pub would: Verdict,
+    pub would: Approval,
     /// The rule of the new answer.
     pub rule: String,
 }
@@ -38,13 +38,13 @@ pub struct ReplayReport {
     /// The rows of calls that could not be decided anew: the call did not get as far as the policy, or its subjects did
     /// not fit into the row.
     pub undecided: u64,
-    /// The calls that would be decided otherwise, with their number.
+    /// The answers that would change, each with its number of calls.
     #[serde(serialize_with = "as_list")]
-    pub changed: BTreeMap<ReplayedGroup, u64>,
+    pub changed: BTreeMap<ChangedAnswer, u64>,
 }
 
 impl ReplayReport {
-    /// Whether a call would now run, or ask, that was refused before, or run that was asked about.
+    /// Whether any call would get a more permissive answer.
     #[must_use]
     pub fn is_wider(&self) -> bool {
         self.changed.keys().any(|group| group.would < group.was)
@@ -53,22 +53,22 @@ impl ReplayReport {
 
 /// Writes the groups as a list, because JSON has no keys with fields.
 fn as_list<S: serde::Serializer>(
-    groups: &BTreeMap<ReplayedGroup, u64>,
+    groups: &BTreeMap<ChangedAnswer, u64>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Counted<'a> {
         #[serde(flatten)]
-        group: &'a ReplayedGroup,
+        group: &'a ChangedAnswer,
         calls: u64,
     }
     serializer.collect_seq(groups.iter().map(|(group, calls)| Counted { group, calls: *calls }))
 }
 
 /// The two answers to a recorded call, and the rule of the new one.
-struct Decided {
-    was: Verdict,
-    would: Verdict,
+struct TwoAnswers {
+    was: Approval,
+    would: Approval,
     rule: String,
 }
 
@@ -94,13 +94,13 @@ impl<'p> Replay<'p> {
         match self.decide(row, before) {
             None if row.event == RowKind::End => self.report.undecided += 1,
             None => {}
-            Some(Decided { was, would, rule }) => {
+            Some(TwoAnswers { was, would, rule }) => {
                 self.report.calls += 1;
                 if was == would {
                     self.report.same += 1;
                 } else {
                     let tool = row.tool.to_string();
-                    let group = ReplayedGroup { tool, was, would, rule };
+                    let group = ChangedAnswer { tool, was, would, rule };
                     *self.report.changed.entry(group).or_default() += 1;
                 }
             }
@@ -114,9 +114,10 @@ impl<'p> Replay<'p> {
     }
 
     /// `None` if the row is not the decision of a call, or lacks what a decision needs.
-    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<Decided> {
+    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<TwoAnswers> {
         let decision = row.decision.filter(|_| row.event == RowKind::End)?;
-        let RowCall { facts, subjects, labels } = RowCall::read(row, |name| self.shipped.get(name).cloned())?;
+        let RecordedCall { facts, subjects, labels } =
+            RecordedCall::read(row, |name| self.shipped.get(name).cloned())?;
         let run = RunFacts {
             agent: row.agent.as_deref().unwrap_or_default(),
             run: row.run_id.as_deref().unwrap_or_default(),
@@ -128,20 +129,20 @@ impl<'p> Replay<'p> {
             Some(before) => answer_by_names(before, &request).0,
             None => recorded_answer(row, decision),
         };
-        Some(Decided { was, would, rule })
+        Some(TwoAnswers { was, would, rule })
     }
 }
 
 /// A recorded call as the policy judges it.
 #[derive(Debug)]
-pub(crate) struct RowCall {
+pub(crate) struct RecordedCall {
     pub(crate) facts: ToolFacts,
     pub(crate) subjects: Vec<RequestedSubject>,
     /// The labels of the run.
     pub(crate) labels: BTreeMap<FlowLabel, String>,
 }
 
-impl RowCall {
+impl RecordedCall {
     /// The call of a row. `None` if the row lacks what a decision needs.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         Self::read(row, |name| shipped_tools().find(|facts| facts.name == *name))
@@ -174,8 +175,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
 
 /// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.
 fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
-    // The host adds these to the row of a command, after it has run.
-    let named = row.subjects.iter().filter(|subject| !subject.argument.starts_with("protected_path"));
+    let named = row.subjects.iter().filter(|subject| subject.is_of_call());
     // An operation touches nothing itself; its steps have rows of their own.
     let is_operation =
         facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);
@@ -209,10 +209,10 @@ fn row_is_step(facts: &ToolFacts) -> bool {
 }
 
 /// The answer that the row itself has: a call that a person refused was asked about.
-pub(crate) fn recorded_answer(row: &Row, decision: RecordedVerdict) -> Verdict {
+pub(crate) fn recorded_answer(row: &Row, decision: Decision) -> Approval {
     match (row.approval.as_deref(), decision) {
-        (None | Some("approval_denied"), RecordedVerdict::Deny) => Verdict::Deny,
-        (Some("not_required") | None, _) => Verdict::Allow,
-        (Some(_), _) => Verdict::Ask,
+        (None | Some("approval_denied"), Decision::Deny) => Approval::Deny,
+        (Some("not_required") | None, _) => Approval::Allow,
+        (Some(_), _) => Approval::Ask,
     }
 }

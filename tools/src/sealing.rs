@@ -10,10 +10,12 @@ use std::{
 };
 
 use portcullis_audit::{
-    AuditLog, CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, KEY_CREDENTIAL, KeySource, SealOptions,
-    SignedCheckpoint, SyncMode,
+    AuditLog, CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, KEY_CREDENTIAL, KeySource,
+    SealingOptions, SignedCheckpoint, SyncMode,
 };
-use portcullis_policy::{AuditSettings, AuditSync, CheckpointPlace, KeyPlace, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    AuditSettings, AuditSync, CheckpointDestination, KeyLocation, WorkspaceSecurityPolicy,
+};
 use rustix::fs::OFlags;
 
 use crate::{
@@ -35,7 +37,7 @@ pub(crate) fn open_log(
         AuditSync::Interval => SyncMode::Interval,
         AuditSync::Always => SyncMode::Always,
     };
-    let mut options = seal_options(settings, default_sink)?;
+    let mut options = sealing_options(settings, default_sink)?;
     let witnesses = witnesses(settings)?;
     let (log, recovery) = AuditLog::open(state, sync)?;
     if !recovery.is_clean() {
@@ -53,7 +55,7 @@ pub(crate) fn open_log(
             thread.submit(signed);
         }));
     }
-    log.set_seal_options(options);
+    log.set_sealing_options(options);
     Ok(log)
 }
 
@@ -61,24 +63,24 @@ pub(crate) fn open_log(
 fn witnesses(settings: &AuditSettings) -> Result<Vec<Witness>, BootstrapError> {
     let places = settings.checkpoints.as_deref().unwrap_or_default().iter();
     let witnesses = places.filter_map(|place| match place {
-        CheckpointPlace::Witness(witness) => Some(witness),
-        CheckpointPlace::Stderr | CheckpointPlace::File(_) => None,
+        CheckpointDestination::Witness(witness) => Some(witness),
+        CheckpointDestination::Stderr | CheckpointDestination::File(_) => None,
     });
     witnesses.map(Witness::new).collect()
 }
 
-fn seal_options(
+fn sealing_options(
     settings: &AuditSettings,
     default_sink: Option<CheckpointSink>,
-) -> Result<SealOptions, BootstrapError> {
+) -> Result<SealingOptions, BootstrapError> {
     let sink = match &settings.checkpoints {
         None => default_sink,
         Some(places) => all_sinks(places)?,
     };
-    Ok(SealOptions {
+    Ok(SealingOptions {
         segment_bytes: settings.segment.0,
         segment_age: settings.segment_age,
-        keep: settings.keep,
+        retention: settings.keep,
         checkpoint_rows: CHECKPOINT_ROWS,
         checkpoint_interval: CHECKPOINT_INTERVAL,
         key: settings.key.as_ref().map(key_source).or_else(|| credential().map(KeySource::File)),
@@ -86,10 +88,10 @@ fn seal_options(
     })
 }
 
-fn key_source(place: &KeyPlace) -> KeySource {
+fn key_source(place: &KeyLocation) -> KeySource {
     match place {
-        KeyPlace::File(path) => KeySource::File(path.into()),
-        KeyPlace::SshAgent(fingerprint) => KeySource::SshAgent(fingerprint.clone()),
+        KeyLocation::File(path) => KeySource::File(path.into()),
+        KeyLocation::SshAgent(fingerprint) => KeySource::SshAgent(fingerprint.clone()),
     }
 }
 
@@ -100,7 +102,7 @@ fn credential() -> Option<PathBuf> {
 }
 
 /// One sink for several places. `None` for an empty list.
-fn all_sinks(places: &[CheckpointPlace]) -> Result<Option<CheckpointSink>, BootstrapError> {
+fn all_sinks(places: &[CheckpointDestination]) -> Result<Option<CheckpointSink>, BootstrapError> {
     let sinks = places.iter().filter_map(sink_of).collect::<Result<Vec<CheckpointSink>, _>>()?;
     Ok((!sinks.is_empty()).then(|| -> CheckpointSink {
         Arc::new(move |signed: &SignedCheckpoint| sinks.iter().for_each(|sink| sink(signed)))
@@ -108,11 +110,11 @@ fn all_sinks(places: &[CheckpointPlace]) -> Result<Option<CheckpointSink>, Boots
 }
 
 /// The sink of a place. `None` for a witness, which needs a thread.
-fn sink_of(place: &CheckpointPlace) -> Option<Result<CheckpointSink, BootstrapError>> {
+fn sink_of(place: &CheckpointDestination) -> Option<Result<CheckpointSink, BootstrapError>> {
     match place {
-        CheckpointPlace::Stderr => Some(Ok(Arc::new(write_checkpoint_to_stderr))),
-        CheckpointPlace::File(path) => Some(file_sink(path.into())),
-        CheckpointPlace::Witness(_) => None,
+        CheckpointDestination::Stderr => Some(Ok(Arc::new(write_checkpoint_to_stderr))),
+        CheckpointDestination::File(path) => Some(file_sink(path.into())),
+        CheckpointDestination::Witness(_) => None,
     }
 }
 

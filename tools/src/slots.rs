@@ -4,7 +4,7 @@
 //! Two calls that may write the same mount never run together, whatever their callers and tools are. Otherwise a tool
 //! that reads a file and later writes it back could lose the changes of another tool. The same holds for two calls of
 //! one module that may send requests with effects. Calls that only read run beside both. A call gets its slot and its
-//! exclusive rights together, or waits for both. A call that held one and waited for the other could cause a deadlock,
+//! exclusive locks together, or waits for both. A call that held one and waited for the other could cause a deadlock,
 //! and waiting writers would block readers.
 
 use std::{
@@ -34,21 +34,21 @@ pub(crate) struct CallSlots {
     shared: Arc<SharedSlots>,
 }
 
-/// A right that only one running call can have.
+/// A lock that only one running call can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ExclusiveRight {
+pub(crate) enum ExclusiveLock {
     /// To write the mount of this name.
     Mount(String),
     /// To send requests with effects as a tool of this module.
     Module(ModuleDigest),
 }
 
-/// A call's slot, with its exclusive rights. Nested calls share the slot of their parent, and have rights of their own.
+/// A call's slot, with its exclusive locks. Nested calls share the slot of their parent, and have locks of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSlot {
-    /// Shared by all parts of the call that can write. The last one to end releases the rights. This field stands before
+    /// Shared by all parts of the call that can write. The last one to end releases the locks. This field stands before
     /// `lease`, because fields drop in order and the next waiter needs both.
-    _rights: Option<Arc<GrantedClaim>>,
+    _locks: Option<Arc<GrantedClaim>>,
     lease: Arc<SlotLease>,
 }
 
@@ -59,14 +59,14 @@ struct SlotLease {
     shared: Arc<SharedSlots>,
 }
 
-/// A slot and rights that are handed out together.
+/// A slot and locks that are handed out together.
 #[derive(Debug, Default)]
 struct SlotClaim {
     slot: bool,
-    rights: Vec<ExclusiveRight>,
+    locks: Vec<ExclusiveLock>,
 }
 
-/// A slot and rights that were handed out. The drop returns them.
+/// A slot and locks that were handed out. The drop returns them.
 #[derive(Debug)]
 struct GrantedClaim {
     claim: SlotClaim,
@@ -82,9 +82,9 @@ struct SharedSlots {
 #[derive(Debug)]
 struct SlotsState {
     free: usize,
-    /// The rights of running calls.
-    held_rights: Vec<ExclusiveRight>,
-    /// The waiters, in order of arrival. The first waiter whose slot and rights are free is served next.
+    /// The locks of running calls.
+    held_locks: Vec<ExclusiveLock>,
+    /// The waiters, in order of arrival. The first waiter whose slot and locks are free is served next.
     queue: VecDeque<Waiter>,
     next_number: u64,
 }
@@ -118,17 +118,17 @@ impl Drop for SlotLease {
 impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
         let state =
-            SlotsState { free: count, held_rights: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+            SlotsState { free: count, held_locks: Vec::new(), queue: VecDeque::new(), next_number: 0 };
         Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a slot and the exclusive rights of the call. Waits if needed.
+    /// Takes a slot and the exclusive locks of the call. Waits if needed.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
     pub(crate) async fn take(
         &self,
-        rights: Vec<ExclusiveRight>,
+        locks: Vec<ExclusiveLock>,
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
@@ -136,21 +136,21 @@ impl CallSlots {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut granted_claim = self.acquire(SlotClaim { slot: true, rights }, cancel).await?;
-        // The slot and the rights are returned separately: the slot can be freed while abandoned work still writes.
-        let rights = std::mem::take(&mut granted_claim.claim.rights);
+        let mut granted_claim = self.acquire(SlotClaim { slot: true, locks }, cancel).await?;
+        // The slot and the locks are returned separately: the slot can be freed while abandoned work still writes.
+        let locks = std::mem::take(&mut granted_claim.claim.locks);
         let shared = Arc::clone(&self.shared);
-        let rights = (!rights.is_empty()).then(|| {
-            Arc::new(GrantedClaim { claim: SlotClaim { slot: false, rights }, shared: Arc::clone(&shared) })
+        let locks = (!locks.is_empty()).then(|| {
+            Arc::new(GrantedClaim { claim: SlotClaim { slot: false, locks }, shared: Arc::clone(&shared) })
         });
         Ok(CallSlot {
-            _rights: rights,
+            _locks: locks,
             lease: Arc::new(SlotLease { granted_claim: Mutex::new(Some(granted_claim)), shared }),
         })
     }
 
-    /// The slot of a nested call, with the exclusive rights of that call. A nested call waits only
-    /// for rights, never for a slot. The wait ends, because the call that holds the rights already runs and will release
+    /// The slot of a nested call, with the exclusive locks of that call. A nested call waits only
+    /// for locks, never for a slot. The wait ends, because the call that holds the locks already runs and will release
     /// them.
     ///
     /// # Cancellation
@@ -158,14 +158,14 @@ impl CallSlots {
     pub(crate) async fn take_nested(
         &self,
         parent: &CallSlot,
-        rights: Vec<ExclusiveRight>,
+        locks: Vec<ExclusiveLock>,
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
-        if rights.is_empty() {
+        if locks.is_empty() {
             return Ok(parent.clone());
         }
-        let rights = self.acquire(SlotClaim { slot: false, rights }, cancel).await?;
-        Ok(CallSlot { _rights: Some(Arc::new(rights)), lease: Arc::clone(&parent.lease) })
+        let locks = self.acquire(SlotClaim { slot: false, locks }, cancel).await?;
+        Ok(CallSlot { _locks: Some(Arc::new(locks)), lease: Arc::clone(&parent.lease) })
     }
 
     async fn acquire(&self, claim: SlotClaim, cancel: &CancellationToken) -> Result<GrantedClaim, ToolError> {
@@ -200,30 +200,30 @@ impl CallSlots {
 }
 
 impl SlotClaim {
-    /// Whether an earlier waiter must be served before a later one. It must if both want the same right, except before a
+    /// Whether an earlier waiter must be served before a later one. It must if both want the same lock, except before a
     /// nested call: the earlier waiter may need the slot of the nested call's parent, so both would wait for ever.
     fn comes_before(&self, later: &Self) -> bool {
-        (later.slot || !self.slot) && self.shares_right(&later.rights)
+        (later.slot || !self.slot) && self.shares_lock(&later.locks)
     }
 
-    fn shares_right(&self, rights: &[ExclusiveRight]) -> bool {
-        self.rights.iter().any(|right| rights.contains(right))
+    fn shares_lock(&self, locks: &[ExclusiveLock]) -> bool {
+        self.locks.iter().any(|lock| locks.contains(lock))
     }
 }
 
 impl SlotsState {
     fn can_grant(&self, claim: &SlotClaim) -> bool {
-        (!claim.slot || self.free > 0) && !claim.shares_right(&self.held_rights)
+        (!claim.slot || self.free > 0) && !claim.shares_lock(&self.held_locks)
     }
 
     fn hand_out(&mut self, claim: &SlotClaim) {
         self.free -= usize::from(claim.slot);
-        self.held_rights.extend(claim.rights.iter().cloned());
+        self.held_locks.extend(claim.locks.iter().cloned());
     }
 
     fn take_back(&mut self, claim: &SlotClaim) {
         self.free += usize::from(claim.slot);
-        self.held_rights.retain(|right| !claim.rights.contains(right));
+        self.held_locks.retain(|lock| !claim.locks.contains(lock));
     }
 }
 
@@ -232,7 +232,7 @@ impl SharedSlots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves waiters with the free slots and rights, in order of arrival.
+    /// Serves waiters with the free slots and locks, in order of arrival.
     fn serve(self: &Arc<Self>) {
         loop {
             let (reply, granted_claim) = {
@@ -250,7 +250,7 @@ impl SharedSlots {
 }
 
 impl SlotsState {
-    /// The next waiter to serve: the first whose slot and rights are free, and whom no earlier waiter precedes.
+    /// The next waiter to serve: the first whose slot and locks are free, and whom no earlier waiter precedes.
     fn next_servable(&self) -> Option<usize> {
         // The fast path: no slot is free, and every waiter needs one.
         if self.free == 0 && self.queue.iter().all(|waiter| waiter.claim.slot) {
@@ -262,8 +262,8 @@ impl SlotsState {
                 return Some(index);
             }
             // Equal claims block the same later claims, so one claim stands for all of them. This keeps the scan short.
-            let is_same = |earlier: &&SlotClaim| earlier.slot == claim.slot && earlier.rights == claim.rights;
-            if !claim.rights.is_empty() && !earlier_claims.iter().any(is_same) {
+            let is_same = |earlier: &&SlotClaim| earlier.slot == claim.slot && earlier.locks == claim.locks;
+            if !claim.locks.is_empty() && !earlier_claims.iter().any(is_same) {
                 earlier_claims.push(claim);
             }
         }
@@ -273,7 +273,7 @@ impl SlotsState {
 
 impl Drop for GrantedClaim {
     fn drop(&mut self) {
-        if !self.claim.slot && self.claim.rights.is_empty() {
+        if !self.claim.slot && self.claim.locks.is_empty() {
             return;
         }
         let is_waited_for = {
@@ -325,11 +325,11 @@ mod tests {
 
     use super::*;
 
-    fn mount(name: &str) -> ExclusiveRight {
-        ExclusiveRight::Mount(name.to_owned())
+    fn mount(name: &str) -> ExclusiveLock {
+        ExclusiveLock::Mount(name.to_owned())
     }
 
-    fn shared_mount() -> Vec<ExclusiveRight> {
+    fn shared_mount() -> Vec<ExclusiveLock> {
         vec![mount("shared")]
     }
 
@@ -404,7 +404,7 @@ mod tests {
         drop(second);
         third.await.expect("its turn");
         let state = slots.shared.state();
-        assert_eq!((state.free, state.held_rights.len(), state.queue.len()), (3, 0, 0));
+        assert_eq!((state.free, state.held_locks.len(), state.queue.len()), (3, 0, 0));
     }
 
     #[tokio::test]
@@ -424,7 +424,7 @@ mod tests {
     async fn two_calls_of_a_module_with_effects_run_one_after_the_other() {
         let slots = CallSlots::new(4);
         let cancel = CancellationToken::new();
-        let module = |byte: u8| vec![ExclusiveRight::Module(ModuleDigest([byte; 32]))];
+        let module = |byte: u8| vec![ExclusiveLock::Module(ModuleDigest([byte; 32]))];
         let first = slots.take(module(1), &cancel).await.expect("free");
         let mut second = Box::pin(slots.take(module(1), &cancel));
         let mut third = Box::pin(slots.take(module(1), &cancel));
@@ -439,22 +439,22 @@ mod tests {
     }
 
     /// Two mounts and two modules, each wanted or not.
-    fn rights(wanted: u8) -> Vec<ExclusiveRight> {
+    fn locks(wanted: u8) -> Vec<ExclusiveLock> {
         let all = [
             mount("a"),
             mount("b"),
-            ExclusiveRight::Module(ModuleDigest([1; 32])),
-            ExclusiveRight::Module(ModuleDigest([2; 32])),
+            ExclusiveLock::Module(ModuleDigest([1; 32])),
+            ExclusiveLock::Module(ModuleDigest([2; 32])),
         ];
-        let is_wanted = |(index, right): (usize, ExclusiveRight)| (wanted >> index & 1 == 1).then_some(right);
+        let is_wanted = |(index, lock): (usize, ExclusiveLock)| (wanted >> index & 1 == 1).then_some(lock);
         all.into_iter().enumerate().filter_map(is_wanted).collect()
     }
 
     proptest! {
-        /// Calls arrive, give up and end in any order. No right is ever held twice, no slot too often, and of two
-        /// waiters that want one right the earlier is served first.
+        /// Calls arrive, give up and end in any order. No lock is ever held twice, no slot too often, and of two
+        /// waiters that want one lock the earlier is served first.
         #[test]
-        fn rights_exclude_each_other_in_order_of_arrival(
+        fn locks_exclude_each_other_in_order_of_arrival(
             slot_count in 1_usize..4,
             steps in prop::collection::vec((0_u8..16, 0_usize..8, prop::bool::weighted(0.6)), 1..60),
         ) {
@@ -465,7 +465,7 @@ mod tests {
             let (mut waiting, mut running) = (Vec::new(), Vec::new());
             for (wanted, position, arrives) in steps {
                 match arrives {
-                    true => waiting.push((wanted, Box::pin(slots.take(rights(wanted), &cancel)))),
+                    true => waiting.push((wanted, Box::pin(slots.take(locks(wanted), &cancel)))),
                     // A waiter gives up, or a call ends.
                     false if position % 3 == 0 && !waiting.is_empty() => {
                         drop(waiting.remove(position % waiting.len()));
@@ -489,8 +489,8 @@ mod tests {
                 }
                 waiting = still_waiting;
                 prop_assert!(running.len() <= slot_count);
-                for right in 0..4 {
-                    prop_assert!(running.iter().filter(|(wanted, _)| wanted >> right & 1 == 1).count() <= 1);
+                for lock in 0..4 {
+                    prop_assert!(running.iter().filter(|(wanted, _)| wanted >> lock & 1 == 1).count() <= 1);
                 }
             }
             // All that still wait are served when the calls before them end.

@@ -15,7 +15,7 @@ use portcullis_audit::{
 use portcullis_egress::{
     CancellationToken, ConfiguredOrigins, HeaderMap, Method, Request, RequestLimits, Url,
 };
-use portcullis_policy::WitnessPlace;
+use portcullis_policy::WitnessDestination;
 use portcullis_types::chain;
 use tokio::{sync::watch, time};
 
@@ -41,7 +41,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn new(place: &WitnessPlace) -> Result<Self, BootstrapError> {
+    pub(crate) fn new(place: &WitnessDestination) -> Result<Self, BootstrapError> {
         let mut url = place.url.clone();
         let key = WitnessKey::parse(&place.key)
             .map_err(|source| BootstrapError::Witness { url: place.url.clone(), source })?;

@@ -28,7 +28,7 @@ pub use kept::copy_content;
 pub use node::{FileFacts, MountRoot, Node, NodePath};
 pub use plan::{Conflict, ConflictReason, UndoPlan};
 pub use record::{CallFacts, NotKept};
-pub use recorder::{Change, ChangeRecorder};
+pub use recorder::{ChangeRecorder, ChangeScope};
 pub use store::{
     ChangeRecord, MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, MAX_RECORDS, MAX_STORE_BYTES, RecordId,
     UndoStore,

@@ -29,7 +29,7 @@ pub(crate) struct PlannedPath {
     /// The state after the last call. `None` if that call's end was not recorded.
     pub(crate) after: Option<Node>,
     /// Whether someone else changed the path between two of the calls.
-    pub(crate) has_foreign_change: bool,
+    pub(crate) is_changed_between: bool,
 }
 
 /// The content of a file before the calls.
@@ -51,7 +51,7 @@ pub struct Conflict {
 /// Why a path cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictReason {
-    /// Its state is not that which the calls left.
+    /// It was changed after the calls.
     ChangedSince,
     /// Someone else changed it between the calls.
     ChangedBetween,
@@ -62,7 +62,7 @@ pub enum ConflictReason {
     /// The file's earlier content was not kept.
     NotKept(NotKept),
     /// It was a FIFO, socket or device.
-    NoFile,
+    UnsupportedKind,
     /// A call changed more paths than are recorded.
     Incomplete,
 }
@@ -86,7 +86,7 @@ impl fmt::Display for ConflictReason {
             Self::Unfinished => f.write_str("the end of the call was not recorded"),
             Self::HasOtherFiles => f.write_str("it has files that the calls did not make"),
             Self::NotKept(reason) => write!(f, "its content was not kept: {}", reason.as_str()),
-            Self::NoFile => f.write_str("it was no regular file, directory or link"),
+            Self::UnsupportedKind => f.write_str("it was no regular file, directory or link"),
             Self::Incomplete => f.write_str("the call changed more paths than are recorded"),
         }
     }
@@ -128,7 +128,7 @@ impl UndoPlan {
                     .and_modify(|planned| {
                         // The next call, which is in the plan already, found the path as `planned.before`.
                         if own_after.as_ref().is_some_and(|after| *after != planned.before) {
-                            planned.has_foreign_change = true;
+                            planned.is_changed_between = true;
                         }
                         planned.before = before.node.clone();
                         planned.owner = before.owner;
@@ -139,7 +139,7 @@ impl UndoPlan {
                         owner: before.owner,
                         content: content.clone(),
                         after: own_after.clone(),
-                        has_foreign_change: false,
+                        is_changed_between: false,
                     });
             }
         }
@@ -178,7 +178,7 @@ impl UndoPlan {
             return Ok(Some(ConflictReason::NotKept(reason)));
         }
         if planned.before == Node::Other {
-            return Ok(Some(ConflictReason::NoFile));
+            return Ok(Some(ConflictReason::UnsupportedKind));
         }
         let is_directory = |node: &Node| matches!(node, Node::Directory { .. });
         if is_directory(current) && !is_directory(&planned.before) {
@@ -197,7 +197,7 @@ impl UndoPlan {
         Ok(match &planned.after {
             None => Some(ConflictReason::Unfinished),
             Some(after) if after != current => Some(ConflictReason::ChangedSince),
-            Some(_) if planned.has_foreign_change => Some(ConflictReason::ChangedBetween),
+            Some(_) if planned.is_changed_between => Some(ConflictReason::ChangedBetween),
             Some(_) => None,
         })
     }

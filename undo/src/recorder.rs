@@ -18,9 +18,9 @@ use crate::{
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
-/// What a call is about to change.
+/// The parts of a mount that a call is about to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<'c> {
+pub enum ChangeScope<'c> {
     /// The path itself.
     Path,
     /// The path with everything below it.
@@ -80,17 +80,17 @@ impl ChangeRecorder {
     /// # Errors
     /// [`UndoError::Keep`] or [`UndoError::Store`]. The caller must then not make the change. A mount that is not
     /// recorded is no error.
-    pub fn keep(&self, mount: &str, path: &NodePath, change: Change<'_>) -> Result<(), UndoError> {
+    pub fn keep(&self, mount: &str, path: &NodePath, change: ChangeScope<'_>) -> Result<(), UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(()) };
         let mut state = self.lock();
         let mut pending = vec![path.clone()];
-        if let Change::Arrival { mount: from_mount, from } = change {
+        if let ChangeScope::Arrival { mount: from_mount, from } = change {
             pending.extend(self.arriving(from_mount, from, path)?);
         }
         while let Some(path) = pending.pop() {
             let is_seen = state.seen.contains(&(mount.to_owned(), path.clone()));
             // A directory that was kept alone may still have content that was not.
-            if is_seen && change == Change::Path {
+            if is_seen && change == ChangeScope::Path {
                 continue;
             }
             if !is_seen && state.seen.len() >= MAX_CALL_PATHS {
@@ -99,7 +99,7 @@ impl ChangeRecorder {
             }
             let keep_error = |source| UndoError::Keep { path: root.shown(&path), source };
             let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
-            let is_tree = change != Change::Path && matches!(node, Node::Directory { .. });
+            let is_tree = change != ChangeScope::Path && matches!(node, Node::Directory { .. });
             if !is_seen {
                 self.add(&mut state, root, path.clone(), (node, owner))?;
             }
@@ -244,7 +244,7 @@ impl ChangeRecorder {
             after.push(After { mount: mount.clone(), path: path.clone(), node });
         }
         self.write(&id, &mut file, &Line::End { after, incomplete: state.is_incomplete })?;
-        self.store.note_size(&id);
+        self.store.write_size(&id);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use crate::{
     node::{FileFacts, MountRoot, Node, NodePath, Owner},
     plan::{KeptContent, PlannedPath, UndoPlan},
     record::CallFacts,
-    recorder::{Change, ChangeRecorder},
+    recorder::{ChangeRecorder, ChangeScope},
     store::{MAX_FILE_BYTES, RecordId},
 };
 
@@ -75,7 +75,7 @@ impl UndoPlan {
         let roots = self.roots.values().cloned();
         let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).undoing(undoes);
         for restoration in &mut restorations {
-            recorder.keep(restoration.root.name(), restoration.path, Change::Path)?;
+            recorder.keep(restoration.root.name(), restoration.path, ChangeScope::Path)?;
             restoration.stage(self).map_err(|source| UndoError::Stage {
                 path: restoration.root.shown(restoration.path),
                 source,
@@ -106,7 +106,7 @@ impl UndoPlan {
         drop(recorder);
         for undone in &self.records {
             self.store.note_undone(&undone.id, &record)?;
-            // If the changes were those of an undo, the calls that it took back are in force again.
+            // If an undo made the changes, the calls that it took back are in force again.
             self.store.forget_undone(undone)?;
         }
         Ok(Some(record))

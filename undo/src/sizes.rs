@@ -1,5 +1,5 @@
-//! The noted sizes of records, one line for each: its id and the bytes that it takes. A record without a note is measured
-//! when its size is needed, so a lost note costs time only.
+//! The file with the sizes of records. It has one entry, a line, for each: its id and the bytes that it takes. A record
+//! without an entry is measured when its size is needed, so a lost entry costs time only.
 
 use std::{
     collections::BTreeMap,
@@ -9,34 +9,34 @@ use std::{
     path::Path,
 };
 
-/// Limit of the file, which has about 30 bytes for a record: 1 MiB. Notes beyond it are not read.
+/// The longest part of the file that is read: 1 MiB. An entry has about 30 bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const SIZES: &str = "sizes";
 
-/// The noted sizes in a store's folder, by the records' ids. Lines that are no notes are left out.
+/// The sizes in a store's folder, by the records' ids. Lines that are not entries are left out.
 pub(crate) fn read(folder: &Path) -> BTreeMap<String, u64> {
     let mut text = String::new();
     if let Ok(file) = File::open(folder.join(SIZES)) {
-        // What was read before an error counts.
+        // Entries that were read before an error count.
         let _ = file.take(MAX_BYTES).read_to_string(&mut text);
     }
-    let note = |line: &str| {
+    let entry = |line: &str| {
         let (id, bytes) = line.split_once(' ')?;
         Some((id.to_owned(), bytes.parse().ok()?))
     };
-    text.lines().filter_map(note).collect()
+    text.lines().filter_map(entry).collect()
 }
 
-/// Adds a note. Processes that do so at the same time do not disturb each other.
+/// Adds an entry. Several processes can do so at the same time.
 pub(crate) fn add(folder: &Path, id: &str, bytes: u64) {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(folder.join(SIZES));
     if let Err(error) = file.and_then(|mut file| file.write_all(format!("{id} {bytes}\n").as_bytes())) {
-        tracing::warn!(%error, "the size of a record of changes was not noted");
+        tracing::warn!(%error, "the size of a record of changes was not written");
     }
 }
 
-/// Replaces all notes. A note that another process adds meanwhile is lost.
+/// Replaces all entries. An entry that another process adds meanwhile is lost.
 pub(crate) fn rewrite(folder: &Path, sizes: &BTreeMap<String, u64>) {
     let lines: String = sizes.iter().map(|(id, bytes)| format!("{id} {bytes}\n")).collect();
     let temporary = folder.join(format!("{SIZES}.{}", std::process::id()));

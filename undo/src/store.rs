@@ -25,8 +25,8 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Limit of the content that is kept for one call: 1 GiB.
 pub const MAX_CALL_BYTES: u64 = 1 << 30;
 
-/// Limit of the paths that are recorded for one call: 100,000. Of a call that changes more, no more paths are recorded,
-/// and it cannot be taken back as a whole.
+/// Limit of the paths that are recorded for one call: 100,000. Further paths are not recorded, and such a call can only
+/// be undone in part.
 pub const MAX_CALL_PATHS: usize = 100_000;
 
 /// Limit of the whole store: 4 GiB. The oldest records are removed first.
@@ -132,7 +132,7 @@ impl UndoStore {
         Ok(ids.iter().filter_map(|id| self.readable_record(id)).find(is_wanted))
     }
 
-    /// The records of a call: that with this id, or the newest whose call has this id.
+    /// The record with this id, or the newest record of the call with this id.
     ///
     /// # Errors
     /// [`UndoError::Unknown`] if there is none, else as of [`Self::records`].
@@ -332,8 +332,8 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Notes how much the record of an ended call takes, so that the next calls need not look at its files.
-    pub(crate) fn note_size(&self, id: &RecordId) {
+    /// Stores the size of an ended call's record, so that the next calls need not look at its files.
+    pub(crate) fn write_size(&self, id: &RecordId) {
         sizes::add(&self.folder, id.as_str(), folder_bytes(&self.record_folder(id)));
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         let (id, _) = store.create().expect("made");
         fs::write(store.record_folder(&id).join("0"), vec![0; bytes]).expect("written");
         if is_noted {
-            store.note_size(&id);
+            store.write_size(&id);
         }
         id
     }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    CallFacts, Change, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath,
+    CallFacts, ChangeRecorder, ChangeScope, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath,
     RecordId, UndoError, UndoPlan, UndoStore,
 };
 
@@ -45,7 +45,7 @@ impl Place {
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
-            recorder.keep("m", &path_of(path), Change::Tree).expect("kept");
+            recorder.keep("m", &path_of(path), ChangeScope::Tree).expect("kept");
         }
         change(&self.mount);
     }
@@ -205,7 +205,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     let place = Place::new();
     fs::write(place.mount.join("file"), "1\n").expect("written");
     let recorder = place.recorder("killed");
-    recorder.keep("m", &path_of("file"), Change::Path).expect("kept");
+    recorder.keep("m", &path_of("file"), ChangeScope::Path).expect("kept");
     // The record is copied before its end, as a killed process leaves it.
     let record =
         place.mount.with_file_name("undo").join(recorder.id().expect("begun").as_str()).join("record.jsonl");
@@ -293,7 +293,7 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     };
     match step {
         Step::Write(name, text) => {
-            keep(NAMES[*name], Change::Path);
+            keep(NAMES[*name], ChangeScope::Path);
             let path = mount.join(NAMES[*name]);
             // A link would lead to a name that was not kept; the sandbox keeps the resolved name.
             if !path.is_symlink() {
@@ -301,21 +301,21 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
             }
         }
         Step::Remove(name) => {
-            keep(NAMES[*name], Change::Tree);
+            keep(NAMES[*name], ChangeScope::Tree);
             let path = mount.join(NAMES[*name]);
             let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
         Step::MakeFolder(name) => {
-            keep(NAMES[*name], Change::Path);
+            keep(NAMES[*name], ChangeScope::Path);
             let _ = fs::create_dir(mount.join(NAMES[*name]));
         }
         Step::Rename(from, to) => {
-            keep(NAMES[*from], Change::Tree);
-            keep(NAMES[*to], Change::Arrival { mount: "m", from: &path_of(NAMES[*from]) });
+            keep(NAMES[*from], ChangeScope::Tree);
+            keep(NAMES[*to], ChangeScope::Arrival { mount: "m", from: &path_of(NAMES[*from]) });
             let _ = fs::rename(mount.join(NAMES[*from]), mount.join(NAMES[*to]));
         }
         Step::Link(name) => {
-            keep(NAMES[*name], Change::Path);
+            keep(NAMES[*name], ChangeScope::Path);
             let _ = symlink("target", mount.join(NAMES[*name]));
         }
     }

@@ -370,6 +370,7 @@ fn evaluate(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
     for (prefix, unit) in [
         ("Duration::from_secs(", Duration::from_secs(1)),
         ("Duration::from_millis(", Duration::from_millis(1)),
+        ("Duration::from_mins(", Duration::from_mins(1)),
         ("Duration::from_micros(", Duration::from_micros(1)),
     ] {
         if let Some(count) = argument_of(prefix) {

@@ -1,4 +1,5 @@
-//! Rules of the repository that a test can check: layering, headers, sizes, and the places of `unsafe`.
+//! Rules of the repository that a test can check: layering, headers, sizes, and the places of `unsafe`, sockets and
+//! environment variables.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,6 +81,42 @@ const WAYS_OUT: &[&str] = &[
 /// and filters name these calls.
 const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/"];
 
+/// Ways to open a socket of any kind.
+const SOCKETS: &[&str] = &[
+    "UnixStream::connect",
+    "UnixStream::pair",
+    "UnixListener::bind",
+    "TcpListener::bind",
+    "socketpair(",
+    "socket_with(",
+];
+
+/// The starts of the paths of files that attempt to open sockets in order to be refused.
+const CANARIES: &[&str] =
+    &["confine/src/canary", "confine/src/namespaces/attempt.rs", "confine/src/testing.rs"];
+
+/// Files that read environment variables, with the names that ARCHITECTURE.md must list. A file without names reads
+/// variables that the map describes in words.
+const ENVIRONMENT: &[(&str, &[&str])] = &[
+    ("adapters/src/yoagent/provider.rs", &[]),
+    ("agent/src/providers/key.rs", &[]),
+    ("audit/src/ssh_agent.rs", &["SSH_AUTH_SOCK"]),
+    ("guest-build/src/lib.rs", &[]),
+    ("runtime/src/command/agent/model.rs", &[]),
+    ("runtime/src/command/author/cargo.rs", &[]),
+    ("runtime/src/command/init.rs", &["HOME"]),
+    ("runtime/src/run.rs", &["PORTCULLIS_LOG"]),
+    ("runtime/src/setup.rs", &["XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"]),
+    ("shell-daemon/src/server/logs.rs", &["RUST_LOG", "NO_COLOR"]),
+    ("shell-daemon/src/toolchain.rs", &["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH"]),
+    ("tools/build.rs", &["PORTCULLIS_GUESTS_DIR"]),
+    ("tools/src/policy_files.rs", &["XDG_CONFIG_HOME", "HOME"]),
+    ("tools/src/process_facts.rs", &["PORTCULLIS_INSTANCE"]),
+    ("tools/src/sealing.rs", &["CREDENTIALS_DIRECTORY"]),
+    ("tools/src/shell/sidecar.rs", &[]),
+    ("tools/src/web/secrets.rs", &["CREDENTIALS_DIRECTORY"]),
+];
+
 /// Tests that test time itself, and tests that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
     // A confined thread makes the system calls of a sleep.
@@ -87,6 +124,9 @@ const MAY_SLEEP: &[&str] = &[
     // Clients and readers that are slow.
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
+    // Checkpoints after some time, and idle logs.
+    "audit/src/tests/sealing.rs",
+    "tests/tests/all/audit/sealed.rs",
     // The clock of a run, which is paused.
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
@@ -188,31 +228,93 @@ fn unsafe_code_is_where_it_is_expected() {
     assert_no_offenders(&format!("{keyword} code in unexpected places"), &offenders);
 }
 
-#[test]
-fn only_the_http_client_connects_to_other_machines() {
+/// The lines of shipped code, by path, each with its number and without comments.
+fn shipped_code() -> BTreeMap<String, Vec<(usize, String)>> {
     let is_test = |path: &str| {
         ["/tests/", "tests/", "testing/", "sdk/ui/", "examples/"].iter().any(|part| path.contains(part))
             || path.ends_with("tests.rs")
+            || path == "tools-macros/src/expansions.rs"
+            || path.starts_with("guest-tools/src/bin/hostile_")
     };
-    let (mut offenders, mut allowed) = (Vec::new(), 0);
+    let mut code = BTreeMap::new();
     for (path, text) in files_ending_with(".rs") {
         // A test contains the names that it searches for.
         if is_test(&path) || path.starts_with("xtask/") {
             continue;
         }
-        for (number, line) in text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate() {
-            let code = line.split("//").next().unwrap_or_default();
+        let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate();
+        let lines = lines
+            .map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default().trim().to_owned()));
+        code.insert(path, lines.collect());
+    }
+    code
+}
+
+/// The rule of ARCHITECTURE.md that begins like this.
+fn rule_of_the_map(begin: &str) -> String {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
+    map.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no rule: {begin}")).to_owned()
+}
+
+#[test]
+fn only_the_http_client_connects_to_other_machines() {
+    let (mut offenders, mut allowed) = (Vec::new(), 0);
+    for (path, lines) in shipped_code() {
+        for (number, code) in lines {
             if !WAYS_OUT.iter().any(|way| code.contains(way)) {
                 continue;
             }
             match MAY_CONNECT.iter().any(|begin| path.starts_with(begin)) {
                 true => allowed += 1,
-                false => offenders.push(format!("{path}:{}: {}", number + 1, line.trim())),
+                false => offenders.push(format!("{path}:{number}: {code}")),
             }
         }
     }
     assert!(allowed > 0, "the client is found by the same names");
     assert_no_offenders("connections outside of the HTTP client", &offenders);
+}
+
+#[test]
+fn the_map_names_each_file_that_opens_a_socket() {
+    let rule = rule_of_the_map("- No shipped code opens a socket, except:");
+    let names: Vec<&str> = rule.split('`').skip(1).step_by(2).collect();
+    let (mut offenders, mut allowed) = (Vec::new(), 0);
+    for (path, lines) in shipped_code() {
+        if CANARIES.iter().any(|begin| path.starts_with(begin)) {
+            continue;
+        }
+        let is_named =
+            names.iter().any(|name| path == *name || (name.ends_with('/') && path.starts_with(name)));
+        for (number, code) in lines {
+            if SOCKETS.iter().any(|way| code.contains(way)) {
+                match is_named {
+                    true => allowed += 1,
+                    false => offenders.push(format!("{path}:{number}: {code}")),
+                }
+            }
+        }
+    }
+    assert!(allowed > 5, "only {allowed} sockets were found");
+    assert_no_offenders("sockets that the map does not name", &offenders);
+}
+
+#[test]
+fn the_map_lists_each_environment_variable_that_is_read() {
+    let rule = rule_of_the_map("- No environment variable is read except");
+    let reads =
+        |code: &String| ["env::var(", "env::var_os(", "env::vars"].iter().any(|way| code.contains(way));
+    let readers: BTreeSet<String> = shipped_code()
+        .into_iter()
+        .filter(|(_, lines)| lines.iter().any(|(_, code)| reads(code)))
+        .map(|(path, _)| path)
+        .collect();
+    let expected: BTreeSet<String> = ENVIRONMENT.iter().map(|(path, _)| (*path).to_owned()).collect();
+    let unexpected: Vec<String> = readers.symmetric_difference(&expected).cloned().collect();
+    assert_no_offenders("files that read variables, against `ENVIRONMENT`", &unexpected);
+    let names = ENVIRONMENT.iter().flat_map(|(_, names)| *names);
+    let missing: Vec<String> =
+        names.filter(|name| !rule.contains(&format!("`{name}`"))).map(|name| (*name).to_owned()).collect();
+    assert_no_offenders("variables that the map does not list", &missing);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BundleError, BundleFacts, ConsistencyFacts, read_text};
+use super::{BundleError, BundleManifest, ConsistencyProof, MAX_CHECKPOINTS, read_text};
 use crate::{
     chain::{self, MAX_ROW_BYTES},
     checkpoint::SignedCheckpoint,
@@ -17,9 +17,6 @@ use crate::{
 
 /// The longest text in a bundle besides the rows: 16 MiB.
 pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
-
-/// The most checkpoints in a bundle.
-const MAX_NOTES: usize = 10_000;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,19 +29,20 @@ pub struct BundleReport {
     pub key: String,
     /// The number of checkpoints that hold.
     pub checkpoints: usize,
-    /// What does not hold. Empty for a bundle that is proven.
+    /// The checks that failed. Empty for a bundle that is proven.
     pub faults: Vec<String>,
 }
 
 /// A checkpoint, and where it comes from.
-struct Note {
+struct NamedCheckpoint {
     name: String,
     signed: SignedCheckpoint,
     holds: bool,
 }
 
-/// Checks a bundle. `key` is the log's key from another place; without it the key in the bundle counts, whose owner
-/// could have made the whole bundle. `anchors` are checkpoints that were kept in other places.
+/// Checks a bundle. `key` is the log's key from another place. Without it the bundle's own key is used, which proves
+/// only that the bundle is consistent: its owner could have made all of it. `anchors` are checkpoints that were kept in
+/// other places.
 ///
 /// # Errors
 /// [`BundleError::File`], and [`BundleError::Form`] for a file that is no bundle. A bundle that proves nothing is not an
@@ -57,6 +55,7 @@ pub fn check_bundle(
     let form_error = |text: &str| BundleError::Form(text.to_owned());
     let mut archive = tar::Archive::new(bundle);
     let mut checker: Option<Checker> = None;
+    let mut checkpoints = 0;
     for entry in archive.entries()? {
         let entry = entry?;
         if !entry.header().entry_type().is_file() {
@@ -65,9 +64,9 @@ pub fn check_bundle(
         let name = entry.path()?.to_str().ok_or_else(|| form_error("a name in it is not UTF-8"))?.to_owned();
         match (&mut checker, name.as_str()) {
             (None, "bundle.json") => {
-                let facts = serde_json::from_str(&read_text(entry)?)
+                let manifest = serde_json::from_str(&read_text(entry)?)
                     .map_err(|error| BundleError::Form(format!("bundle.json: {error}")))?;
-                checker = Some(Checker::new(facts, key, anchors)?);
+                checker = Some(Checker::new(manifest, key, anchors)?);
             }
             (None, _) | (Some(_), "bundle.json") => {
                 return Err(form_error("its first file, and no other, is bundle.json"));
@@ -75,10 +74,11 @@ pub fn check_bundle(
             (Some(checker), "rows.txt") => checker.rows(entry)?,
             (Some(checker), name) if name.starts_with("notes/") => {
                 let text = read_text(entry)?;
-                checker.add_note(name.to_owned(), SignedCheckpoint::parse(&text));
-                if checker.notes.len() > MAX_NOTES {
+                checkpoints += 1;
+                if checkpoints > MAX_CHECKPOINTS {
                     return Err(form_error("it has more checkpoints than a bundle has"));
                 }
+                checker.add_note(name.to_owned(), SignedCheckpoint::parse(&text));
             }
             (Some(checker), name) => checker.text(name, entry)?,
         }
@@ -87,11 +87,11 @@ pub fn check_bundle(
 }
 
 struct Checker {
-    facts: BundleFacts,
+    manifest: BundleManifest,
     key: VerifierKey,
-    notes: Vec<Note>,
+    notes: Vec<NamedCheckpoint>,
     tree: Frontier,
-    first_size: u64,
+    rows_before: u64,
     disclosed: u64,
     has_rows: bool,
     faults: Vec<String>,
@@ -99,24 +99,25 @@ struct Checker {
 
 impl Checker {
     fn new(
-        facts: BundleFacts,
+        manifest: BundleManifest,
         key: Option<&VerifierKey>,
         anchors: &[SignedCheckpoint],
     ) -> Result<Self, BundleError> {
-        let own_key = VerifierKey::parse(&facts.key).map_err(|error| BundleError::Form(error.to_string()))?;
-        let left = facts.left.iter().map(|hash| hash_of(hash)).collect::<Option<Vec<TreeHash>>>();
-        let first_size = facts.first.saturating_sub(1);
-        let tree = left.and_then(|left| Frontier::from_parts(first_size, left));
-        let tree = tree.filter(|_| facts.format == 1 && facts.first > 0);
+        let own_key =
+            VerifierKey::parse(&manifest.key).map_err(|error| BundleError::Form(error.to_string()))?;
+        let left = manifest.left_roots.iter().map(|hash| hash_of(hash)).collect::<Option<Vec<TreeHash>>>();
+        let rows_before = manifest.first.saturating_sub(1);
+        let tree = left.and_then(|left| Frontier::from_parts(rows_before, left));
+        let tree = tree.filter(|_| manifest.format == 1 && manifest.first > 0);
         let tree =
             tree.ok_or_else(|| BundleError::Form("bundle.json: the tree before the first row".to_owned()))?;
         let key = key.cloned().unwrap_or(own_key);
         let mut checker = Self {
-            facts,
+            manifest,
             key,
             notes: Vec::new(),
             tree,
-            first_size,
+            rows_before,
             disclosed: 0,
             has_rows: false,
             faults: Vec::new(),
@@ -133,12 +134,12 @@ impl Checker {
             return;
         };
         match signed.verify(&self.key) {
-            Ok(()) => self.notes.push(Note { name, signed, holds: false }),
+            Ok(()) => self.notes.push(NamedCheckpoint { name, signed, holds: false }),
             Err(fault) => self.faults.push(format!("{name}: {fault}")),
         }
     }
 
-    /// Compares the checkpoints of the present size.
+    /// Compares the checkpoints that cover exactly the rows so far.
     fn compare(&mut self, by_size: &HashMap<u64, Vec<usize>>) {
         let Some(indexes) = by_size.get(&self.tree.size()) else { return };
         let root = self.tree.root();
@@ -146,7 +147,7 @@ impl Checker {
             let note = &mut self.notes[*index];
             note.holds = note.signed.checkpoint.root == root;
             if !note.holds {
-                let Note { name, signed, .. } = note;
+                let NamedCheckpoint { name, signed, .. } = note;
                 let size = signed.checkpoint.size;
                 self.faults
                     .push(format!("{name}: the rows up to {size} are others than those of the checkpoint"));
@@ -215,10 +216,10 @@ impl Checker {
     fn finish(mut self) -> BundleReport {
         let (last, root) = (self.tree.size(), self.tree.root());
         let proofs: Vec<(u64, Option<Vec<TreeHash>>)> = self
-            .facts
+            .manifest
             .consistency
             .iter()
-            .map(|ConsistencyFacts { size, hashes }| {
+            .map(|ConsistencyProof { size, hashes }| {
                 (*size, hashes.iter().map(|hash| hash_of(hash)).collect())
             })
             .collect();
@@ -227,7 +228,7 @@ impl Checker {
             let size = checkpoint.size;
             if size > last {
                 self.faults.push(format!("{}: rows {} to {size} are missing", note.name, last + 1));
-            } else if size < self.first_size {
+            } else if size < self.rows_before {
                 note.holds = proofs.iter().any(|(proven, proof)| {
                     *proven == size
                         && proof.as_ref().is_some_and(|proof| {
@@ -243,7 +244,7 @@ impl Checker {
             self.faults.push("no checkpoint covers the last row".to_owned());
         }
         BundleReport {
-            rows: (self.facts.first, last),
+            rows: (self.manifest.first, last),
             disclosed: self.disclosed,
             key: self.key.as_str().to_owned(),
             checkpoints: self.notes.iter().filter(|note| note.holds).count(),

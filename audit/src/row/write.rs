@@ -8,7 +8,7 @@ use std::{io::Write as _, time::Duration};
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
-use super::{CallRecord, Confinement, Phase, RecordedMount, RowKind, Subject, Verdict};
+use super::{CallRecord, Confinement, Decision, Phase, RecordedMount, RowKind, Subject};
 use crate::{
     approver::push_approver,
     chain::{self, Hash, MAX_ROW_BYTES},
@@ -84,7 +84,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     field_text(out, "args_sha256", call.args_sha256.as_deref());
     field_text(out, "policy_digest", call.policy_digest.as_deref());
     field_text(out, "module_sha256", call.module_sha256.as_deref());
-    field_word(out, "decision", call.decision.map(Verdict::as_str));
+    field_word(out, "decision", call.decision.map(Decision::as_str));
     field_text(out, "code", code.map(AsRef::as_ref));
     field_text(out, "rule", call.rule.as_deref());
     field_text(out, "approval", call.approval.as_deref());
@@ -151,7 +151,7 @@ pub(crate) fn begin_line(out: &mut Vec<u8>, head: &RowHead<'_>, event: RowKind) 
 
 /// Appends the fields that end every row, and returns the row's hash.
 pub(crate) fn end_line(out: &mut Vec<u8>, head: &RowHead<'_>) -> Hash {
-    let hash = chain::seal(out, head.prev);
+    let hash = chain::append_hash(out, head.prev);
     debug_assert!(out.len() <= MAX_ROW_BYTES, "the limits of the fields add up to less than a row's");
     hash
 }

@@ -24,7 +24,7 @@ fn a_log_of_the_first_format_is_read_verified_and_continued() {
     verify_intact(dir.path());
 }
 
-/// The line of a row, with other text before its end. The hash is that of the changed line.
+/// The line of a row, with other text before its end. The hash is correct for the changed line.
 fn changed(line: &str, change: impl Fn(&str) -> String) -> String {
     use sha2::{Digest as _, Sha256};
     let (body, _) = line.split_once(",\"hash\":").expect("a row");

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ApproverKind, Confinement, MAX_ROW_BYTES, RecordedApprover, RecordedConnection, RecordedMount,
-    RecordedRequest, SharedText, Subject, SubjectKind, TouchedMount, Verdict,
+    ApproverKind, Confinement, Decision, MAX_ROW_BYTES, RecordedApprover, RecordedConnection, RecordedMount,
+    RecordedRequest, SharedText, Subject, SubjectKind, TouchedMount,
 };
 
 fn touched(mount: &str) -> TouchedMount {
@@ -34,7 +34,7 @@ fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
         args_sha256: some(),
         policy_digest: some(),
         module_sha256: some(),
-        decision: Some(Verdict::Deny),
+        decision: Some(Decision::Deny),
         code: some(),
         rule: some(),
         approval: some(),
@@ -95,7 +95,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             kind: SubjectKind::Path,
             value: "/shared/a".into(),
         }],
-        decision: Some(Verdict::Allow),
+        decision: Some(Decision::Allow),
         approval: Some("not_required".into()),
         approver: Some(RecordedApprover {
             by: ApproverKind::Terminal,

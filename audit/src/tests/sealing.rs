@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     AnchorFinding, AnchorPlace, AuditError, BreakReason, CheckpointKey, LogFollower, NEWEST_CHECKPOINT,
-    SEGMENTS_DIR, SealOptions, SignatureFault, SignedCheckpoint, VerifyRequest, newest_row_lines,
+    SEGMENTS_DIR, SealingOptions, SignatureFault, SignedCheckpoint, VerifyRequest, newest_row_lines,
     verify_against,
 };
 
@@ -24,13 +24,13 @@ use crate::{
 struct Kept(Arc<Mutex<Vec<SignedCheckpoint>>>);
 
 impl Kept {
-    fn options(&self) -> SealOptions {
+    fn options(&self) -> SealingOptions {
         let kept = Arc::clone(&self.0);
-        SealOptions {
+        SealingOptions {
             sink: Some(Arc::new(move |signed: &SignedCheckpoint| {
                 kept.lock().expect("not poisoned").push(signed.clone());
             })),
-            ..SealOptions::default()
+            ..SealingOptions::default()
         }
     }
 
@@ -46,7 +46,7 @@ impl Kept {
 
 fn open_sealed(dir: &Path, kept: &Kept) -> AuditLog {
     let log = open(dir);
-    log.set_seal_options(kept.options());
+    log.set_sealing_options(kept.options());
     log
 }
 
@@ -132,13 +132,16 @@ fn rows_get_a_checkpoint_after_their_number_or_time_and_idle_logs_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let kept = Kept::default();
     let log = open(dir.path());
-    log.set_seal_options(SealOptions { checkpoint_rows: 10, ..kept.options() });
+    log.set_sealing_options(SealingOptions { checkpoint_rows: 10, ..kept.options() });
     append(&log, 9);
     thread::sleep(crate::SYNC_INTERVAL * 3);
     assert_eq!(kept.all(), []);
     append(&log, 1);
     wait_until(|| kept.all().len() == 1);
-    log.set_seal_options(SealOptions { checkpoint_interval: Duration::from_millis(300), ..kept.options() });
+    log.set_sealing_options(SealingOptions {
+        checkpoint_interval: Duration::from_millis(300),
+        ..kept.options()
+    });
     append(&log, 1);
     wait_until(|| kept.all().len() == 2);
     thread::sleep(Duration::from_secs(1));
@@ -152,10 +155,13 @@ fn rows_get_a_checkpoint_after_their_number_or_time_and_idle_logs_none() {
 fn segments_are_sealed_at_their_size_and_age() {
     let dir = tempfile::tempdir().expect("a folder");
     let log = open(dir.path());
-    log.set_seal_options(SealOptions { segment_bytes: 4000, ..SealOptions::default() });
+    log.set_sealing_options(SealingOptions { segment_bytes: 4000, ..SealingOptions::default() });
     append(&log, 10);
     wait_until(|| segments(dir.path()).len() == 1);
-    log.set_seal_options(SealOptions { segment_age: Duration::from_millis(1), ..SealOptions::default() });
+    log.set_sealing_options(SealingOptions {
+        segment_age: Duration::from_millis(1),
+        ..SealingOptions::default()
+    });
     append(&log, 1);
     wait_until(|| segments(dir.path()).len() == 2);
     drop(log);
@@ -163,6 +169,26 @@ fn segments_are_sealed_at_their_size_and_age() {
     assert!(report.segments == 3 && report.rows >= 13, "{report:?}");
     for segment in segments(dir.path()) {
         assert_eq!(fs::metadata(segment).expect("is there").permissions().mode() & 0o777, 0o400);
+    }
+}
+
+#[test]
+fn two_processes_that_find_a_full_segment_seal_it_once() {
+    const SEGMENT_BYTES: u64 = 3000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = SealingOptions { segment_bytes: SEGMENT_BYTES, ..SealingOptions::default() };
+    let logs = [open(dir.path()), open(dir.path())];
+    logs.iter().for_each(|log| log.set_sealing_options(options.clone()));
+    for expected in 1..=5 {
+        while segments(dir.path()).len() < expected {
+            logs.iter().for_each(|log| append(log, 1));
+        }
+    }
+    drop(logs);
+    verify_intact(dir.path());
+    for segment in segments(dir.path()) {
+        let bytes = fs::metadata(&segment).expect("is there").len();
+        assert!(bytes >= SEGMENT_BYTES, "{}: {bytes} bytes", segment.display());
     }
 }
 
@@ -260,7 +286,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
     let dir = tempfile::tempdir().expect("a folder");
     let kept = sealed_log(dir.path());
     let log = open(dir.path());
-    log.set_seal_options(SealOptions { keep: Some(Duration::ZERO), ..SealOptions::default() });
+    log.set_sealing_options(SealingOptions { retention: Some(Duration::ZERO), ..SealingOptions::default() });
     append(&log, 1);
     log.seal().expect("seals");
     drop(log);
@@ -403,7 +429,7 @@ fn a_checkpoint_row_with_another_tree_breaks_the_chain() {
     for line in text.lines() {
         let body = line.split(",\"prev\":").next().expect("a body").replace("\"c1\"", "\"zz\"");
         let mut line = body.into_bytes();
-        prev = crate::chain::seal(&mut line, &prev);
+        prev = crate::chain::append_hash(&mut line, &prev);
         forged.extend(line);
     }
     fs::write(log_path(dir.path()), forged).expect("writes");

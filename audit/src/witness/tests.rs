@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    AnchorFinding, CallEnding, CallRecord, Outcome, Record, SealOptions, SyncMode, VerifyRequest,
+    AnchorFinding, CallEnding, CallRecord, Outcome, Record, SealingOptions, SyncMode, VerifyRequest,
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
@@ -71,7 +71,7 @@ fn submit(
 
 fn open(state: &Path) -> AuditLog {
     let (log, _) = AuditLog::open(state, SyncMode::Interval).expect("opens");
-    log.set_seal_options(SealOptions::default());
+    log.set_sealing_options(SealingOptions::default());
     log
 }
 

@@ -18,8 +18,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Credential, Egress, EgressConfig, FetchError, GrantKey, Judge, Method, NameSettings,
-    Refusal, Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Credential, Egress, EgressConfig, FetchError, Judge, Method, NameSettings,
+    PoolIdentity, Refusal, Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -146,8 +146,8 @@ impl Judge for RecordingJudge {
         url.port().is_some_and(|port| self.audience.contains(&port))
     }
 
-    fn grant_key(&self) -> Option<GrantKey> {
-        self.key.map(GrantKey::new)
+    fn pool_identity(&self) -> Option<PoolIdentity> {
+        self.key.map(PoolIdentity::new)
     }
 
     fn limits(&self) -> RequestLimits {

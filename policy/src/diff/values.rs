@@ -30,7 +30,7 @@ enum Order {
     Unordered,
 }
 
-/// The order of each key that has one. A key without an entry is looked at element by element if it is a table, and is
+/// The order of each key that has one. A key without an entry is compared element by element if it is a table, and is
 /// otherwise [`Order::Unordered`].
 const ORDERS: &[(&str, Order)] = &[
     ("audit_sync", Order::Words(&["always", "interval"])),
@@ -70,7 +70,7 @@ const ORDERS: &[(&str, Order)] = &[
     ("with_undo", Order::Restricts),
 ];
 
-/// The mounts of the shell: their effect is that on the tool `shell_exec`.
+/// The mounts of the shell. Their effect is compared as the grants of `shell_exec`.
 const SHELL_MOUNTS: &str = "shell.mounts";
 
 /// Adds the differences of two values of a key.

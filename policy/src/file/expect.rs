@@ -4,9 +4,9 @@ use portcullis_types::{Access, GuestPath, ToolName};
 
 use crate::{
     Approval, DenialCode, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject,
-    ExpectedTools, FlowLabel, ForbiddenWay, HostRule, KnownTools, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES,
-    MountName, PathPattern, Place, PolicyFault, ProfileName, SecretName, SignedOff, WorkspaceSecurityPolicy,
-    expect::Day,
+    ExpectedTools, FlowLabel, ForbiddenFlow, HostRule, KnownTools, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES,
+    MountName, PathPattern, PinnedDigest, PolicyFault, ProfileName, SecretName, SourceLocation,
+    WorkspaceSecurityPolicy, expect::Day,
 };
 
 use super::{
@@ -47,8 +47,8 @@ pub(crate) fn read_expectations(
         let [expect, never, unchanged] = lists;
         expectations = Expectations {
             answers: expect.iter().filter_map(|section| names.answer(section, faults)).collect(),
-            never: never.iter().filter_map(|section| names.way(section, faults)).collect(),
-            unchanged: unchanged.iter().filter_map(|section| signed_off(section, faults)).collect(),
+            never: never.iter().filter_map(|section| names.flow(section, faults)).collect(),
+            unchanged: unchanged.iter().filter_map(|section| pinned_digest(section, faults)).collect(),
         };
     });
     expectations
@@ -239,7 +239,7 @@ impl Names<'_> {
         })
     }
 
-    fn way(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ForbiddenWay> {
+    fn flow(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ForbiddenFlow> {
         section.refuse_unknown(keys::NEVER, faults);
         let keys = ["reads", "writes", "reaches"];
         if keys.iter().all(|key| section.entry(key).is_none()) {
@@ -251,7 +251,7 @@ impl Names<'_> {
         let reaches = section.entry("reaches").and_then(|entry| entry.parsed(faults, hosts));
         let only_unasked = section.entry("unasked").and_then(|entry| entry.boolean(faults));
         // A key that cannot be read must not make the expectation a weaker one.
-        (faults.count() == before).then(|| ForbiddenWay {
+        (faults.count() == before).then(|| ForbiddenFlow {
             name: text(section, "name", faults),
             place: place(section, faults),
             reads,
@@ -299,7 +299,7 @@ fn hosts(text: &str) -> Result<ExpectedHosts, String> {
     }
 }
 
-fn signed_off(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<SignedOff> {
+fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<PinnedDigest> {
     section.refuse_unknown(keys::UNCHANGED, faults);
     let digest = match section.entry("digest") {
         Some(entry) => entry.parsed(faults, |text| {
@@ -323,7 +323,7 @@ fn signed_off(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<SignedOf
         None => None,
     };
     let by = text(section, "by", faults);
-    Some(SignedOff { place: place(section, faults), digest: digest?, until, by })
+    Some(PinnedDigest { place: place(section, faults), digest: digest?, until, by })
 }
 
 /// How paths are accessed: both without the key.
@@ -360,7 +360,7 @@ fn text(section: &Section<'_>, key: &str, faults: &mut Faults<'_>) -> Option<Str
     section.entry(key)?.text(faults).map(str::to_owned)
 }
 
-fn place(section: &Section<'_>, faults: &Faults<'_>) -> Place {
+fn place(section: &Section<'_>, faults: &Faults<'_>) -> SourceLocation {
     let PolicyFault { file, line, column, .. } = faults.fault_at(section.at, "", "");
-    Place { file, line, column }
+    SourceLocation { file, line, column }
 }

@@ -4,7 +4,8 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSettings, AuditSync, CheckpointPlace, FileBytes, KeyPlace, MountName, ProfileName, RequiredLayer,
+    AuditSettings, AuditSync, CheckpointDestination, FileBytes, KeyLocation, MountName, ProfileName,
+    RequiredLayer,
     hidden::HiddenPattern,
     kinds::KindPattern,
     mount::{parse_folder, parse_host_folder, parse_project},
@@ -358,10 +359,10 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
     settings.keep = age("keep");
     if let Some(entry) = section.entry("checkpoints") {
-        let places = elements(&entry, faults, CheckpointPlace::parse);
+        let places = elements(&entry, faults, CheckpointDestination::parse);
         settings.checkpoints = Some(places.into_iter().map(|place| place.value).collect());
     }
-    settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, KeyPlace::parse));
+    settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, KeyLocation::parse));
     settings
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Place;
+use super::SourceLocation;
 use crate::{
     PolicyFault, PolicySource,
     file::{Faults, key_path},
@@ -13,9 +13,9 @@ use crate::{
 /// The places of a text's keys, by their paths, and of the elements of its lists.
 #[derive(Debug, Clone)]
 pub(super) struct TextIndex {
-    keys: BTreeMap<String, Place>,
+    keys: BTreeMap<String, SourceLocation>,
     elements: Vec<Element>,
-    start: Place,
+    start: SourceLocation,
 }
 
 #[derive(Debug, Clone)]
@@ -23,14 +23,17 @@ struct Element {
     /// The list's key.
     list: String,
     value: toml::Value,
-    place: Place,
+    place: SourceLocation,
 }
 
 impl TextIndex {
     /// Reads a text that loads without faults.
     pub(super) fn read(source: PolicySource<'_>) -> Self {
-        let mut index =
-            Self { keys: BTreeMap::new(), elements: Vec::new(), start: Place::start_of(source.name) };
+        let mut index = Self {
+            keys: BTreeMap::new(),
+            elements: Vec::new(),
+            start: SourceLocation::start_of(source.name),
+        };
         let faults = Faults::new(source);
         let (table, _errors) = DeTable::parse_recoverable(source.text);
         index.add_table(table.get_ref(), "", &faults);
@@ -38,19 +41,20 @@ impl TextIndex {
     }
 
     /// The place of a key.
-    pub(super) fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<SourceLocation> {
         self.keys.get(key).cloned()
     }
 
     /// The place of an element. The effective policy may spell it in another case than the text.
-    pub(super) fn element_place(&self, list: &str, value: &toml::Value) -> Option<Place> {
+    pub(super) fn element_place(&self, list: &str, value: &toml::Value) -> Option<SourceLocation> {
         let element =
             self.elements.iter().find(|element| element.list == list && is_same(&element.value, value));
         element.map(|element| element.place.clone())
     }
 
-    /// The place of a flow rule that has these labels and sinks, each a list with commas.
-    pub(super) fn flow_place(&self, prefix: &str, after: &str, then: &str) -> Option<Place> {
+    /// The place of the first flow rule that has these labels and sinks, each a list with commas. Without labels, any
+    /// labels.
+    pub(super) fn flow_place(&self, prefix: &str, after: Option<&str>, then: &str) -> Option<SourceLocation> {
         let has_all = |rule: &toml::Value, key: &str, words: &str| {
             let list = rule.get(key).and_then(toml::Value::as_array);
             words
@@ -60,14 +64,14 @@ impl TextIndex {
         let list = format!("{prefix}flow");
         let rule = self.elements.iter().find(|element| {
             element.list == list
-                && has_all(&element.value, "after", after)
+                && after.is_none_or(|after| has_all(&element.value, "after", after))
                 && has_all(&element.value, "then", then)
         });
         rule.map(|rule| rule.place.clone())
     }
 
     /// The beginning of the text.
-    pub(super) fn start(&self) -> Place {
+    pub(super) fn start(&self) -> SourceLocation {
         self.start.clone()
     }
 
@@ -97,9 +101,9 @@ impl TextIndex {
     }
 }
 
-fn place_at(offset: usize, faults: &Faults<'_>) -> Place {
+fn place_at(offset: usize, faults: &Faults<'_>) -> SourceLocation {
     let PolicyFault { file, line, column, .. } = faults.fault_at(offset, "", "");
-    Place { file, line, column }
+    SourceLocation { file, line, column }
 }
 
 /// The strings, lists and tables of a value. Elements of other types do not occur in a policy.

@@ -5,7 +5,7 @@ use portcullis_types::SandboxTier;
 use super::*;
 use crate::{DEFAULT_POLICY, PolicySource};
 
-const OPERATOR: &str = "version = 1\n[mounts]\nshared = \"s\"\ntmp = \"t\"\n[profiles.R]\nmounts = { shared = \"write\", tmp = \"read\" }\n[tools.file_read]\nprofile = \"R\"\n[protect]\npaths = [\"Notes\"]\n[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"shell\", \"write:shared\"]\napproval = \"ask\"\n[sandbox.process.limits]\nconcurrency = 5\n";
+const OPERATOR: &str = "version = 1\n[mounts]\nshared = \"s\"\ntmp = \"t\"\n[profiles.R]\nmounts = { shared = \"write\", tmp = \"read\" }\n[tools.file_read]\nprofile = \"R\"\n[protect]\npaths = [\"Notes\"]\n[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"shell\", \"write:shared\", \"write:protected\"]\napproval = \"ask\"\n[sandbox.process.limits]\nconcurrency = 5\n";
 const OVERLAY: &str = "[profiles.R.mounts]\nshared = \"read\"\ntmp = \"none\"\n[hide]\npaths = [\"*.pem\"]\n";
 
 fn origins(overlay: Option<&'static str>) -> PolicyOrigins {
@@ -30,6 +30,8 @@ fn a_rule_has_the_place_of_the_text_that_changed_it_last() {
     check(&alone, "tools.file_read.profile", "p.toml:8");
     check(&alone, "limits.concurrency", "p.toml:16");
     check(&alone, "flow[mount:tmp -> shell]", "p.toml:11");
+    check(&alone, "flow[mount:tmp -> write:shared]", "p.toml:11");
+    check(&alone, crate::WITHHELD_KIND_RULE, "p.toml:11");
     check(&alone, "protect.paths[\"notes\"]", "p.toml:10");
     // Not there: the section around it.
     check(&alone, "profiles.R.mounts.vault", "p.toml:6");

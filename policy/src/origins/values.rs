@@ -18,8 +18,8 @@ pub(super) struct ValueRow {
 pub(super) struct StageValues(Vec<ValueRow>);
 
 impl StageValues {
-    /// Reads an effective policy. The demands of reductions stand in a section for each sandbox tier; those of this tier
-    /// count as values, and the others are copies.
+    /// Reads an effective policy. The demands of reductions stand in a section for each sandbox tier. Only this tier's
+    /// section counts as values, because the others are copies.
     pub(super) fn read(text: &str, tier: SandboxTier) -> Self {
         let mut values = Self::default();
         let Ok(mut table) = text.parse::<toml::Table>() else { return values };

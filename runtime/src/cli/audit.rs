@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use portcullis_tools::audit::{RowKind, Verdict};
+use portcullis_tools::audit::{Decision, RowKind};
 
 use super::ReportOptions;
 
@@ -39,7 +39,7 @@ Examples:
   python3 verify.py bundle.tar --anchor kept.note                 # what the reader runs, after `tar xf`
 
 Exit codes:
-  0 written    1 the log is not intact, or there is none    2 wrong usage: no row is meant, or the file exists")]
+  0 written    1 the log is not intact, or there is none    2 wrong usage: no row matches, or the file exists")]
 pub(crate) struct BundleOptions {
     /// The file to write, which must not exist.
     #[arg(long, value_name = "FILE")]
@@ -196,7 +196,7 @@ pub(crate) struct FilterOptions {
 
     /// Calls with this decision.
     #[arg(long, value_name = "DECISION")]
-    pub(crate) decision: Vec<Verdict>,
+    pub(crate) decision: Vec<Decision>,
 
     /// Calls that this rule decided, denied, or asked about. `tools.file_write` also means the rules below it.
     #[arg(long, value_name = "RULE")]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use portcullis_tools::audit::is_sha256;
 
 use super::{FilterOptions, Modules};
 
@@ -43,8 +44,7 @@ pub(crate) struct ReportOptions {
 }
 
 fn row_hash(text: &str) -> Result<String, String> {
-    let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hash
+    is_sha256(text)
         .then(|| text.to_ascii_lowercase())
         .ok_or_else(|| "it is no hash of 64 hexadecimal digits".to_owned())
 }

@@ -112,7 +112,7 @@ Examples:
   portcullis policy lint --sarif > policy.sarif
 
 Exit codes:
-  0 nothing as heavy as --fail-on    1 findings    2 the policy cannot be used")]
+  0 nothing as heavy as --fail-on    1 findings    2 a start would refuse the policy")]
 pub(crate) struct LintOptions {
     /// The policy file.
     #[arg(value_name = "FILE")]
@@ -126,7 +126,8 @@ pub(crate) struct LintOptions {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The least weight of findings that lead to the exit code 1: `note`, `warning` or `error`.
+    /// The least weight of findings that lead to the exit code 1: `note`, `warning` or `error`. An `error` always leads
+    /// to the exit code 2.
     #[arg(long, value_name = "LEVEL", default_value = LintLevel::Warning.as_str())]
     pub(crate) fail_on: LintLevel,
 

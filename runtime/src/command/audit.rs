@@ -29,6 +29,21 @@ fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
+/// Reads the rows of a log, one after the other. A log that does not exist has none.
+///
+/// # Errors
+/// [`CliError::Audit`] if a row cannot be read.
+pub(super) fn each_row(log: &Path, mut use_row: impl FnMut(Row)) -> Result<(), CliError> {
+    for row in audit::rows(log) {
+        match row {
+            Ok(row) => use_row(row),
+            Err(error) if error.is_missing() => break,
+            Err(source) => return Err(CliError::Audit { source }),
+        }
+    }
+    Ok(())
+}
+
 /// The calls of a short log as a table, with each call's mounts and posture.
 pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =

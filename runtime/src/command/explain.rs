@@ -3,9 +3,9 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{
-    ChainRule, ExplainRequest, ExplainedTool, Explainer, Explanation, PolicyFiles, RecordedDecision,
-    RecordedExplanation, Verdict, explain_row,
-    policy::{Place, WorkspaceSecurityPolicy},
+    ExplainRequest, ExplainedTool, Explainer, Explanation, LocatedRule, PolicyFiles, RecordedDecision,
+    RecordedExplanation, explain_row,
+    policy::{Approval, SourceLocation, WorkspaceSecurityPolicy},
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
 use tokio::runtime::Runtime;
@@ -56,7 +56,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
             true => json::write_answer(&explanations)?,
             false => stream::write_answer(&listing(&explanations))?,
         }
-        let is_reached = explanations.iter().any(|explanation| explanation.verdict != Verdict::Deny);
+        let is_reached = explanations.iter().any(|explanation| explanation.verdict != Approval::Deny);
         return Ok(if is_reached { ExitCode::SUCCESS } else { denied() });
     }
     let explained = match ExplainedTool::shipped(&tool) {
@@ -95,8 +95,8 @@ fn all_tools_of(
     Ok(registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect())
 }
 
-fn exit_code(verdict: Verdict) -> ExitCode {
-    if verdict == Verdict::Deny { denied() } else { ExitCode::SUCCESS }
+fn exit_code(verdict: Approval) -> ExitCode {
+    if verdict == Approval::Deny { denied() } else { ExitCode::SUCCESS }
 }
 
 fn denied() -> ExitCode {
@@ -106,17 +106,7 @@ fn denied() -> ExitCode {
 /// One explanation for people.
 fn shown(explanation: &Explanation) -> String {
     let Explanation {
-        tool,
-        subject,
-        verdict,
-        code,
-        message,
-        hint,
-        profile,
-        chain,
-        nearest,
-        not_looked_at,
-        ..
+        tool, subject, verdict, code, message, hint, profile, chain, nearest, unchecked, ..
     } = explanation;
     let mut out = verdict.as_str().to_uppercase();
     if let Some(code) = code {
@@ -142,7 +132,7 @@ fn shown(explanation: &Explanation) -> String {
     for rule in nearest {
         add("nearest", &line(rule));
     }
-    for part in not_looked_at {
+    for part in unchecked {
         add("not seen", part);
     }
     out
@@ -193,12 +183,12 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
 }
 
 /// A rule of the chain in one line.
-fn line(rule: &ChainRule) -> String {
-    let ChainRule { rule, finding, place } = rule;
+fn line(rule: &LocatedRule) -> String {
+    let LocatedRule { rule, finding, place } = rule;
     format!("{rule}  {finding}  ({})", origin(place.as_ref()))
 }
 
-fn origin(place: Option<&Place>) -> String {
+fn origin(place: Option<&SourceLocation>) -> String {
     place.map_or_else(|| "default".to_owned(), ToString::to_string)
 }
 

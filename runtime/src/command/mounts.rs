@@ -12,8 +12,8 @@ use std::{
 
 use jiff::Timestamp;
 use portcullis_tools::{
-    ExplainedTool, Explainer, MountGrant, ReachSource, ReachStep, ToolGrants, Verdict, audit,
-    policy::{Place, WorkspaceSecurityPolicy},
+    ExplainedTool, Explainer, FlowStep, MountGrant, ReachSource, ToolGrants, audit,
+    policy::{Approval, SourceLocation, WorkspaceSecurityPolicy},
 };
 use portcullis_types::{Access, RunnerBootstrapEnvelope};
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     if let Some(file) = &page_file {
         html::check_new_file(file)?;
     }
-    let Explained { envelope, explainer, tools } = Explained::new(common, modules)?;
+    let ExplainContext { envelope, explainer, tools } = ExplainContext::new(common, modules)?;
     let policy = explainer.policy();
     if let Some(source) = reach {
         check_source(policy, &source)?;
@@ -45,7 +45,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     let grants = explainer.grants_of(&tools);
     let use_counts = UseCounts::read(&audit::log_path(&envelope.state), &grants, policy)?;
     if let Some(file) = page_file {
-        let page = page::render(&page::MapFacts {
+        let page = page::render(&page::MapInput {
             workspace: &envelope.workspace,
             policy,
             grants: &grants,
@@ -88,13 +88,13 @@ fn check_source(policy: &WorkspaceSecurityPolicy, source: &ReachSource) -> Resul
 }
 
 /// The tools of a workspace, and the function that decides about their calls.
-pub(super) struct Explained {
+pub(super) struct ExplainContext {
     pub(super) envelope: RunnerBootstrapEnvelope,
     pub(super) explainer: Explainer,
     pub(super) tools: Vec<ExplainedTool>,
 }
 
-impl Explained {
+impl ExplainContext {
     /// Reads the policy in force, and loads its modules.
     pub(super) fn new(common: &CommonOptions, modules: Modules) -> Result<Self, CliError> {
         let envelope = setup::envelope_with(common, modules)?;
@@ -189,7 +189,7 @@ fn by_mount(grants: &[ToolGrants], use_counts: &UseCounts) -> String {
             access_cell(Some(grant.access), use_counts.of(grants, &grant.mount)),
             grants.verdict.to_string(),
             grant.rule.clone(),
-            grant.place.as_ref().map_or_else(|| "default".to_owned(), Place::to_string),
+            grant.place.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
         ]
     });
     table::render(["MOUNT", "TOOL", "ACCESS", "CALLS", "RULE", "FROM"], rows)
@@ -226,7 +226,7 @@ fn by_profile(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants]) -> String
 }
 
 /// The ways of data, one a line, grouped by the place that they start from.
-fn reach_text(steps: &[ReachStep]) -> String {
+fn reach_text(steps: &[FlowStep]) -> String {
     if steps.is_empty() {
         return "no tool reads it\n".to_owned();
     }
@@ -239,12 +239,12 @@ fn reach_text(steps: &[ReachStep]) -> String {
             let _ = writeln!(out, "{}", text::inline(from));
         }
         let gate = match step.verdict {
-            Verdict::Allow => "runs".to_owned(),
-            Verdict::Ask => match &step.unasked {
+            Approval::Allow => "runs".to_owned(),
+            Approval::Ask => match &step.unasked {
                 Some(unasked) => format!("asks by {}, except by {unasked}", step.rule),
                 None => format!("asks by {}", step.rule),
             },
-            Verdict::Deny => format!("refused by {}", step.rule),
+            Approval::Deny => format!("refused by {}", step.rule),
         };
         let to = if step.to.is_empty() { "ends".to_owned() } else { step.to.join(", ") };
         let _ =

@@ -11,8 +11,8 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     ExplainedTool, Explainer, PolicyFiles, Replay, ToolRegistry,
     audit::{
-        self, AuditLog, CallEnding, CallRecord, Outcome, Record, SealOptions, Subject, SubjectKind, SyncMode,
-        Verdict,
+        self, AuditLog, CallEnding, CallRecord, Decision, Outcome, Record, SealingOptions, Subject,
+        SubjectKind, SyncMode,
     },
 };
 use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolError};
@@ -69,8 +69,8 @@ pub(crate) fn checkpoints(report: &mut Report) {
         let folder = tempfile::tempdir().expect("a folder");
         let log = AuditLog::open(folder.path(), SyncMode::Interval).expect("opens").0;
         if has_checkpoints {
-            let options = SealOptions { sink: Some(Arc::new(|_| {})), ..SealOptions::default() };
-            log.set_seal_options(options);
+            let options = SealingOptions { sink: Some(Arc::new(|_| {})), ..SealingOptions::default() };
+            log.set_sealing_options(options);
         }
         let record = Record::end(&call(), CallEnding::new(Outcome::Ok));
         let mut total = Duration::ZERO;
@@ -154,7 +154,7 @@ fn call() -> Arc<CallRecord> {
         tier: Some(SafetyTier::ReadOnly),
         profile: Some("FileReadOnly".into()),
         subjects: vec![subject],
-        decision: Some(Verdict::Allow),
+        decision: Some(Decision::Allow),
         policy_digest: Some("ab".repeat(32).into()),
         posture: Some("landlock(abi=6), seccomp, no_new_privs".into()),
         ..CallRecord::default()

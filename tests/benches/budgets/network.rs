@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressConfig, GrantKey, Judge, Method, NameSettings, Refusal, Request,
+    CancellationToken, Egress, EgressConfig, Judge, Method, NameSettings, PoolIdentity, Refusal, Request,
     RequestLimits, SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{Fixture, approving_caller};
@@ -211,8 +211,8 @@ impl Judge for OpenJudge {
         Ok(())
     }
 
-    fn grant_key(&self) -> Option<GrantKey> {
-        Some(GrantKey::new("one"))
+    fn pool_identity(&self) -> Option<PoolIdentity> {
+        Some(PoolIdentity::new("one"))
     }
 
     fn limits(&self) -> RequestLimits {

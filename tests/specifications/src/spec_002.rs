@@ -9,7 +9,7 @@ use std::sync::{
 use portcullis_adapters::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage};
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    audit::{Outcome, RowKind, Verdict},
+    audit::{Decision, Outcome, RowKind},
     Caller,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind, ToolOutput};
@@ -239,7 +239,7 @@ async fn a_tool_that_the_policy_does_not_enable_never_runs() {
     assert!(message.is_error);
     let rows = stage.fixture.rows();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].event, rows[0].decision), (RowKind::End, Some(Verdict::Deny)));
+    assert_eq!((rows[0].event, rows[0].decision), (RowKind::End, Some(Decision::Deny)));
 }
 
 #[tokio::test]

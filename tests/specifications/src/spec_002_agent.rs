@@ -10,7 +10,7 @@ use portcullis_adapters::yoagent::{
 };
 use portcullis_agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
 use portcullis_testing::{call_rows, Fixture};
-use portcullis_tools::audit::{Outcome, Row, RowKind, Verdict};
+use portcullis_tools::audit::{Decision, Outcome, Row, RowKind};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
 
@@ -161,7 +161,7 @@ fn without_the_operators_word_the_programs_tool_does_not_run() {
     assert!(!requests[0].body["tools"].to_string().contains("\"deploy\""), "it is not offered");
     assert_eq!(requests[1].body["messages"][2]["content"][0]["is_error"], true);
     let rows = rows(&fixture);
-    assert_eq!((rows.len(), rows[0].decision), (1, Some(Verdict::Deny)));
+    assert_eq!((rows.len(), rows[0].decision), (1, Some(Decision::Deny)));
 }
 
 /// Two runs: the first asks for the weather of a city and of none, the time and an echo, and answers; the

@@ -20,7 +20,7 @@ use portcullis_testing::{Fixture, approving_caller, binary, guest};
 use portcullis_tools::{
     Caller, ToolRegistry, ToolResult,
     approval::{ApprovalAnswer, ApprovalRule},
-    audit::{self, Outcome, Row, RowKind, Verdict},
+    audit::{self, Decision, Outcome, Row, RowKind},
     hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
     shell::ShellSource,
@@ -312,7 +312,7 @@ impl AdapterFixture {
         assert_eq!(row.outcome, Some(Outcome::Error(kind)), "{description}");
         assert_eq!(row.code.as_deref(), Some(code), "{description}");
         if kind == Denied {
-            assert_eq!(row.decision, Some(Verdict::Deny), "{description}: {row:#?}");
+            assert_eq!(row.decision, Some(Decision::Deny), "{description}: {row:#?}");
         }
     }
 

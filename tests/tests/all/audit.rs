@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
-    audit::{self, ApproverKind, Confinement, Outcome, Row, RowKind, SubjectKind, Verdict},
+    audit::{self, ApproverKind, Confinement, Decision, Outcome, Row, RowKind, SubjectKind},
     confine::{Layer, probe_kernel},
 };
 use portcullis_types::{Access, SafetyTier, ToolErrorKind, ToolOutput};
@@ -62,7 +62,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     assert_eq!(row.args_sha256.as_deref(), Some(ARGS_SHA256));
     assert_eq!(row.policy_digest.as_deref(), Some(registry.policy().digest().as_str()));
     assert!(row.module_sha256.as_deref().is_some_and(|hash| hash.len() == 64), "{:?}", row.module_sha256);
-    assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Allow), None));
+    assert_eq!((row.decision, row.code.as_deref()), (Some(Decision::Allow), None));
     assert_eq!(row.rule.as_deref(), Some("profiles.FileReadOnly"));
     assert_eq!(row.approval.as_deref(), Some("not_required"));
     assert_eq!((row.bytes_out, row.truncated, row.omitted), (Some(7), Some(false), 0));
@@ -104,7 +104,7 @@ async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
             (row.tier, row.profile.as_deref()),
             (Some(SafetyTier::SideEffecting), Some("FileReadWrite"))
         );
-        assert_eq!((row.decision, row.approval.as_deref()), (Some(Verdict::Allow), Some("not_required")));
+        assert_eq!((row.decision, row.approval.as_deref()), (Some(Decision::Allow), Some("not_required")));
         assert!(row.args_sha256.is_some() && row.module_sha256.is_some() && row.policy_digest.is_some());
     }
     assert_eq!(rows[0].duration_us, None);
@@ -181,7 +181,7 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
         assert_eq!((row[0].code.as_deref(), row[0].rule.as_deref()), (Some(code), rule), "{tool}");
         assert_eq!(row[0].subjects.first().map(|subject| &*subject.value), subject, "{tool}");
         let denied = error.kind() == ToolErrorKind::Denied;
-        assert_eq!(row[0].decision == Some(Verdict::Deny), denied, "{tool}");
+        assert_eq!(row[0].decision == Some(Decision::Deny), denied, "{tool}");
     }
 }
 
@@ -299,7 +299,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
         ),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),
         ("confinement", Confinement::ALL.map(Confinement::as_str).to_vec()),
-        ("decision", [Verdict::Allow, Verdict::Deny].map(Verdict::as_str).to_vec()),
+        ("decision", [Decision::Allow, Decision::Deny].map(Decision::as_str).to_vec()),
     ] {
         let row = rows.iter().find(|row| quoted_words(row)[1] == [field]).expect("its row");
         assert_eq!(quoted_words(row)[2], expected_word, "{field}");

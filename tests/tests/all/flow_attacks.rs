@@ -14,7 +14,7 @@ use portcullis_agent::{AgentConfig, AgentLoop, ExecutionStrategy, InMemoryMessag
 use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     RegistryExecutor,
-    audit::{Row, RowKind, Verdict},
+    audit::{Decision, Row, RowKind},
 };
 
 const TO_NETWORK: &str = "flow[vault -> network]";
@@ -249,7 +249,7 @@ async fn nothing_of_the_vault_leaves_an_obedient_model() {
         let rule_rows: Vec<&Row> = rule_rows.collect();
         assert!(!rule_rows.is_empty(), "{name}: no row names {}: {rows:#?}", attack.rule);
         for row in rule_rows {
-            assert_eq!(row.decision == Some(Verdict::Deny), attack.denies, "{name}: {row:#?}");
+            assert_eq!(row.decision == Some(Decision::Deny), attack.denies, "{name}: {row:#?}");
             assert!(row.labels.iter().any(|label| &**label == "vault"), "{name}: {row:#?}");
         }
         // Every call of the attack ran or was refused, and each has its row.

@@ -20,7 +20,7 @@ use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
-    audit::{Outcome, RowKind, Verdict},
+    audit::{Decision, Outcome, RowKind},
     policy::ToolFacts,
 };
 use portcullis_types::{
@@ -103,7 +103,7 @@ fn check(
         );
         assert_eq!(rows[0].code.as_deref(), Some(code.as_str()), "{caller_location}");
         if kind == Denied {
-            assert_eq!(rows[0].decision, Some(Verdict::Deny), "{caller_location}");
+            assert_eq!(rows[0].decision, Some(Decision::Deny), "{caller_location}");
             assert!(rows[0].rule.is_some(), "{caller_location}");
         }
     }

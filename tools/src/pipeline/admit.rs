@@ -7,7 +7,7 @@ use portcullis_policy::{Approval, Denial, DenialCode};
 use portcullis_types::ToolError;
 
 use super::{Host, PendingRecord, check::Checked};
-use crate::{approval::ApprovalRule, audit::Verdict, call::Caller};
+use crate::{approval::ApprovalRule, audit::Decision, call::Caller};
 
 /// A call that may continue, possibly only after an approval.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ const CALLERS_POLICY: &str = "the caller's approval policy";
 
 /// Turns a denial into an error for the model, and notes the rule and the decision in the audit row.
 pub(super) fn refuse(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
-    pending_record.call.decision = Some(Verdict::Deny);
+    pending_record.call.decision = Some(Decision::Deny);
     pending_record.call.rule = Some(denial.rule.as_str().into());
     denial.into()
 }

@@ -22,7 +22,7 @@ use crate::{
     audit::{self, Subject, SubjectKind},
     call::Caller,
     registered::RegisteredTool,
-    slots::ExclusiveRight,
+    slots::ExclusiveLock,
 };
 
 /// The number of further rounds of one call's approval. A round is needed when the approver changed the arguments, or
@@ -36,8 +36,8 @@ pub(crate) struct Authorized {
     pub(super) grant: Grant,
     /// The grants of the steps, if the call is an operation.
     pub(super) steps: Vec<StepGrant>,
-    /// The rights that no other call may have while this call runs.
-    pub(super) exclusive: Vec<ExclusiveRight>,
+    /// The locks that no other call may have while this call runs.
+    pub(super) exclusive: Vec<ExclusiveLock>,
 }
 
 /// Authorizes the call, or refuses it. Arguments that the approver changed go back to step 2, the check.
@@ -51,7 +51,7 @@ pub(crate) async fn authorize(
     for _ in 0..=MAX_CHANGES {
         let Grants { own: grant, steps } =
             judge_grants(&admitted.checked, host, caller, pending_record).await?;
-        let exclusive = exclusive_rights(&admitted.checked.tool, &grant, &steps, caller);
+        let exclusive = exclusive_locks(&admitted.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if admitted.fixed_approval.max(grant.approval).max(strictest) != Approval::Ask {
             pending_record.record_no_approval_needed();
@@ -108,25 +108,25 @@ fn denial_without_approval(checked: &Checked, grant: &Grant) -> Denial {
     }
 }
 
-/// The rights that a call must have alone: to write its mounts, and to send requests with effects. A guest, or the
+/// The locks that a call must have alone: to write its mounts, and to send requests with effects. A guest, or the
 /// steps of an operation, may read a file or a resource of a server and write it back. A native tool gets no mount. A
 /// command does not claim a mount, because it may run long and its session isolates it.
-fn exclusive_rights(
+fn exclusive_locks(
     tool: &RegisteredTool,
     own: &Grant,
     steps: &[StepGrant],
     caller: &Caller,
-) -> Vec<ExclusiveRight> {
-    let mut rights: Vec<ExclusiveRight> = Vec::new();
+) -> Vec<ExclusiveLock> {
+    let mut locks: Vec<ExclusiveLock> = Vec::new();
     let grants = tool.backend().writes_alone(own, steps, caller);
     for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
-        let right = ExclusiveRight::Mount(mount.name.as_str().to_owned());
-        if mount.access == Access::Write && !rights.contains(&right) {
-            rights.push(right);
+        let lock = ExclusiveLock::Mount(mount.name.as_str().to_owned());
+        if mount.access == Access::Write && !locks.contains(&lock) {
+            locks.push(lock);
         }
     }
-    rights.extend(tool.backend().requests_alone(own).map(ExclusiveRight::Module));
-    rights
+    locks.extend(tool.backend().requests_alone(own).map(ExclusiveLock::Module));
+    locks
 }
 
 /// The grants of a call, judged by the names in its arguments and by the targets of these names.
@@ -160,7 +160,7 @@ async fn judge_grants(
         .chain(steps.iter().map(|step| &step.grant))
         .find_map(|grant| grant.flow.as_ref());
     pending_record.call.flow_rule = flow_match.map(|flow_match| flow_match.rule.as_str().into());
-    pending_record.call.decision = Some(audit::Verdict::Allow);
+    pending_record.call.decision = Some(audit::Decision::Allow);
     pending_record.call.rule = Some(rule_of(&grant).into());
     pending_record.call.mounts = grant
         .mounts

@@ -9,8 +9,8 @@ mod recorded;
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, Place, PolicyOrigins,
-    RequestedSubject, RunFacts, ToolFacts, ToolOrigin, Trace, TracedRule, WorkspaceSecurityPolicy,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, PolicyOrigins, RequestedSubject,
+    RunFacts, SourceLocation, ToolFacts, ToolOrigin, Trace, TracedRule, WorkspaceSecurityPolicy,
     shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
@@ -21,7 +21,7 @@ pub use expect::{
     FailedExpectations, UncoveredGrant,
 };
 pub use grants::{MountGrant, ToolGrants};
-pub use reach::{ReachSource, ReachStep};
+pub use reach::{FlowStep, ReachSource};
 pub use recorded::{RecordedDecision, RecordedExplanation, RowError, explain_row};
 
 use super::{
@@ -102,29 +102,15 @@ pub struct ExplainRequest<'a> {
     pub after: &'a [FlowLabel],
 }
 
-portcullis_types::words! {
-    /// The answer to a call.
-    /// The order is that of strictness.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    pub enum Verdict {
-        /// The call runs.
-        Allow = "allow",
-        /// The call runs if the approver agrees.
-        Ask = "ask",
-        /// The call is refused.
-        Deny = "deny",
-    }
-}
-
 /// One rule of the chain that leads to the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ChainRule {
+pub struct LocatedRule {
     /// The rule, as a path in the policy file.
     pub rule: String,
     /// The rule's contribution.
     pub finding: String,
     /// The place; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 /// The answer to a call, and its reasons.
@@ -135,25 +121,26 @@ pub struct Explanation {
     /// The subject in the form that was judged; `None` without one.
     pub subject: Option<String>,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
     /// The deciding rule.
     pub rule: String,
     /// The place of the deciding rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// The message of a denial, for people.
     pub message: Option<String>,
-    /// Another way that would do, as a denial says it.
+    /// The denial's hint: what to do instead.
     pub hint: Option<String>,
     /// The profile of the tool.
     pub profile: String,
-    /// All rules that were looked at, in order. The last one decides.
-    pub chain: Vec<ChainRule>,
+    /// All rules that were checked, in order. The last one decides.
+    pub chain: Vec<LocatedRule>,
     /// Tools that may do the same, at most five. Empty unless the call is denied.
-    pub nearest: Vec<ChainRule>,
-    /// The parts of a real call that were not looked at.
-    pub not_looked_at: Vec<String>,
+    pub nearest: Vec<LocatedRule>,
+    /// The parts of a real call that were not checked.
+    #[serde(rename = "not_looked_at")]
+    pub unchecked: Vec<String>,
 }
 
 /// A policy with its origins and the mounts that exist, ready to explain calls.
@@ -204,15 +191,15 @@ impl Explainer {
         request: &ExplainRequest<'_>,
     ) -> Result<Explanation, ToolError> {
         let mut explanation = self.judged(tool, request)?;
-        if explanation.verdict == Verdict::Deny && request.subject.is_some() {
+        if explanation.verdict == Approval::Deny && request.subject.is_some() {
             let shipped: Vec<ExplainedTool> = ExplainedTool::all_shipped(&self.policy).collect();
             let others = self.explain_all(&shipped, request);
             let allowed = others
                 .into_iter()
-                .filter(|other| other.verdict != Verdict::Deny && other.tool != explanation.tool);
+                .filter(|other| other.verdict != Approval::Deny && other.tool != explanation.tool);
             explanation.nearest = allowed
                 .take(MAX_NEAREST)
-                .map(|other| ChainRule {
+                .map(|other| LocatedRule {
                     finding: format!("`{}` may ({})", other.tool, other.verdict),
                     rule: other.rule,
                     place: other.place,
@@ -261,31 +248,31 @@ impl Explainer {
         let judged = judge_call(&own, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
         let answer = match &judged {
             Ok(grants) => self.granted(tool, grants),
-            Err(denial) => (Verdict::Deny, denial.rule.clone()),
+            Err(denial) => (Approval::Deny, denial.rule.clone()),
         };
         let denial = judged.err();
         let mut explanation = self.explanation(&tool.facts, subject, answer, denial.as_deref(), trace);
-        explanation.not_looked_at = self.not_looked_at(tool, subject.is_some());
+        explanation.unchecked = self.unchecked_parts(tool, subject.is_some());
         Ok(explanation)
     }
 
-    /// Puts an answer into words. Nothing is noted as not looked at.
+    /// Puts an answer into words. Leaves `unchecked` empty.
     fn explanation(
         &self,
         facts: &ToolFacts,
         subject: Option<&RequestedSubject>,
-        (verdict, rule): (Verdict, String),
+        (verdict, rule): (Approval, String),
         denial: Option<&Denial>,
         trace: Trace,
     ) -> Explanation {
         let finding = match (verdict, denial) {
             (_, Some(denial)) => denial.message(),
-            (Verdict::Ask, None) => "the approver is asked about the call".to_owned(),
-            (Verdict::Allow | Verdict::Deny, None) => "the call runs without a question".to_owned(),
+            (Approval::Ask, None) => "the approver is asked about the call".to_owned(),
+            (Approval::Allow | Approval::Deny, None) => "the call runs without a question".to_owned(),
         };
         let mut rules = trace.into_rules();
         rules.push(TracedRule { rule: rule.clone(), finding: format!("decides: {finding}") });
-        let chain = rules.into_iter().map(|TracedRule { rule, finding }| ChainRule {
+        let chain = rules.into_iter().map(|TracedRule { rule, finding }| LocatedRule {
             place: self.origins.place_of(&rule),
             rule,
             finding,
@@ -306,21 +293,21 @@ impl Explainer {
             profile: self.policy.describe(facts).profile.to_string(),
             chain: chain.collect(),
             nearest: Vec::new(),
-            not_looked_at: Vec::new(),
+            unchecked: Vec::new(),
         }
     }
 
     /// The verdict and the deciding rule of a call that is not refused. The strictest of an operation and its steps
     /// counts.
-    fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Verdict, String) {
+    fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Approval, String) {
         let mut all = std::iter::once((&tool.facts, &grants.own))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
         if let Some((facts, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
             let rule = asking_rule(&self.policy, facts, grant);
-            return (Verdict::Ask, rule);
+            return (Approval::Ask, rule);
         }
         let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
-        (Verdict::Allow, rule_of(deciding))
+        (Approval::Allow, rule_of(deciding))
     }
 
     /// The subjects of a tool's call: the subject of the request, as the argument that takes it.
@@ -352,10 +339,9 @@ impl Explainer {
             roles.retain(|(is_other_access, _)| !is_other_access);
         }
         roles.sort_by_key(|(is_other_access, _)| *is_other_access);
-        // No tool has an argument without a name, so the role of no argument raises the access.
         let unnamed = (!is_url(&text) && opens_unnamed_paths(facts)).then_some({
             let access = if request.writes { Access::Write } else { Access::Read };
-            (String::new(), RoleKind::Path(access))
+            (RequestedSubject::NO_ARGUMENT.to_owned(), RoleKind::Path(access))
         });
         let named = roles.first().map(|(_, role)| (role.argument.clone(), role.role));
         let Some((argument, role)) = named.or(unnamed) else { return Ok(Vec::new()) };
@@ -376,7 +362,7 @@ impl Explainer {
         }])
     }
 
-    fn not_looked_at(&self, tool: &ExplainedTool, has_subject: bool) -> Vec<String> {
+    fn unchecked_parts(&self, tool: &ExplainedTool, has_subject: bool) -> Vec<String> {
         let mut parts = Vec::new();
         if !has_subject {
             parts.push("paths, URLs and commands: no argument was judged".to_owned());
@@ -403,7 +389,7 @@ impl Explainer {
 pub(crate) fn answer_by_names(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,
-) -> (Verdict, String) {
+) -> (Approval, String) {
     let (verdict, rule, _) = named_answer(policy, request);
     (verdict, rule)
 }
@@ -412,13 +398,13 @@ pub(crate) fn answer_by_names(
 fn named_answer(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,
-) -> (Verdict, String, Option<DenialCode>) {
+) -> (Approval, String, Option<DenialCode>) {
     match policy.authorize(request) {
-        Err(denial) => (Verdict::Deny, denial.rule, Some(denial.code)),
+        Err(denial) => (Approval::Deny, denial.rule, Some(denial.code)),
         Ok(grant) if grant.approval == Approval::Ask => {
-            (Verdict::Ask, asking_rule(policy, request.tool, &grant), None)
+            (Approval::Ask, asking_rule(policy, request.tool, &grant), None)
         }
-        Ok(grant) => (Verdict::Allow, rule_of(&grant), None),
+        Ok(grant) => (Approval::Allow, rule_of(&grant), None),
     }
 }
 

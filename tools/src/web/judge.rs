@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_egress::{Credential, GrantKey, Judge, Method, Refusal, RequestLimits, Url};
+use portcullis_egress::{Credential, Judge, Method, PoolIdentity, Refusal, RequestLimits, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
 use super::{DeclaredHosts, known_secrets::KnownSecrets};
@@ -20,7 +20,7 @@ pub(crate) struct GrantJudge {
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
     /// The identity whose idle connections the requests can reuse.
-    key: Option<GrantKey>,
+    key: Option<PoolIdentity>,
     limits: RequestLimits,
     /// The time at which the requests must have ended.
     deadline: Instant,
@@ -90,7 +90,7 @@ impl GrantJudge {
         let declared_rules = self.declared.as_ref().map(DeclaredHosts::rules);
         let (agent, run) = (&caller.agent_id, &caller.run_id);
         let identity = (policy, tool, agent, run, profile, network, secrets, declared_rules);
-        self.key = serde_json::to_string(&identity).ok().map(GrantKey::new);
+        self.key = serde_json::to_string(&identity).ok().map(PoolIdentity::new);
         self
     }
 
@@ -253,7 +253,7 @@ impl Judge for GrantJudge {
         sent_secrets.insert(credential.name().to_owned());
     }
 
-    fn grant_key(&self) -> Option<GrantKey> {
+    fn pool_identity(&self) -> Option<PoolIdentity> {
         self.key.clone()
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn bundle(common: &CommonOptions, options: BundleOptions) -> Result<E
     let last = last_disclosed(&log, &is_disclosed).map_err(bundle_error)?;
     let last = last.ok_or_else(|| bundle_error(BundleError::NoRow))?;
     let newest = newest_checkpoint(&state).map_err(audit_error)?;
-    let head = match newest.filter(|newest| newest.checkpoint.size >= last) {
+    let checkpoint = match newest.filter(|newest| newest.checkpoint.size >= last) {
         Some(newest) => newest,
         None => {
             let (log, _recovery) = AuditLog::open(&state, SyncMode::Always).map_err(audit_error)?;
@@ -63,7 +63,7 @@ pub(crate) fn bundle(common: &CommonOptions, options: BundleOptions) -> Result<E
     let key = key.ok_or_else(|| CliError::NoAnchor { path: state.join(audit::VERIFIER_KEY_NAME) })?;
     let request = BundleRequest {
         log: &log,
-        head,
+        checkpoint,
         key,
         anchors,
         is_disclosed: &is_disclosed,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan as _, Zoned, civil, tz::TimeZone};
 use portcullis_tools::{
-    audit::{Row, RowKind, SharedText, SubjectKind, Verdict},
+    audit::{Decision, Row, RowKind, SharedText, SubjectKind},
     policy::PathPattern,
 };
 use portcullis_types::GuestPath;
@@ -24,7 +24,7 @@ pub(crate) struct RowFilter {
     mounts: Vec<String>,
     /// Each path stands twice: as it is, and for everything below it.
     paths: Vec<PathPattern>,
-    decisions: Vec<Verdict>,
+    decisions: Vec<Decision>,
     rules: Vec<String>,
     codes: Vec<String>,
     labels: Vec<String>,
@@ -213,8 +213,8 @@ mod tests {
             change(&mut options);
             matches(options, fields)
         };
-        assert!(with(|options| options.decision = vec![Verdict::Deny]));
-        assert!(!with(|options| options.decision = vec![Verdict::Allow]));
+        assert!(with(|options| options.decision = vec![Decision::Deny]));
+        assert!(!with(|options| options.decision = vec![Decision::Allow]));
         assert!(with(|options| options.code = vec!["timeout".to_owned()]));
         assert!(!with(|options| options.code = vec!["time".to_owned()]));
         assert!(with(|options| options.label = vec!["vault".to_owned()]));

@@ -157,15 +157,11 @@ impl Listing {
 /// [`CliError::Audit`] if a row cannot be read.
 pub(crate) fn listing_of_run(path: &Path, run: &str) -> Result<String, CliError> {
     let mut rows = Vec::new();
-    for row in audit::rows(path) {
-        match row {
-            Ok(row) if row.run_id.as_deref() == Some(run) => rows.push(row),
-            Ok(_) => {}
-            // No call is on record yet.
-            Err(error) if error.is_missing() => break,
-            Err(source) => return Err(CliError::Audit { source }),
+    super::each_row(path, |row| {
+        if row.run_id.as_deref() == Some(run) {
+            rows.push(row);
         }
-    }
+    })?;
     Ok(listing(&rows))
 }
 

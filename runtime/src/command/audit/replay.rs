@@ -8,13 +8,13 @@ use std::{
 };
 
 use portcullis_tools::{
-    PolicyFiles, Replay, ReplayReport, ReplayedGroup, Verdict,
+    ChangedAnswer, PolicyFiles, Replay, ReplayReport,
     audit::{self, POLICIES_DIR},
-    policy::WorkspaceSecurityPolicy,
+    policy::{Approval, WorkspaceSecurityPolicy},
 };
 use portcullis_types::SandboxTier;
 
-use super::{filter::RowFilter, path};
+use super::{each_row, filter::RowFilter, path};
 use crate::{
     cli::{CommonOptions, ReplayOptions},
     error::CliError,
@@ -43,17 +43,12 @@ pub(crate) fn replay_log(
 ) -> Result<ReplayReport, CliError> {
     let mut kept = KeptPolicies { folder: log.with_file_name(POLICIES_DIR), tier, loaded: HashMap::new() };
     let mut replay = Replay::new(policy);
-    for row in audit::rows(log) {
-        match row {
-            Ok(row) if filter.matches(&row) => {
-                let before = row.policy_digest.as_deref().and_then(|digest| kept.get(digest));
-                replay.add(&row, before);
-            }
-            Ok(_) => {}
-            Err(error) if error.is_missing() => break,
-            Err(source) => return Err(CliError::Audit { source }),
+    each_row(log, |row| {
+        if filter.matches(&row) {
+            let before = row.policy_digest.as_deref().and_then(|digest| kept.get(digest));
+            replay.add(&row, before);
         }
-    }
+    })?;
     Ok(replay.into_report())
 }
 
@@ -68,12 +63,11 @@ impl KeptPolicies {
     /// A kept policy. `None` if it was not kept, or this version cannot read it.
     fn get(&mut self, digest: &str) -> Option<&WorkspaceSecurityPolicy> {
         if !self.loaded.contains_key(digest) {
-            let is_name = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
             let load = || {
                 let files = PolicyFiles::read(&self.folder.join(format!("{digest}.toml"))).ok()?;
                 files.load(self.tier).ok()
             };
-            let policy = if is_name { load() } else { None };
+            let policy = if audit::is_sha256(digest) { load() } else { None };
             self.loaded.insert(digest.to_owned(), policy);
         }
         self.loaded.get(digest)?.as_ref()
@@ -92,9 +86,9 @@ pub(crate) fn replay_text(report: &ReplayReport) -> String {
     if changed.is_empty() {
         return out;
     }
-    let mut groups: Vec<(&ReplayedGroup, &u64)> = changed.iter().collect();
+    let mut groups: Vec<(&ChangedAnswer, &u64)> = changed.iter().collect();
     groups.sort_by_key(|(group, count)| (group.would >= group.was, std::cmp::Reverse(**count)));
-    let word = |verdict: Verdict| verdict.to_string();
+    let word = |verdict: Approval| verdict.to_string();
     let rows = groups.into_iter().map(|(group, count)| {
         let direction = if group.would < group.was { "wider" } else { "narrower" };
         [

@@ -16,7 +16,7 @@ use self::figures::Figures;
 use super::{filter::RowFilter, verify::read_anchors};
 use crate::{
     cli::{CommonOptions, FilterOptions, ReportOptions},
-    command::mounts::{Explained, UseCounts},
+    command::mounts::{ExplainContext, UseCounts},
     error::CliError,
     output::{html, stream, text},
 };
@@ -52,14 +52,14 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
     }
     let filters = filter_words(&filter);
     let filter = RowFilter::new(filter)?;
-    let Explained { envelope, explainer, tools } = Explained::new(common, modules)?;
+    let ExplainContext { envelope, explainer, tools } = ExplainContext::new(common, modules)?;
     let grants = explainer.grants_of(&tools);
     let log = audit::log_path(&envelope.state);
     let verification = verified(&log, &request)?;
     let counts = UseCounts::new(&grants, explainer.policy());
     let counted = Counted::read(&log, &verification, &filter, counts)?;
     let anchor = anchor_state(&verification, counted.last_anchored);
-    let page = page::render(&page::ReportFacts {
+    let page = page::render(&page::ReportInput {
         workspace: &envelope.workspace,
         log: &log,
         policy: explainer.policy(),

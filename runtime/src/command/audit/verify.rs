@@ -132,12 +132,12 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
         }
         Some(broken) => writeln!(
             out,
-            "broken: {}line {} (byte {}): {}\n{} rows before it hold, head {}",
+            "broken: {}line {} (byte {}): {}\n{}, head {}",
             file_of(&broken.path),
             broken.line,
             broken.offset,
             broken.why,
-            report.last_seq,
+            rows_that_hold(report.last_seq),
             report.head
         ),
     };
@@ -178,6 +178,14 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
         let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_left_out);
     }
     out
+}
+
+/// The rows before a break. The number is that of a row, not a count, because retention may have removed rows.
+fn rows_that_hold(last_seq: u64) -> String {
+    match last_seq {
+        0 => "no row holds".to_owned(),
+        last => format!("the rows up to {last} hold"),
+    }
 }
 
 /// The name of a sealed segment, which the number of a line counts in. Empty for the log itself.

@@ -2,7 +2,10 @@
 //! colour alone, which of them holds.
 
 use maud::{Markup, html};
-use portcullis_tools::{ToolGrants, Verdict, policy::WorkspaceSecurityPolicy};
+use portcullis_tools::{
+    ToolGrants,
+    policy::{Approval, WorkspaceSecurityPolicy},
+};
 use portcullis_types::Access;
 
 use super::{UseCount, UseCounts};
@@ -48,7 +51,7 @@ pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], co
         let has_tried = counts.mounts_of(grants).any(|(_, count)| count.tried > 0);
         grants.mounts.is_empty() && grants.hosts.is_empty() && !has_tried
     };
-    let (powerless, shown): (Vec<_>, Vec<_>) = grants.iter().partition(is_empty);
+    let (without_grants, shown): (Vec<_>, Vec<_>) = grants.iter().partition(is_empty);
     let mounts: Vec<&str> = policy.mounts().iter().map(|mount| mount.name.as_str()).collect();
     let further_mounts = mounts.len().saturating_sub(MAX_MOUNTS);
     let mounts = &mounts[..mounts.len() - further_mounts];
@@ -72,10 +75,10 @@ pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], co
         (table_box("Tools by mounts", &table))
         @if shown.len() > MAX_TOOLS { p.more { "and " (Count((shown.len() - MAX_TOOLS) as u64)) " more tools" } }
         @if further_mounts > 0 { p.more { "and " (Count(further_mounts as u64)) " more mounts" } }
-        @if !powerless.is_empty() {
+        @if !without_grants.is_empty() {
             p.note {
-                (Count(powerless.len() as u64)) " tools have no mount and no host: "
-                @for (index, grants) in powerless.iter().take(MAX_TOOLS).enumerate() {
+                (Count(without_grants.len() as u64)) " tools have no mount and no host: "
+                @for (index, grants) in without_grants.iter().take(MAX_TOOLS).enumerate() {
                     @if index > 0 { ", " }
                     code { (Shown(grants.step.as_ref().unwrap_or(&grants.tool))) }
                     @if counts.of_tool(grants).calls > 0 { " (" (calls(counts.of_tool(grants).calls)) ")" }
@@ -112,11 +115,11 @@ fn row(grants: &ToolGrants, mounts: &[&str], counts: &UseCounts) -> Markup {
 }
 
 /// The answer to a call that names nothing: its sign, and its word.
-pub(crate) fn verdict(verdict: Verdict) -> Markup {
+pub(crate) fn verdict(verdict: Approval) -> Markup {
     match verdict {
-        Verdict::Allow => html! { span.tag.ok { "✓ runs" } },
-        Verdict::Ask => html! { span.tag.ask { "? asks" } },
-        Verdict::Deny => html! { span.tag.bad { "✗ refused" } },
+        Approval::Allow => html! { span.tag.ok { "✓ runs" } },
+        Approval::Ask => html! { span.tag.ask { "? asks" } },
+        Approval::Deny => html! { span.tag.bad { "✗ refused" } },
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use maud::html;
 use portcullis_tools::{
     MountGrant, ToolGrants,
-    policy::{Place, WorkspaceSecurityPolicy},
+    policy::{SourceLocation, WorkspaceSecurityPolicy},
 };
 
 use super::{
@@ -19,7 +19,7 @@ use crate::output::html::{Column, Listing, Shown, Time, page};
 const MAX_GRANTS: usize = 5_000;
 
 /// Everything that the page shows.
-pub(super) struct MapFacts<'a> {
+pub(super) struct MapInput<'a> {
     pub(super) workspace: &'a Path,
     pub(super) policy: &'a WorkspaceSecurityPolicy,
     pub(super) grants: &'a [ToolGrants],
@@ -27,8 +27,8 @@ pub(super) struct MapFacts<'a> {
     pub(super) made: Timestamp,
 }
 
-pub(super) fn render(facts: &MapFacts<'_>) -> String {
-    let MapFacts { workspace, policy, grants, use_counts, made } = facts;
+pub(super) fn render(facts: &MapInput<'_>) -> String {
+    let MapInput { workspace, policy, grants, use_counts, made } = facts;
     let by_mount = by_mount(grants);
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
@@ -86,7 +86,7 @@ fn by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
     rows
 }
 
-fn place(place: Option<&Place>) -> maud::Markup {
+fn place(place: Option<&SourceLocation>) -> maud::Markup {
     match place {
         Some(place) => html! { code { (Shown(&place.to_string())) } },
         None => html! { span.none { "default" } },

@@ -13,7 +13,7 @@ use portcullis_tools::{
 use portcullis_types::ToolErrorKind;
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::{command::audit::each_row, error::CliError};
 
 /// The most pairs of a tool and a mount that the map does not have. Callers choose such names, so their number is
 /// bounded; those of the map are always counted.
@@ -67,13 +67,7 @@ impl UseCounts {
         policy: &WorkspaceSecurityPolicy,
     ) -> Result<Self, CliError> {
         let mut counts = Self::new(grants, policy);
-        for row in audit::rows(path) {
-            match row {
-                Ok(row) => counts.add(&row),
-                Err(error) if error.is_missing() => break,
-                Err(source) => return Err(CliError::Audit { source }),
-            }
-        }
+        each_row(path, |row| counts.add(&row))?;
         Ok(counts)
     }
 
@@ -149,10 +143,7 @@ fn name_of(grants: &ToolGrants) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::{
-        Verdict,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource},
-    };
+    use portcullis_tools::policy::{Approval, DEFAULT_POLICY, LoadOptions, PolicySource};
     use portcullis_types::SandboxTier;
 
     use super::*;
@@ -165,7 +156,7 @@ mod tests {
             tool: tool.to_owned(),
             step: None,
             profile: String::new(),
-            verdict: Verdict::Allow,
+            verdict: Approval::Allow,
             rule: String::new(),
             place: None,
             mounts: Vec::new(),

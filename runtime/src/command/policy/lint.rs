@@ -4,7 +4,7 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{
     PolicyFiles,
-    policy::{LintCode, LintFinding, LintReport},
+    policy::{LintFinding, LintReport},
 };
 
 use super::sarif;
@@ -31,10 +31,7 @@ pub(crate) fn lint(common: &CommonOptions, options: LintOptions) -> Result<ExitC
     } else {
         stream::write_answer(&shown(&report))?;
     }
-    let is_unusable = report
-        .findings
-        .iter()
-        .any(|finding| matches!(finding.code, LintCode::Fault | LintCode::NoTool | LintCode::DiffersInCase));
+    let is_unusable = report.findings.iter().any(|finding| finding.code.refuses_start());
     Ok(match report.heaviest() {
         _ if is_unusable => ExitCode::from(2),
         Some(heaviest) if heaviest >= fail_on => ExitCode::FAILURE,

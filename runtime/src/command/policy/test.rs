@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use portcullis_tools::{
     BootstrapError, Coverage, EXPECTATIONS_FILE, ExpectationReport, ExpectationTexts, ExplainedTool,
     Explainer, UncoveredGrant,
-    policy::{KnownTools, Place, PolicyOrigins},
+    policy::{KnownTools, PolicyOrigins, SourceLocation},
 };
 
 use crate::{
@@ -86,7 +86,7 @@ fn coverage_text(coverage: &Coverage) -> String {
             target.clone(),
             access.map_or_else(|| "requests".to_owned(), |access| access.to_string()),
             rule.clone(),
-            place.as_ref().map_or_else(|| "default".to_owned(), Place::to_string),
+            place.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
         ]
     });
     head + &table::render(["TOOL", "TARGET", "ACCESS", "RULE", "FROM"], rows)

@@ -22,7 +22,7 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, value};
 
 use crate::{
     cli::{CommonOptions, FilterOptions, TightenOptions},
-    command::audit::RowFilter,
+    command::audit::{RowFilter, each_row},
     error::CliError,
     output::{stream, text},
     setup,
@@ -76,17 +76,12 @@ struct Log {
 }
 
 impl Log {
-    /// Reads the rows, one after the other. Without a log there are none.
     fn each(&self, mut use_row: impl FnMut(&Row)) -> Result<(), CliError> {
-        for row in audit::rows(&self.path) {
-            match row {
-                Ok(row) if self.filter.matches(&row) => use_row(&row),
-                Ok(_) => {}
-                Err(error) if error.is_missing() => break,
-                Err(source) => return Err(CliError::Audit { source }),
+        each_row(&self.path, |row| {
+            if self.filter.matches(&row) {
+                use_row(&row);
             }
-        }
-        Ok(())
+        })
     }
 
     /// Decides the calls under both policies.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use portcullis_testing::Fixture;
-use portcullis_tools::audit::{Outcome, Row, RowKind, Verdict};
+use portcullis_tools::audit::{Decision, Outcome, Row, RowKind};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn a_call_approved_at_the_terminal_runs_once() {
     let end_rows = end_rows(&fixture);
     assert_eq!(end_rows.len(), 1, "{end_rows:?}");
     assert_eq!((&*end_rows[0].tool, end_rows[0].approval.as_deref()), ("shell_exec", Some("approved")));
-    assert_eq!((end_rows[0].decision, end_rows[0].code.as_deref()), (Some(Verdict::Allow), None));
+    assert_eq!((end_rows[0].decision, end_rows[0].code.as_deref()), (Some(Decision::Allow), None));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_call_refused_at_the_terminal_tells_the_model_why() {
     assert_eq!(end_rows.len(), 2, "{end_rows:?}");
     for row in end_rows {
         assert_eq!((&*row.tool, row.approval.as_deref()), ("shell_exec", Some("approval_refused")));
-        assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Deny), Some("approval_refused")));
+        assert_eq!((row.decision, row.code.as_deref()), (Some(Decision::Deny), Some("approval_refused")));
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError,
-    audit::{Outcome, RowKind, Verdict},
+    audit::{Decision, Outcome, RowKind},
     modules::{LOCK_FILE, LockError, PinError},
     policy::PinStatus,
 };
@@ -55,7 +55,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     let message = call(&fixture).await.assert_refused(Denied, "module_changed");
     assert!(message.contains("quarantined") && message.contains("portcullis tool approve mine"), "{message}");
     let row = fixture.rows().pop().expect("a row");
-    assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Deny), Some("module_changed")));
+    assert_eq!((row.decision, row.code.as_deref()), (Some(Decision::Deny), Some("module_changed")));
     assert_eq!(row.rule.as_deref(), Some("portcullis.lock: tools.mine"));
     assert_ne!(row.module_sha256, before.module_sha256);
     assert_ne!(row.policy_digest, before.policy_digest, "module hashes are in the digest");

@@ -11,7 +11,7 @@ use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::ApprovalAnswer,
-    audit::{Outcome, Verdict},
+    audit::{Decision, Outcome},
     hook::{BeforeCall, CallHook, HookedCall, MisfitCall},
     new_call,
 };
@@ -146,7 +146,7 @@ async fn a_call_refused_by_a_hook_never_runs_and_says_why() {
     assert_eq!(message, "the call of `spy` was refused by the embedding program (not on Sundays)");
     assert_eq!(ran, 0);
     let row = fixture.rows().remove(0);
-    assert_eq!((row.decision, row.rule.as_deref()), (Some(Verdict::Deny), Some("the program's hooks")));
+    assert_eq!((row.decision, row.rule.as_deref()), (Some(Decision::Deny), Some("the program's hooks")));
     assert_eq!(row.outcome, Some(Outcome::Error(ToolErrorKind::Denied)));
     assert_eq!(hook.take_questions(), [r#"h before spy {"n":1}"#], "a call that did not run has no `after`");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_testing::{CallOutcome, Fixture};
-use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, Verdict};
+use portcullis_tools::{ExplainRequest, ExplainedTool, Explainer, PolicyFiles, policy::Approval};
 use serde_json::{Value, json};
 
 use super::write_overlay;
@@ -133,7 +133,7 @@ fn findings_come_from_the_file_system_too() {
     let file = policy.to_str().expect("text");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert!(stdout(&output).contains("error P08 a start would not obey it: "), "{}", stdout(&output));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn an_explanation_says_what_the_call_does() {
                 .filter(|error| error.kind() == portcullis_types::ToolErrorKind::Denied);
             let code = explanation.code.map(|code| code.as_str());
             assert_eq!(code, denied.map(|error| error.code()), "{tool} {path}: {explanation:#?}");
-            allowed += usize::from(explanation.verdict != Verdict::Deny);
+            allowed += usize::from(explanation.verdict != Approval::Deny);
         }
     }
     assert!(allowed * 4 >= paths.len() * 4, "{allowed} of {} are allowed", paths.len() * 4);

@@ -16,10 +16,10 @@ use portcullis::OwnSidecar;
 use portcullis_testing::{Fixture, approving_caller, binary};
 use portcullis_tools::{
     ExplainRequest, ExplainedTool, Explainer, Explanation, OVERLAY_FILE, PolicyFiles, Replay, ToolGrants,
-    ToolRegistry, Verdict,
+    ToolRegistry,
     audit::Row,
     new_call,
-    policy::{DEFAULT_POLICY, DenialCode, FlowLabel},
+    policy::{Approval, DEFAULT_POLICY, DenialCode, FlowLabel},
     runtime_builder,
     shell::ShellSource,
 };
@@ -372,7 +372,7 @@ impl World {
     }
 
     /// Makes the call, and compares all answers. Returns the verdict.
-    async fn check(&self, drawn: &Drawn, server: &Server, number: usize) -> Verdict {
+    async fn check(&self, drawn: &Drawn, server: &Server, number: usize) -> Approval {
         let mut caller = approving_caller();
         caller.run_id = format!("run-{number}");
         let mut after = Vec::new();
@@ -410,9 +410,9 @@ impl World {
         // The call.
         let denied = outcome.as_ref().err().filter(|error| error.kind() == ToolErrorKind::Denied);
         let real = match (denied, row.approval.as_deref()) {
-            (Some(_), _) => Verdict::Deny,
-            (None, Some("approved")) => Verdict::Ask,
-            (None, _) => Verdict::Allow,
+            (Some(_), _) => Approval::Deny,
+            (None, Some("approved")) => Approval::Ask,
+            (None, _) => Approval::Allow,
         };
         let code = denied.map(|error| error.code().to_owned());
         let context = || format!("{}\n{explanation:#?}\n{text}\n{row:?}", self.text);
@@ -433,7 +433,7 @@ impl World {
             let sent = server.connections.load(Ordering::SeqCst) > connections;
             let is_local = drawn.subject.contains(&format!("http://127.0.0.1:{}/", server.port))
                 || drawn.subject.contains("0x7f.1");
-            assert_eq!(sent, real != Verdict::Deny && is_local, "{}", context());
+            assert_eq!(sent, real != Approval::Deny && is_local, "{}", context());
         }
 
         self.check_replay(drawn, &row, &explanation, &context);
@@ -451,7 +451,7 @@ impl World {
         read: Option<String>,
         context: &dyn Fn() -> String,
     ) {
-        let is_denied = explanation.verdict == Verdict::Deny;
+        let is_denied = explanation.verdict == Approval::Deny;
         match drawn.tool {
             "file_read" => match read {
                 Some(content) => {
@@ -506,8 +506,8 @@ impl World {
     /// The map has the mount or the host of each call that is not refused, and not of one that lacks it.
     fn check_map(&self, drawn: &Drawn, explanation: &Explanation, context: &dyn Fn() -> String) {
         let entries: Vec<&ToolGrants> = self.map.iter().filter(|entry| entry.tool == drawn.tool).collect();
-        let is_denied = explanation.verdict == Verdict::Deny;
-        if entries.iter().any(|entry| entry.verdict == Verdict::Deny) {
+        let is_denied = explanation.verdict == Approval::Deny;
+        if entries.iter().any(|entry| entry.verdict == Approval::Deny) {
             assert!(is_denied, "{}", context());
         }
         if drawn.tool == "web_fetch" {
@@ -582,7 +582,7 @@ async fn explanations_replays_the_map_and_real_calls_give_one_answer() {
     // Compiles the core tools once, for all registries.
     drop(Fixture::new().registry().await);
     let server = Server::start();
-    let mut verdicts: BTreeMap<Verdict, usize> = BTreeMap::new();
+    let mut verdicts: BTreeMap<Approval, usize> = BTreeMap::new();
     let mut policies = 0;
     // The policies are drawn, and so is their strictness: a strict run gets more of them.
     while policies < POLICIES || (!has_enough_of_each(&verdicts) && policies < 2 * POLICIES) {
@@ -600,8 +600,8 @@ async fn explanations_replays_the_map_and_real_calls_give_one_answer() {
 }
 
 /// Whether a quarter of the calls ran without a question, and some calls got each other answer.
-fn has_enough_of_each(verdicts: &BTreeMap<Verdict, usize>) -> bool {
+fn has_enough_of_each(verdicts: &BTreeMap<Approval, usize>) -> bool {
     let all: usize = verdicts.values().sum();
     let count = |verdict| verdicts.get(&verdict).copied().unwrap_or_default();
-    count(Verdict::Allow) * 4 >= all && count(Verdict::Ask) * 50 >= all && count(Verdict::Deny) * 4 >= all
+    count(Approval::Allow) * 4 >= all && count(Approval::Ask) * 50 >= all && count(Approval::Deny) * 4 >= all
 }

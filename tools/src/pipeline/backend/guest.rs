@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{Denial, DenialCode, Grant};
+use portcullis_policy::{Denial, DenialCode, Grant, WITHHELD_KIND_RULE};
 use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutput, async_trait};
 use serde_json::value::RawValue;
 
@@ -232,7 +232,7 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
             },
             Violation::WithheldKind { path, pattern } => Denial {
                 code: DenialCode::KindWithheld,
-                rule: "flow[write:protected]".to_owned(),
+                rule: WITHHELD_KIND_RULE.to_owned(),
                 subject: path,
                 hint: format!(
                     "`{pattern}` is a protected kind, which other programs run or load; name the file in an argument of the call, so that the flow rule can decide"

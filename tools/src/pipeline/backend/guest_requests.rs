@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, CallRecord, Confinement, Outcome, SharedText, Subject, SubjectKind, Verdict},
+    audit::{CallEnding, CallRecord, Confinement, Decision, Outcome, SharedText, Subject, SubjectKind},
     call::random_id,
     pipeline::{
         PendingRecord, admit::refuse, authorize::refuse_flow, flow::judge_flow_again,
@@ -184,7 +184,7 @@ impl<'a> GuestRequests<'a> {
             .map_err(|denial| refuse_flow(denial, pending_record))?;
         let request = request(&judged, head, body)?;
         pending_record.call.secrets = web::secrets_for(grant, judged.url().as_str());
-        pending_record.call.decision = Some(Verdict::Allow);
+        pending_record.call.decision = Some(Decision::Allow);
         pending_record.call.rule = Some(rule_of(grant).into());
         let may_have_effects = !matches!(request.method, Method::GET | Method::HEAD);
         if may_have_effects {

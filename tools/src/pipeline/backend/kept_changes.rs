@@ -6,13 +6,13 @@ use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
 use portcullis_policy::{Grant, GrantedMount, MountName};
 use portcullis_types::Access;
-use portcullis_undo::{CallFacts, Change, ChangeRecorder, MountRoot, NodePath};
+use portcullis_undo::{CallFacts, ChangeRecorder, ChangeScope as UndoScope, MountRoot, NodePath};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
     pipeline::Host,
-    sandbox::{ChangeKeeper, ChangeScope, NotKept},
+    sandbox::{ChangeKeeper, ChangeScope, KeepRefused},
     spawn::spawn_blocking,
 };
 
@@ -29,10 +29,10 @@ struct KeepQuestion {
     mount: String,
     path: NodePath,
     change: KeptScope,
-    answer: blocking::SyncSender<Result<(), NotKept>>,
+    answer: blocking::SyncSender<Result<(), KeepRefused>>,
 }
 
-/// A [`Change`] that owns its paths.
+/// An [`UndoScope`] that owns its paths.
 #[derive(Debug)]
 enum KeptScope {
     Path,
@@ -53,11 +53,11 @@ impl KeptScope {
         })
     }
 
-    fn as_change(&self) -> Change<'_> {
+    fn as_scope(&self) -> UndoScope<'_> {
         match self {
-            Self::Path => Change::Path,
-            Self::Tree => Change::Tree,
-            Self::Arrival { mount, from } => Change::Arrival { mount, from },
+            Self::Path => UndoScope::Path,
+            Self::Tree => UndoScope::Tree,
+            Self::Arrival { mount, from } => UndoScope::Arrival { mount, from },
         }
     }
 }
@@ -97,14 +97,14 @@ impl KeptChanges {
             if !names.iter().any(|name| name == mount) {
                 return Ok(());
             }
-            let path = NodePath::from_components(path.iter().copied()).ok_or(NotKept)?;
-            let change = KeptScope::new(scope).ok_or(NotKept)?;
+            let path = NodePath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
+            let change = KeptScope::new(scope).ok_or(KeepRefused)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
                 .send(KeepQuestion { mount: mount.to_owned(), path, change, answer })
-                .map_err(|_gone| NotKept)?;
+                .map_err(|_gone| KeepRefused)?;
             // If the call ends meanwhile, the other end is dropped and the wait ends too.
-            answered.recv().map_err(|_gone| NotKept)?
+            answered.recv().map_err(|_gone| KeepRefused)?
         });
         Some((keeper, Self { recorder, questions }))
     }
@@ -115,13 +115,13 @@ impl KeptChanges {
             let Some(question) = self.questions.recv().await else { std::future::pending().await };
             let recorder = Arc::clone(&self.recorder);
             let work = async move {
-                let kept = recorder.keep(&question.mount, &question.path, question.change.as_change());
+                let kept = recorder.keep(&question.mount, &question.path, question.change.as_scope());
                 let answer = kept.map_err(|error| {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
                         "a change was refused, because it could not be kept"
                     );
-                    NotKept
+                    KeepRefused
                 });
                 // The end of the call is recorded when the last owner drops the recorder. This thread must not be the last
                 // one: the process may end as soon as the worker has its answer.

@@ -82,7 +82,7 @@ fn shell_result(
     if !shell_run.protected_complete {
         tracing::warn!(call_id = %pending_record.call.call_id, "the scan for protected paths after a command was incomplete");
         pending_record.call.subjects.push(Subject {
-            argument: "protected_paths_unseen".into(),
+            argument: Subject::PROTECTED_PATHS_UNSEEN.into(),
             kind: SubjectKind::Path,
             value: "/".into(),
         });
@@ -90,7 +90,7 @@ fn shell_result(
     for path in shell_run.protected_paths {
         tracing::warn!(%path, call_id = %pending_record.call.call_id, "a command made a protected path");
         pending_record.call.subjects.push(Subject {
-            argument: "protected_path_made".into(),
+            argument: Subject::PROTECTED_PATH_MADE.into(),
             kind: SubjectKind::Path,
             value: path.into(),
         });

@@ -1,12 +1,12 @@
-//! Decides whether a policy is as its operator expects. Every answer is one of the functions that decide about calls;
-//! this module only chooses the calls: all of them, so that what is said of all paths or all chains is no sample.
+//! Decides whether a policy is as its operator expects. The functions that decide about calls give every answer. This
+//! module only chooses the calls. It chooses all of them, so a claim about all paths or all chains rests on no sample.
 
 mod answers;
 mod coverage;
+mod flows;
 mod report;
-mod ways;
 
-use portcullis_policy::{Day, Expectations, PolicyOrigins, SignedOff, WorkspaceSecurityPolicy};
+use portcullis_policy::{Day, Expectations, PinnedDigest, PolicyOrigins, WorkspaceSecurityPolicy};
 
 pub use coverage::{Coverage, UncoveredGrant};
 pub use report::{
@@ -15,7 +15,7 @@ pub use report::{
 
 use super::{ExplainedTool, Explainer};
 
-use answers::Answers;
+use answers::AnswerChecker;
 use coverage::Mentions;
 
 impl Explainer {
@@ -40,17 +40,17 @@ impl Explainer {
         today: Day,
     ) -> ExpectationReport {
         let mut mentions = Mentions::default();
-        let mut answers = Answers::new(self, tools);
+        let mut answers = AnswerChecker::new(self, tools);
         let mut results: Vec<ExpectationResult> =
             expectations.answers.iter().map(|expected| answers.decide(expected, &mut mentions)).collect();
-        results.extend(expectations.never.iter().map(|way| self.decide_way(way, tools, &mut mentions)));
+        results.extend(expectations.never.iter().map(|flow| self.decide_flow(flow, tools, &mut mentions)));
         results.extend(expectations.unchanged.iter().map(|signed| self.decide_signed(signed, today)));
         results.sort_by(|one, other| one.place.cmp(&other.place));
         ExpectationReport { results, coverage: self.coverage(tools, &mentions) }
     }
 
     /// Whether the policy is the one that was signed off.
-    fn decide_signed(&self, signed: &SignedOff, today: Day) -> ExpectationResult {
+    fn decide_signed(&self, signed: &PinnedDigest, today: Day) -> ExpectationResult {
         let digest = self.policy.digest().as_str();
         let by = signed.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
         let problem = match signed.until {

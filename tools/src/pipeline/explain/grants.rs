@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, Grant, Place, ProfileName, RequestedSubject, RunFacts, ToolFacts,
+    Approval, CallRequest, FlowLabel, Grant, ProfileName, RequestedSubject, RunFacts, SourceLocation,
+    ToolFacts,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, answer_by_names};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, answer_by_names};
 
-/// What one tool, or one step of an operation, may do.
+/// The grants of one tool, or of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolGrants {
     /// The tool.
@@ -20,18 +21,18 @@ pub struct ToolGrants {
     /// The profile.
     pub profile: String,
     /// Whether a call runs, asks, or is refused whatever it names.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// The rule of that answer.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// The mounts that the tool may read or write, sorted by name.
     pub mounts: Vec<MountGrant>,
     /// The hosts that it may request, or that its commands may reach.
     pub hosts: Vec<String>,
 }
 
-/// What a tool may do in one mount.
+/// The grant of a tool in one mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountGrant {
     /// The mount.
@@ -41,12 +42,12 @@ pub struct MountGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 impl Explainer {
-    /// What these tools may do in each mount, and which hosts they may reach. An operation has an entry for each step,
-    /// because no two steps hold their grants at the same time.
+    /// The mounts and hosts that these tools may use. An operation has an entry for each step, because no two steps hold
+    /// their grants at the same time.
     #[must_use]
     pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
         tools.iter().flat_map(|tool| self.all_grants(tool)).collect()
@@ -87,7 +88,7 @@ impl Explainer {
         facts: &ToolFacts,
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
-    ) -> (Verdict, String) {
+    ) -> (Approval, String) {
         self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
     }
 
@@ -102,18 +103,13 @@ impl Explainer {
         let labels: BTreeMap<FlowLabel, String> =
             labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
-        // No tool has an argument without a name, so the role of no argument raises the access.
-        let subject = path.map(|(path, access)| RequestedSubject::Path {
-            argument: String::new(),
-            path: path.clone(),
-            access,
-        });
+        let subject = path.map(|(path, access)| RequestedSubject::unnamed_path(path.clone(), access));
         let subjects: Vec<_> = subject.into_iter().collect();
         judge(&CallRequest { tool: facts, subjects: &subjects, run: &run })
     }
 }
 
-/// The hosts of a grant: those of its requests, or those of its commands.
+/// The hosts of a grant, for its requests or its commands.
 fn hosts_of(grant: &Grant) -> Vec<String> {
     let requests = grant.network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string));
     let shell = grant.shell.iter().filter_map(|shell| shell.network.as_ref());

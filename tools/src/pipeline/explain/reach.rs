@@ -1,9 +1,9 @@
 //! Where data can go: from a mount, a secret, a variable or the web, over chains of calls.
 //!
-//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of ways: from a
+//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from a
 //! place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
-//! that hold for a run that has read the place before. The answer may name a way that no data takes, such as that of a
-//! tool that only deletes; it leaves none out that the grants open.
+//! for a run that has read the first place. The answer over-approximates: it may list a flow that carries no data, and
+//! misses none that the grants allow.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,19 +12,20 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, MountName, PathCases, RequestedSubject, RunFacts, SecretName, ToolFacts,
+    Approval, CallRequest, FlowLabel, MountName, PathClasses, RequestedSubject, RunFacts, SecretName,
+    ToolFacts, is_flow_rule,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, ToolGrants, Verdict};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, ToolGrants};
 
-/// The beginning of a question for reach.
+/// The source of a data-flow query.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReachSource {
     /// The files of a mount.
     Mount(MountName),
-    /// What a request brings back.
+    /// The responses to requests.
     Web,
     /// A secret of the policy.
     Secret(SecretName),
@@ -32,27 +33,27 @@ pub enum ReachSource {
     Variable(String),
 }
 
-/// The name of the source as the place where ways begin.
+/// The name of the source as the place where flows begin.
 impl fmt::Display for ReachSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mount(mount) => write!(f, "/{mount}"),
             Self::Web => f.write_str("the web"),
-            Self::Secret(name) => write!(f, "secret {name}"),
+            Self::Secret(name) => write!(f, "{SECRET_START}{name}"),
             Self::Variable(name) => write!(f, "variable {name}"),
         }
     }
 }
 
-/// One way that data can take.
+/// One step of a data flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReachStep {
+pub struct FlowStep {
     /// The place that the data comes from.
     pub from: String,
     /// The tool.
     pub tool: String,
     /// Whether the call runs, asks, or is refused.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// The rule of that answer.
     pub rule: String,
     /// The rule of `unasked` that spares some of the calls their question. `None` if each call asks, or none does.
@@ -65,19 +66,25 @@ pub struct ReachStep {
 /// The place of data that a model has seen.
 pub(super) const MODEL: &str = "the model";
 
-/// The place of data that a model has seen in a run that has read a source.
-pub(super) fn model_after(source: &str) -> String {
-    match source.starts_with("secret ") {
-        true => format!("{MODEL}, after a response to {source}"),
-        false => format!("{MODEL}, after {source}"),
-    }
+/// The beginning of a secret's place.
+const SECRET_START: &str = "secret ";
+
+/// Whether a place is a secret. A model never sees it, but may see a response to a request that carries it.
+pub(super) fn is_secret(place: &str) -> bool {
+    place.starts_with(SECRET_START)
+}
+
+/// The place of data that a model has seen in a run that has read another place.
+pub(super) fn model_after(place: &str) -> String {
+    let reason = if is_secret(place) { "a response to " } else { "" };
+    format!("{MODEL}, after {reason}{place}")
 }
 
 impl Explainer {
-    /// The ways that data can take from a source, nearest first. Data that reaches a mount can be read from there by
-    /// another run, which has no label of the source; those ways follow.
+    /// The flows that data can take from a source, nearest first. Data that reaches a mount can be read from there by
+    /// another run, which has no label of the source; those flows follow.
     #[must_use]
-    pub fn reach(&self, source: &ReachSource, tools: &[ExplainedTool]) -> Vec<ReachStep> {
+    pub fn reach(&self, source: &ReachSource, tools: &[ExplainedTool]) -> Vec<FlowStep> {
         let mut steps = Vec::new();
         let mut reached_mounts = BTreeSet::new();
         let mut pending = VecDeque::new();
@@ -86,11 +93,11 @@ impl Explainer {
                 reached_mounts.insert(mount.as_str().to_owned());
                 pending.push_back(mount.clone());
             }
-            ReachSource::Web => self.ways_from_web(tools, &mut steps),
-            ReachSource::Secret(secret) => self.ways_from_secret(secret, tools, &mut steps),
-            ReachSource::Variable(name) => self.ways_from_variable(name, tools, &mut steps),
+            ReachSource::Web => self.flows_from_web(tools, &mut steps),
+            ReachSource::Secret(secret) => self.flows_from_secret(secret, tools, &mut steps),
+            ReachSource::Variable(name) => self.flows_from_variable(name, tools, &mut steps),
         }
-        let mut queue_new_mounts = |steps: &[ReachStep], pending: &mut VecDeque<MountName>| {
+        let mut queue_new_mounts = |steps: &[FlowStep], pending: &mut VecDeque<MountName>| {
             for place in steps.iter().flat_map(|step| &step.to) {
                 if let Some(mount) = place.strip_prefix('/').and_then(|mount| MountName::parse(mount).ok())
                     && reached_mounts.insert(mount.as_str().to_owned())
@@ -102,14 +109,14 @@ impl Explainer {
         queue_new_mounts(&steps, &mut pending);
         while let Some(mount) = pending.pop_front() {
             let mut from_mount = Vec::new();
-            self.ways_from_mount(&mount, tools, &mut from_mount);
+            self.flows_from_mount(&mount, tools, &mut from_mount);
             queue_new_mounts(&from_mount, &mut pending);
             steps.append(&mut from_mount);
         }
         steps
     }
 
-    fn ways_from_mount(&self, mount: &MountName, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+    fn flows_from_mount(&self, mount: &MountName, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let from = format!("/{mount}");
         let mut reaches_model = false;
         for tool in tools {
@@ -123,33 +130,33 @@ impl Explainer {
             let mut to = places(&grants, Some(mount));
             if tool.steps.is_empty() {
                 to.insert(0, MODEL.to_owned());
-                reaches_model |= verdict != Verdict::Deny;
+                reaches_model |= verdict != Approval::Deny;
             }
-            let to = if verdict == Verdict::Deny { Vec::new() } else { to };
+            let to = if verdict == Approval::Deny { Vec::new() } else { to };
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), Some((mount, Access::Read)));
-            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
+            steps.push(FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         if reaches_model {
-            self.ways_from_model(&from, &[FlowLabel::of_mount(mount)], tools, steps);
+            self.flows_from_model(&from, &[FlowLabel::of_mount(mount)], tools, steps);
         }
     }
 
-    /// What a model can do with what it has read in a run that has these labels.
-    pub(super) fn ways_from_model(
+    /// The flows of data that a model has read from a place, in a run that has these labels.
+    pub(super) fn flows_from_model(
         &self,
-        origin: &str,
+        place: &str,
         labels: &[FlowLabel],
         tools: &[ExplainedTool],
-        steps: &mut Vec<ReachStep>,
+        steps: &mut Vec<FlowStep>,
     ) {
-        let from = format!("{MODEL}, after {origin}");
+        let from = model_after(place);
         for tool in tools {
             // Each place is judged by itself: a flow rule can ask about one and not about another.
-            let mut ways: BTreeMap<(Verdict, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
-            let mut add = |(verdict, rule): (Verdict, String), mount: Option<&MountName>, place| {
+            let mut flows: BTreeMap<(Approval, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
+            let mut add = |(verdict, rule): (Approval, String), mount: Option<&MountName>, place| {
                 let mount = mount.map(|mount| (mount, Access::Write));
                 let unasked = self.unasked_rule(tool, labels, (verdict, &rule), mount);
-                ways.entry((verdict, rule, unasked)).or_default().insert(place)
+                flows.entry((verdict, rule, unasked)).or_default().insert(place)
             };
             for (facts, grants) in self.grants_by_facts(tool) {
                 for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
@@ -163,9 +170,9 @@ impl Explainer {
                     add(self.strictest_of(tool, facts, labels, None), None, host);
                 }
             }
-            steps.extend(ways.into_iter().map(|((verdict, rule, unasked), places)| {
-                let to = if verdict == Verdict::Deny { Vec::new() } else { places.into_iter().collect() };
-                ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to }
+            steps.extend(flows.into_iter().map(|((verdict, rule, unasked), places)| {
+                let to = if verdict == Approval::Deny { Vec::new() } else { places.into_iter().collect() };
+                FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to }
             }));
         }
     }
@@ -177,7 +184,7 @@ impl Explainer {
         facts: &ToolFacts,
         labels: &[FlowLabel],
         path: Option<&GuestPath>,
-    ) -> (Verdict, String) {
+    ) -> (Approval, String) {
         let answer = self.verdict(facts, labels, path.map(|path| (path, Access::Write)));
         if tool.steps.is_empty() {
             return answer;
@@ -186,7 +193,8 @@ impl Explainer {
         if own.0 > answer.0 { own } else { answer }
     }
 
-    fn ways_from_web(&self, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+    fn flows_from_web(&self, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
+        let from = ReachSource::Web.to_string();
         let mut reaches_model = false;
         for tool in tools {
             let grants = self.all_grants(tool);
@@ -194,21 +202,21 @@ impl Explainer {
                 continue;
             }
             let (verdict, rule) = strictest(&grants);
-            reaches_model |= verdict != Verdict::Deny;
-            let to = if verdict == Verdict::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
-            let from = "the web".to_owned();
+            reaches_model |= verdict != Approval::Deny;
+            let to = if verdict == Approval::Deny { Vec::new() } else { vec![MODEL.to_owned()] };
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
-            steps.push(ReachStep { from, tool: name_of(tool), verdict, rule, unasked, to });
+            steps.push(FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         if reaches_model {
-            self.ways_from_model("the web", &[FlowLabel::Web], tools, steps);
+            self.flows_from_model(&from, &[FlowLabel::Web], tools, steps);
         }
     }
 
     /// A secret goes only to its hosts, with the requests of its tools: the host attaches it, and no guest or model
-    /// sees it. Its responses may tell of it.
-    fn ways_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+    /// sees it. A response may reveal the secret.
+    fn flows_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let Some((_, secret)) = self.policy.secrets().find(|(known, _)| *known == name) else { return };
+        let from = ReachSource::Secret(name.clone()).to_string();
         let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
         let mut is_sent = false;
         for tool in tools {
@@ -218,38 +226,43 @@ impl Explainer {
             }
             let grants = self.all_grants(tool);
             let (verdict, rule) = strictest(&grants);
-            is_sent |= verdict != Verdict::Deny;
-            let to = if verdict == Verdict::Deny { Vec::new() } else { hosts.clone() };
-            let from = format!("secret {name}");
-            steps.push(ReachStep { from, tool: name_of(tool), verdict, rule, unasked: None, to });
+            is_sent |= verdict != Approval::Deny;
+            let to = if verdict == Approval::Deny { Vec::new() } else { hosts.clone() };
+            steps.push(FlowStep {
+                from: from.clone(),
+                tool: name_of(tool),
+                verdict,
+                rule,
+                unasked: None,
+                to,
+            });
         }
         if is_sent {
-            let origin = format!("a response to secret {name}");
-            self.ways_from_model(&origin, &[FlowLabel::Secret(name.clone())], tools, steps);
+            self.flows_from_model(&from, &[FlowLabel::Secret(name.clone())], tools, steps);
         }
     }
 
     /// A variable reaches commands if `[shell] environment` names it.
-    fn ways_from_variable(&self, name: &str, tools: &[ExplainedTool], steps: &mut Vec<ReachStep>) {
+    fn flows_from_variable(&self, name: &str, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let is_passed_on = self
             .policy
             .shell()
             .is_some_and(|shell| shell.environment.iter().any(|known| known.as_str() == name));
-        let from = format!("variable {name}");
+        let from = ReachSource::Variable(name.to_owned()).to_string();
         let mut reaches_model = false;
         for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
             let grants = self.all_grants(tool);
             let (verdict, rule) = strictest(&grants);
             let mut to = places(&grants, None);
             to.insert(0, MODEL.to_owned());
-            reaches_model |= verdict != Verdict::Deny;
-            let to = if verdict == Verdict::Deny { Vec::new() } else { to };
+            reaches_model |= verdict != Approval::Deny;
+            let to = if verdict == Approval::Deny { Vec::new() } else { to };
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
-            steps.push(ReachStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
+            steps.push(FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
         // A variable gives a run no label, so no flow rule holds its value back.
         if reaches_model {
-            self.ways_from_model(&from, &[], tools, steps);
+            self.flows_from_model(&from, &[], tools, steps);
         }
     }
 
@@ -259,11 +272,11 @@ impl Explainer {
         &self,
         tool: &ExplainedTool,
         labels: &[FlowLabel],
-        (verdict, rule): (Verdict, &str),
+        (verdict, rule): (Approval, &str),
         mount: Option<(&MountName, Access)>,
     ) -> Option<String> {
         // A flow rule that asks beats the rules of `unasked`.
-        if verdict != Verdict::Ask || !tool.steps.is_empty() || rule.starts_with("flow[") {
+        if verdict != Approval::Ask || !tool.steps.is_empty() || is_flow_rule(rule) {
             return None;
         }
         if let Some(shell) = self.policy.shell().filter(|_| tool.facts.may_run_commands()) {
@@ -272,14 +285,14 @@ impl Explainer {
         let (mount, access) = mount?;
         let labels = labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
-        let mut cases = PathCases::new(&self.policy);
+        let mut classes = PathClasses::new(&self.policy);
         let name = &tool.facts.name;
         let patterns = self.policy.unasked_patterns(name);
         let mut patterns =
             patterns.filter(|(_, pattern)| pattern.mount(self.policy.home()) == mount.as_str());
         patterns.find_map(|(argument, pattern)| {
             // A pattern that cannot be decided counts as one that spares a question.
-            let Ok(paths) = cases.of(pattern) else {
+            let Ok(paths) = classes.of(pattern) else {
                 return Some(format!("tools.{name}.unasked.{argument}[\"{pattern}\"]"));
             };
             paths.into_iter().find_map(|path| {
@@ -291,7 +304,7 @@ impl Explainer {
         })
     }
 
-    /// The grants of a tool, or those of all its steps.
+    /// The grants of a tool, or of all its steps.
     pub(super) fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
         self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
     }
@@ -309,9 +322,9 @@ fn name_of(tool: &ExplainedTool) -> String {
 }
 
 /// The strictest answer of a tool or its steps, with its rule.
-fn strictest(grants: &[ToolGrants]) -> (Verdict, String) {
+fn strictest(grants: &[ToolGrants]) -> (Approval, String) {
     let strictest = grants.iter().max_by_key(|grants| grants.verdict);
-    strictest.map_or((Verdict::Deny, String::new()), |grants| (grants.verdict, grants.rule.clone()))
+    strictest.map_or((Approval::Deny, String::new()), |grants| (grants.verdict, grants.rule.clone()))
 }
 
 /// The mounts that these grants may write, without the data's own, and their hosts.

@@ -7,19 +7,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_policy::{CallRequest, RunFacts, Trace, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, CallRequest, RunFacts, Trace, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::{Explainer, Explanation, Verdict, named_answer};
+use super::{Explainer, Explanation, named_answer};
 use crate::{
     audit::{self, AuditError, POLICIES_DIR, RecordedApprover, Row, RowKind, SharedText},
     error::BootstrapError,
     policy_files::PolicyFiles,
-    replay::{RowCall, recorded_answer},
+    replay::{RecordedCall, recorded_answer},
 };
 
 /// The largest kept policy that is read: 4 MiB. The canonical JSON is longer than the text that it comes from.
@@ -112,7 +112,7 @@ pub struct RecordedDecision {
     /// The agent.
     pub agent: Option<SharedText>,
     /// The policy's decision.
-    pub decision: audit::Verdict,
+    pub decision: audit::Decision,
     /// The code of a denial or an error.
     pub code: Option<SharedText>,
     /// The deciding rule.
@@ -124,7 +124,7 @@ pub struct RecordedDecision {
     /// The digest of the policy.
     pub policy_digest: SharedText,
     /// The recorded answer in the words of an explanation: a call that a person refused was asked about.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// Whether the explanation has the same answer.
     pub agrees: bool,
 }
@@ -152,7 +152,7 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     let digest = row.policy_digest.clone().ok_or(RowError::NoDigest { seq })?;
     let (explainer, differing) =
         policy_of_row(&envelope.state.join(POLICIES_DIR), seq, &digest, envelope.sandbox_tier)?;
-    let call = RowCall::of(&row).ok_or(RowError::Incomplete { seq })?;
+    let call = RecordedCall::of(&row).ok_or(RowError::Incomplete { seq })?;
     let run = RunFacts {
         agent: row.agent.as_deref().unwrap_or_default(),
         run: row.run_id.as_deref().unwrap_or_default(),
@@ -166,12 +166,12 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     let subject = call.subjects.first();
     let mut explanation =
         explainer.explanation(&call.facts, subject, (verdict, rule), denial.as_ref(), trace);
-    explanation.not_looked_at = vec![
+    explanation.unchecked = vec![
         "links and files as they were then: the names of the row were judged".to_owned(),
         "the rate, hooks, the approver's answer, and the layers of the kernel".to_owned(),
     ];
     if !differing.is_empty() {
-        explanation.not_looked_at.push(format!(
+        explanation.unchecked.push(format!(
             "the kept text of the policy means something else than what was hashed, in: {}",
             differing.join(", ")
         ));
@@ -218,8 +218,7 @@ fn policy_of_row(
     tier: SandboxTier,
 ) -> Result<(Explainer, Vec<String>), RowError> {
     // The digest names a file, so nothing else may stand in it.
-    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_digest {
+    if !audit::is_sha256(digest) {
         return Err(RowError::NoDigest { seq });
     }
     let path = folder.join(format!("{digest}.json"));

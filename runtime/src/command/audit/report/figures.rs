@@ -1,9 +1,9 @@
-//! The numbers of a report, counted row by row. Nothing of a row is kept but what a page shows.
+//! The numbers of a report, counted row by row. Only the figures that a page shows are stored.
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use portcullis_tools::audit::{Outcome, RecordedConnection, Row, RowKind, SubjectKind, Verdict};
+use portcullis_tools::audit::{Decision, Outcome, RecordedConnection, Row, RowKind, SubjectKind};
 use portcullis_types::ToolErrorKind;
 
 use super::tally::{Tally, name, name_or_none};
@@ -25,12 +25,12 @@ pub(super) struct Figures {
     pub(super) tools: Tally<String, Calls>,
     pub(super) agents: Tally<String, Calls>,
     pub(super) denials: Tally<DenialKind, Denials>,
-    pub(super) approvals: Tally<ApprovalKind, Answers>,
-    pub(super) policies: Tally<String, Answers>,
+    pub(super) approvals: Tally<ApprovalKind, Occurrences>,
+    pub(super) policies: Tally<String, Occurrences>,
     pub(super) hosts: Tally<String, Traffic>,
     /// By secret and tool.
-    pub(super) secrets: Tally<(String, String), Answers>,
-    pub(super) programs: Tally<Program, Answers>,
+    pub(super) secrets: Tally<(String, String), Occurrences>,
+    pub(super) programs: Tally<Program, Occurrences>,
     pub(super) stops: u64,
     pub(super) changes: Newest,
     pub(super) pins: Newest,
@@ -84,13 +84,13 @@ pub(super) struct ApprovalKind {
 
 /// A number of rows, and the times of the first and the last.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct Occurrences {
     pub(super) count: u64,
     pub(super) first: Option<Timestamp>,
     pub(super) last: Option<Timestamp>,
 }
 
-impl Answers {
+impl Occurrences {
     fn add(&mut self, time: Timestamp) {
         self.count += 1;
         self.first.get_or_insert(time);
@@ -218,8 +218,8 @@ impl Figures {
             traffic.requests += 1;
             traffic.last = Some(row.time);
         }
-        // A refused request has no entry, so its URL is that of an argument.
-        let is_refused = row.decision == Some(Verdict::Deny) && row.requests.is_empty();
+        // A refused request has no entry, so the URL of an argument counts.
+        let is_refused = row.decision == Some(Decision::Deny) && row.requests.is_empty();
         let urls = row.subjects.iter().filter(|subject| is_refused && subject.kind == SubjectKind::Url);
         for url in urls {
             let traffic = self.hosts.of(name(host_of(&url.value)));
@@ -260,10 +260,10 @@ impl Calls {
     }
 }
 
-/// Whether the call needed an approval of its own. A step has that of its operation.
+/// Whether the call needed an approval of its own. A step shares the approval of its operation.
 fn was_asked(row: &Row) -> bool {
     let is_step =
-        row.approver.is_none() && row.operation_id.is_some() && row.decision == Some(Verdict::Allow);
+        row.approver.is_none() && row.operation_id.is_some() && row.decision == Some(Decision::Allow);
     row.approval.as_deref().is_some_and(|approval| approval != "not_required") && !is_step
 }
 

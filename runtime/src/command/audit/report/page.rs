@@ -21,7 +21,7 @@ use crate::{
 const MAX_ROWS: usize = 40;
 
 /// Everything that the page shows.
-pub(super) struct ReportFacts<'a> {
+pub(super) struct ReportInput<'a> {
     pub(super) workspace: &'a Path,
     pub(super) log: &'a Path,
     pub(super) policy: &'a WorkspaceSecurityPolicy,
@@ -49,7 +49,7 @@ const SECTIONS: [(&str, &str); 8] = [
     ("limits", "Limits of this report"),
 ];
 
-pub(super) fn render(facts: &ReportFacts<'_>) -> String {
+pub(super) fn render(facts: &ReportInput<'_>) -> String {
     let body = html! {
         (headline(facts))
         main {
@@ -80,7 +80,7 @@ fn section(index: usize, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (title) } (content) } }
 }
 
-fn headline(facts: &ReportFacts<'_>) -> Markup {
+fn headline(facts: &ReportInput<'_>) -> Markup {
     html! {
         header {
             p.kind { "Portcullis" }
@@ -110,7 +110,7 @@ fn headline(facts: &ReportFacts<'_>) -> Markup {
 }
 
 /// Whether the log is whole. The chain, and the evidence about its end, are two things.
-fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
+fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
     let VerifyReport { rows, last_seq, head, broken, .. } = facts.verification;
     html! {
         section.states aria-label="The state of the log" {
@@ -123,8 +123,9 @@ fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
                 Some(broken) => div.state.bad {
                     h2 { "✗ The chain is broken" }
                     p { "Line " (Count(broken.line)) ", byte " (Count(broken.offset)) ": " (broken.why.to_string())
-                        ". The " (Count(*last_seq)) " rows before it hold; this report also counts the rows after it, which \
-                        prove nothing." }
+                        ". "
+                        @if *last_seq == 0 { "No row holds" } @else { "The rows up to row " (Count(*last_seq)) " hold" }
+                        "; this report also counts the rows after it, which prove nothing." }
                     @if facts.unreadable > 0 { p { "Lines that are not rows: " (Count(facts.unreadable)) "." } }
                     p { "Head of the rows that hold " code.hash { (Shown(head)) } }
                 },
@@ -153,7 +154,7 @@ fn state_of_the_log(facts: &ReportFacts<'_>) -> Markup {
     }
 }
 
-fn totals(facts: &ReportFacts<'_>) -> Markup {
+fn totals(facts: &ReportInput<'_>) -> Markup {
     let total = &facts.figures.total;
     let open = facts.verification.open_begins.len() as u64 + facts.verification.open_begins_left_out;
     let figures = [

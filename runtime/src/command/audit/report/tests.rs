@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use portcullis_tools::{
-    MountGrant, ToolGrants, Verdict,
+    MountGrant, ToolGrants,
     audit::{BreakReason, ChainBreak, OpenBegin, Row},
-    policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+    policy::{Approval, DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
 };
 use portcullis_types::{Access, SandboxTier, display::is_deceptive};
 
@@ -37,7 +37,7 @@ fn grants(tool: &str, mounts: &[(&str, Access)]) -> ToolGrants {
         tool: tool.to_owned(),
         step: None,
         profile: "P".to_owned(),
-        verdict: Verdict::Allow,
+        verdict: Approval::Allow,
         rule: "profiles.P".to_owned(),
         place: None,
         mounts: mounts.iter().map(grant).collect(),
@@ -66,7 +66,7 @@ fn body(rows: &[Row], grants: &[ToolGrants], verification: &VerifyReport, anchor
         figures.add(row);
         counts.add(row);
     }
-    let page = page::render(&page::ReportFacts {
+    let page = page::render(&page::ReportInput {
         workspace: Path::new("/srv/\u{202e}workspace"),
         log: Path::new("/srv/state/audit.jsonl"),
         policy: &policy,

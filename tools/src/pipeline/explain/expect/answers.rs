@@ -1,4 +1,4 @@
-//! Decides `[[expect]]`: every call that an expectation means gets its answer from the evaluator.
+//! Decides `[[expect]]`: asks the evaluator about every call that an expectation covers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,13 +6,13 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, CallRequest, ExpectedAnswer, ExpectedSubject, ExpectedTools, FlowLabel, PathCases,
-    RequestedSubject, RunFacts, TooManyCases, ToolFacts,
+    Approval, CallRequest, ExpectedAnswer, ExpectedSubject, ExpectedTools, FlowLabel, PathClasses,
+    RequestedSubject, RunFacts, TooManyClasses, ToolFacts,
 };
 use portcullis_types::{Access, GuestPath, RoleKind};
 
 use super::{
-    super::{EARLIER_CALL, EXPLAINED_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, Verdict, named_answer},
+    super::{EARLIER_CALL, EXPLAINED_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, named_answer},
     coverage::Mentions,
     report::{AnsweredCall, Counterexample, ExpectationKind, ExpectationResult},
 };
@@ -20,7 +20,7 @@ use crate::pipeline::judge::labels_of;
 
 /// The subject of one call.
 #[derive(Debug, Clone, Copy)]
-enum Named<'a> {
+enum CallSubject<'a> {
     Nothing,
     Path(&'a GuestPath, Access),
     Url(&'a str),
@@ -31,17 +31,17 @@ enum Named<'a> {
 type Labels = BTreeMap<FlowLabel, String>;
 
 /// Decides expectations about answers.
-pub(super) struct Answers<'a> {
+pub(super) struct AnswerChecker<'a> {
     explainer: &'a Explainer,
     tools: &'a [ExplainedTool],
-    cases: PathCases<'a>,
+    classes: PathClasses<'a>,
     /// The paths of each pattern.
-    paths: HashMap<String, Result<Arc<[GuestPath]>, TooManyCases>>,
+    paths: HashMap<String, Result<Arc<[GuestPath]>, TooManyClasses>>,
 }
 
-impl<'a> Answers<'a> {
+impl<'a> AnswerChecker<'a> {
     pub(super) fn new(explainer: &'a Explainer, tools: &'a [ExplainedTool]) -> Self {
-        Self { explainer, tools, cases: PathCases::new(&explainer.policy), paths: HashMap::new() }
+        Self { explainer, tools, classes: PathClasses::new(&explainer.policy), paths: HashMap::new() }
     }
 
     /// Decides one expectation. Stops at the first counterexample.
@@ -72,7 +72,7 @@ impl<'a> Answers<'a> {
         let labels: Labels =
             expected.after.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let mut found = None;
-        let mut look = |named: Named<'_>, answers: &Self| {
+        let mut look = |named: CallSubject<'_>, answers: &Self| {
             for tool in tools {
                 mention(tool, named, mentions);
                 if found.is_some() {
@@ -80,7 +80,7 @@ impl<'a> Answers<'a> {
                 }
                 for answer in answers.of_tool(tool, named, &labels) {
                     *cases += 1;
-                    let is_expected = answer.verdict.as_str() == expected.verdict.as_str()
+                    let is_expected = answer.verdict == expected.verdict
                         && (expected.code.is_none() || expected.code == answer.code);
                     if !is_expected && found.is_none() {
                         found = Some(Counterexample::Call(answer));
@@ -89,25 +89,25 @@ impl<'a> Answers<'a> {
             }
         };
         if expected.subjects.is_empty() {
-            look(Named::Nothing, self);
+            look(CallSubject::Nothing, self);
         }
         for subject in &expected.subjects {
             match subject {
-                ExpectedSubject::Url(url) => look(Named::Url(url), self),
-                ExpectedSubject::Command(command) => look(Named::Command(command), self),
+                ExpectedSubject::Url(url) => look(CallSubject::Url(url), self),
+                ExpectedSubject::Command(command) => look(CallSubject::Command(command), self),
                 ExpectedSubject::Path(path) => {
-                    expected.access.iter().for_each(|access| look(Named::Path(path, *access), self));
+                    expected.access.iter().for_each(|access| look(CallSubject::Path(path, *access), self));
                 }
                 ExpectedSubject::Paths(pattern) => {
                     let paths = self.paths.entry(pattern.to_string());
-                    let paths = paths.or_insert_with(|| self.cases.of(pattern).map(Into::into)).clone();
+                    let paths = paths.or_insert_with(|| self.classes.of(pattern).map(Into::into)).clone();
                     match paths {
                         Ok(paths) => {
                             for path in &*paths {
                                 expected
                                     .access
                                     .iter()
-                                    .for_each(|access| look(Named::Path(path, *access), self));
+                                    .for_each(|access| look(CallSubject::Path(path, *access), self));
                             }
                         }
                         // A claim that cannot be decided does not hold.
@@ -151,11 +151,11 @@ impl<'a> Answers<'a> {
 
     /// The answers to the calls of a tool that name this. Of an operation, the step counts that may do most, unless the
     /// operation itself is answered more strictly.
-    fn of_tool(&self, tool: &ExplainedTool, named: Named<'_>, labels: &Labels) -> Vec<AnsweredCall> {
+    fn of_tool(&self, tool: &ExplainedTool, named: CallSubject<'_>, labels: &Labels) -> Vec<AnsweredCall> {
         if tool.steps.is_empty() {
             return self.of_facts(&tool.facts, named, labels).0;
         }
-        let (own, _) = self.of_facts(&tool.facts, Named::Nothing, labels);
+        let (own, _) = self.of_facts(&tool.facts, CallSubject::Nothing, labels);
         let mut labels = labels.clone();
         let mut steps = Vec::new();
         for step in &tool.steps {
@@ -169,35 +169,39 @@ impl<'a> Answers<'a> {
     }
 
     /// The answers for each argument that can name this, and the labels that the call brings.
-    fn of_facts(&self, facts: &ToolFacts, named: Named<'_>, labels: &Labels) -> (Vec<AnsweredCall>, Labels) {
+    fn of_facts(
+        &self,
+        facts: &ToolFacts,
+        named: CallSubject<'_>,
+        labels: &Labels,
+    ) -> (Vec<AnsweredCall>, Labels) {
         let policy = &self.explainer.policy;
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels.clone()) };
         let takes = |role: RoleKind| match named {
-            Named::Nothing => false,
-            Named::Path(_, access) => role.path_access() == Some(access),
-            Named::Url(_) => role == RoleKind::Url,
-            Named::Command(_) => role == RoleKind::Command,
+            CallSubject::Nothing => false,
+            CallSubject::Path(_, access) => role.path_access() == Some(access),
+            CallSubject::Url(_) => role == RoleKind::Url,
+            CallSubject::Command(_) => role == RoleKind::Command,
         };
         let roles = facts.roles.iter().filter(|role| takes(role.role));
         let mut arguments: Vec<String> = roles.map(|role| role.argument.clone()).collect();
         if arguments.is_empty() {
-            // A guest may open files that no argument names. No tool has an argument without a name, so the role of no
-            // argument raises the access.
-            arguments.push(String::new());
+            // A guest may open files that no argument names.
+            arguments.push(RequestedSubject::NO_ARGUMENT.to_owned());
         }
         let mut brought = Labels::new();
         let answers = arguments.into_iter().map(|argument| {
             let (subject, text, access) = match named {
-                Named::Nothing => (None, None, None),
-                Named::Path(path, access) => {
+                CallSubject::Nothing => (None, None, None),
+                CallSubject::Path(path, access) => {
                     let subject = RequestedSubject::Path { argument, path: path.clone(), access };
                     (Some(subject), Some(path.to_string()), Some(access))
                 }
-                Named::Url(url) => {
+                CallSubject::Url(url) => {
                     let subject = RequestedSubject::Url { argument, url: url.to_owned() };
                     (Some(subject), Some(url.to_owned()), None)
                 }
-                Named::Command(command) => {
+                CallSubject::Command(command) => {
                     let subject = RequestedSubject::Command { argument, command: command.to_owned() };
                     (Some(subject), Some(command.to_owned()), None)
                 }
@@ -222,17 +226,17 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Notes what an expectation says something about.
-fn mention(tool: &ExplainedTool, named: Named<'_>, mentions: &mut Mentions) {
+/// Notes the grants that an expectation mentions.
+fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions) {
     let names = std::iter::once(&tool.facts).chain(&tool.steps).map(|facts| facts.name.as_str());
     match named {
-        Named::Path(path, access) => {
+        CallSubject::Path(path, access) => {
             if let Some(mount) = path.mount() {
                 names.for_each(|name| mentions.mount(name, mount, access));
             }
         }
-        Named::Url(url) => names.for_each(|name| mentions.url(name, url)),
-        Named::Nothing | Named::Command(_) => {}
+        CallSubject::Url(url) => names.for_each(|name| mentions.url(name, url)),
+        CallSubject::Nothing | CallSubject::Command(_) => {}
     }
 }
 
@@ -266,6 +270,3 @@ fn summary(expected: &ExpectedAnswer) -> String {
     let space = if subjects.is_empty() { "" } else { " " };
     format!("{tools}{space}{subjects}: {verdict}")
 }
-
-/// The verdicts of the evaluator are the words of an approval.
-const _: () = assert!(Verdict::ALL.len() == Approval::ALL.len());

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_policy::{ExpectedSource, ForbiddenWay, HostRule, Place, TunnelRule};
+use portcullis_policy::{Approval, ExpectedSource, ForbiddenFlow, HostRule, SourceLocation, TunnelRule};
 use portcullis_types::Access;
 use serde::Serialize;
 
-use super::super::{ExplainedTool, Explainer, Verdict};
+use super::super::{ExplainedTool, Explainer};
 
 /// The grants that no expectation mentions, and the number of all grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -31,7 +31,7 @@ pub struct UncoveredGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 /// The grants that expectations mention.
@@ -41,7 +41,7 @@ pub(super) struct Mentions {
     /// Tools with the host of a URL.
     urls: BTreeSet<(String, HostRule)>,
     /// Accesses to mounts, of whatever tool.
-    ways: BTreeSet<(String, Access)>,
+    flows: BTreeSet<(String, Access)>,
     hosts: Vec<portcullis_policy::ExpectedHosts>,
 }
 
@@ -60,18 +60,18 @@ impl Mentions {
         }
     }
 
-    pub(super) fn way(&mut self, way: &ForbiddenWay) {
-        if let Some(ExpectedSource::Mount(mount)) = &way.reads {
-            self.ways.insert((mount.to_string(), Access::Read));
+    pub(super) fn flow(&mut self, flow: &ForbiddenFlow) {
+        if let Some(ExpectedSource::Mount(mount)) = &flow.reads {
+            self.flows.insert((mount.to_string(), Access::Read));
         }
-        if let Some(mount) = &way.writes {
-            self.ways.insert((mount.to_string(), Access::Write));
+        if let Some(mount) = &flow.writes {
+            self.flows.insert((mount.to_string(), Access::Write));
         }
-        self.hosts.extend(way.reaches.clone());
+        self.hosts.extend(flow.reaches.clone());
     }
 
     fn has_mount(&self, names: &[&str], mount: &str, access: Access) -> bool {
-        self.ways.contains(&(mount.to_owned(), access))
+        self.flows.contains(&(mount.to_owned(), access))
             || names.iter().any(|name| self.mounts.contains(&((*name).to_owned(), mount.to_owned(), access)))
     }
 
@@ -90,22 +90,23 @@ impl Explainer {
     /// The grants that are not mentioned. A tool that no call can reach has none.
     pub(super) fn coverage(&self, tools: &[ExplainedTool], mentions: &Mentions) -> Coverage {
         let mut coverage = Coverage::default();
-        for grants in self.grants_of(tools).into_iter().filter(|grants| grants.verdict != Verdict::Deny) {
+        for grants in self.grants_of(tools).into_iter().filter(|grants| grants.verdict != Approval::Deny) {
             let names: Vec<&str> =
                 std::iter::once(grants.tool.as_str()).chain(grants.step.as_deref()).collect();
-            let mut add = |is_mentioned: bool, target: String, access, rule: &str, place: Option<&Place>| {
-                coverage.grants += 1;
-                if !is_mentioned {
-                    coverage.uncovered.push(UncoveredGrant {
-                        tool: grants.tool.clone(),
-                        step: grants.step.clone(),
-                        target,
-                        access,
-                        rule: rule.to_owned(),
-                        place: place.cloned(),
-                    });
-                }
-            };
+            let mut add =
+                |is_mentioned: bool, target: String, access, rule: &str, place: Option<&SourceLocation>| {
+                    coverage.grants += 1;
+                    if !is_mentioned {
+                        coverage.uncovered.push(UncoveredGrant {
+                            tool: grants.tool.clone(),
+                            step: grants.step.clone(),
+                            target,
+                            access,
+                            rule: rule.to_owned(),
+                            place: place.cloned(),
+                        });
+                    }
+                };
             for grant in &grants.mounts {
                 for access in
                     [Access::Read, Access::Write].into_iter().filter(|access| *access <= grant.access)

@@ -2,15 +2,12 @@
 
 use std::fmt::{self, Write as _};
 
-use portcullis_policy::{DenialCode, Place};
+use portcullis_policy::{Approval, DenialCode, SourceLocation};
 use portcullis_types::{Access, display::text};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::{
-    super::{ReachStep, Verdict},
-    Coverage,
-};
+use super::{super::FlowStep, Coverage};
 
 /// The results of all expectations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,10 +48,10 @@ pub struct ExpectationResult {
     /// The name that the file gives, or else what is expected.
     pub name: String,
     /// The place of the expectation.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Whether it holds.
     pub holds: bool,
-    /// The calls or ways that were looked at.
+    /// The number of calls or flows that were checked.
     pub cases: u64,
     /// The first case that is not as expected. `None` if all are.
     pub counterexample: Option<Counterexample>,
@@ -66,10 +63,11 @@ pub struct ExpectationResult {
 pub enum Counterexample {
     /// A call with another answer.
     Call(AnsweredCall),
-    /// The steps of a way that must not be.
-    Way {
+    /// The steps of a flow that must not be possible.
+    #[serde(rename = "way")]
+    Flow {
         /// The steps, in order. Each leads to one place.
-        steps: Vec<ReachStep>,
+        steps: Vec<FlowStep>,
     },
     /// Another reason.
     Problem {
@@ -88,13 +86,13 @@ pub struct AnsweredCall {
     /// How a path is accessed.
     pub access: Option<Access>,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
     /// The deciding rule.
     pub rule: String,
     /// The place of the rule; `None` for a default.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 impl ExpectationResult {
@@ -152,13 +150,13 @@ impl fmt::Display for Counterexample {
                     text::inline(&format!("{rule} ({from})"))
                 )
             }
-            Self::Way { steps } => {
+            Self::Flow { steps } => {
                 for (index, step) in steps.iter().enumerate() {
                     let gate = match (step.verdict, &step.unasked) {
-                        (Verdict::Allow, _) => "runs".to_owned(),
-                        (Verdict::Ask, None) => format!("asks by {}", step.rule),
-                        (Verdict::Ask, Some(rule)) => format!("runs by {rule}"),
-                        (Verdict::Deny, _) => format!("refused by {}", step.rule),
+                        (Approval::Allow, _) => "runs".to_owned(),
+                        (Approval::Ask, None) => format!("asks by {}", step.rule),
+                        (Approval::Ask, Some(rule)) => format!("runs by {rule}"),
+                        (Approval::Deny, _) => format!("refused by {}", step.rule),
                     };
                     let line = format!("{} → {} ({gate}) → {}", step.from, step.tool, step.to.join(", "));
                     write!(f, "{}       {}", if index == 0 { "" } else { "\n" }, text::inline(&line))?;

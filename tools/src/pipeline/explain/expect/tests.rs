@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use portcullis_policy::{
-    CallRequest, DEFAULT_POLICY, KnownTools, LoadOptions, PathPattern, PolicySource, RequestedSubject,
-    RunFacts,
+    Approval, CallRequest, DEFAULT_POLICY, KnownTools, LoadOptions, PathPattern, PolicySource,
+    RequestedSubject, RunFacts,
 };
 use portcullis_types::{Access, GuestPath, SandboxTier};
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipeline::{Verdict, answer_by_names};
+use crate::pipeline::answer_by_names;
 
 fn explainer(text: &str) -> Explainer {
     let operator = PolicySource { name: "policy.toml", text };
@@ -281,7 +281,7 @@ proptest! {
                     let own = match tool.steps.is_empty() {
                         true => answer(&tool.facts),
                         // An operation without steps that have a profile is refused whatever it names.
-                        false => tool.steps.iter().map(answer).min().unwrap_or(Verdict::Deny),
+                        false => tool.steps.iter().map(answer).min().unwrap_or(Approval::Deny),
                     };
                     (own.as_str() != verdict).then(|| format!("{} {path} {own}", tool.facts.name))
                 })

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MAX_ROWS, ReportFacts, digest, left_out, number, time};
+use super::{MAX_ROWS, ReportInput, digest, left_out, number, time};
 use crate::{
     command::audit::report::figures::{Figures, Newest},
     output::html::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-pub(super) fn history(facts: &ReportFacts<'_>) -> Markup {
+pub(super) fn history(facts: &ReportInput<'_>) -> Markup {
     html! {
         (policies(facts))
         (changes(&facts.figures.changes))
@@ -21,7 +21,7 @@ pub(super) fn history(facts: &ReportFacts<'_>) -> Markup {
     }
 }
 
-fn policies(facts: &ReportFacts<'_>) -> Markup {
+fn policies(facts: &ReportInput<'_>) -> Markup {
     let tally = &facts.figures.policies;
     let entries = tally.heaviest(|answers| answers.count);
     let in_force = facts.policy.digest().as_str();
@@ -145,7 +145,7 @@ fn pins(pins: &Newest) -> Markup {
 }
 
 /// The calls of the whole log that have a beginning and no end.
-fn open_calls(facts: &ReportFacts<'_>) -> Markup {
+fn open_calls(facts: &ReportInput<'_>) -> Markup {
     let open = &facts.verification.open_begins;
     if open.is_empty() {
         return html! { p { "No call is open: each beginning has its end." } };

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use portcullis_tools::{ToolGrants, Verdict};
+use portcullis_tools::{ToolGrants, policy::Approval};
 use portcullis_types::Access;
 
-use super::{MAX_ROWS, ReportFacts};
+use super::{MAX_ROWS, ReportInput};
 use crate::{
     command::mounts::matrix::GrantUse,
     output::html::{
@@ -30,7 +30,7 @@ struct RuleUse<'a> {
     tried: u64,
 }
 
-/// The weight of a finding.
+/// The kind of a finding, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Finding {
     NeverUsed,
@@ -52,7 +52,7 @@ impl RuleUse<'_> {
     }
 }
 
-pub(super) fn unused(facts: &ReportFacts<'_>) -> Markup {
+pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
     let by_rule = by_rule(facts);
     let unseen = by_rule.values().filter(|rule| !rule.unseen_by.is_empty()).count();
     let mut findings: Vec<_> =
@@ -103,10 +103,10 @@ pub(super) fn unused(facts: &ReportFacts<'_>) -> Markup {
     }
 }
 
-fn by_rule<'a>(facts: &ReportFacts<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
+fn by_rule<'a>(facts: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
     let mut rules: BTreeMap<&str, RuleUse<'_>> = BTreeMap::new();
     // A refused tool cannot use what it is granted.
-    for grants in facts.grants.iter().filter(|grants| grants.verdict != Verdict::Deny) {
+    for grants in facts.grants.iter().filter(|grants| grants.verdict != Approval::Deny) {
         for grant in &grants.mounts {
             let count = facts.counts.of(grants, &grant.mount);
             let rule = rules.entry(&grant.rule).or_default();
@@ -124,9 +124,9 @@ fn by_rule<'a>(facts: &ReportFacts<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
     rules
 }
 
-fn unused_hosts<'a>(facts: &ReportFacts<'a>) -> Vec<&'a str> {
+fn unused_hosts<'a>(facts: &ReportInput<'a>) -> Vec<&'a str> {
     let is_unused = |grants: &&ToolGrants| {
-        grants.verdict != Verdict::Deny
+        grants.verdict != Approval::Deny
             && !grants.hosts.is_empty()
             && facts.counts.of_tool(grants).requests == 0
     };

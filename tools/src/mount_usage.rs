@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_policy::{
-    CallRequest, GrantedMount, RequestedSubject, RunFacts, ToolFacts, WorkspaceSecurityPolicy,
+    Approval, CallRequest, GrantedMount, RequestedSubject, RunFacts, ToolFacts, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, RoleKind, ToolErrorKind};
 
 use crate::{
-    audit::{Confinement, Outcome, Row, RowKind, Verdict as RecordedVerdict},
-    pipeline::{Verdict, answer_by_names},
-    replay::RowCall,
+    audit::{Confinement, Decision, Outcome, Row, RowKind},
+    pipeline::answer_by_names,
+    replay::RecordedCall,
 };
 
 /// The first version of rows that say how a call accessed its mounts.
@@ -48,7 +48,7 @@ impl<'p> MountUsage<'p> {
         if row.event != RowKind::End || row.decision.is_none() {
             return;
         }
-        let Some(call) = RowCall::of(row) else {
+        let Some(call) = RecordedCall::of(row) else {
             return self.add_unknown(row);
         };
         let profile = self.policy.describe(&call.facts).profile;
@@ -57,7 +57,7 @@ impl<'p> MountUsage<'p> {
         let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
         // A path that the policy allows counts as used, also if nothing was found there or a person said no.
-        if answer_by_names(self.policy, &request).0 != Verdict::Deny {
+        if answer_by_names(self.policy, &request).0 != Approval::Deny {
             own.tools.insert(row.tool.to_string());
             used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));
         }
@@ -112,15 +112,15 @@ impl<'p> MountUsage<'p> {
 
 /// Whether the policy, and the approver if there was one, let the call run.
 fn has_run(row: &Row) -> bool {
-    row.decision == Some(RecordedVerdict::Allow)
+    row.decision == Some(Decision::Allow)
         && !matches!(row.outcome, Some(Outcome::Error(ToolErrorKind::Denied)))
 }
 
 /// Whether it is known what the call touched.
 fn is_observed(row: &Row) -> bool {
     let is_guest = !matches!(row.confinement, Some(Confinement::Shell | Confinement::Native) | None);
-    let is_old = row.v < VERSION_WITH_ACCESS && row.outcome != Some(Outcome::Unknown);
-    row.touched.is_some() || (is_guest && is_old)
+    let is_complete_before_v2 = row.v < VERSION_WITH_ACCESS && row.outcome != Some(Outcome::Unknown);
+    row.touched.is_some() || (is_guest && is_complete_before_v2)
 }
 
 /// The mounts that the call touched, by its row. An older row does not say how, so the strongest access counts.

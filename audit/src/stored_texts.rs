@@ -1,4 +1,5 @@
-//! Texts that rows name by their SHA-256, kept beside the log: policies and questions to approvers.
+//! Files beside the log: the policies and questions that rows name by their SHA-256, checkpoints, and keys that verify.
+//! Each is written as a whole, and read up to a bound.
 
 use std::{
     fs::File,
@@ -14,6 +15,7 @@ use rustix::{
 };
 
 use super::{
+    chain::is_sha256,
     error::AuditError,
     files::LogFiles,
     process::{KeptPolicy, PolicyText},
@@ -47,7 +49,7 @@ pub(super) fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -
 }
 
 /// Writes a file of the state folder itself, as [`keep`] does.
-pub(super) fn keep_beside(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
+pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
     replace(files, ".", name, content)
 }
 
@@ -70,7 +72,7 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
     let failed = |errno: Errno| keep_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
-    // The process id and a count tell apart the copies of those that keep the same file at once.
+    // Several threads and processes may write the same file at once. The process id and a count make their names unique.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let temporary = format!(".{name}.{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -121,9 +123,7 @@ pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
     let mut digest = [0; DIGEST_BYTES];
     File::from(file).read_exact_at(&mut digest, 0).ok()?;
-    String::from_utf8(digest.to_vec())
-        .ok()
-        .filter(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    String::from_utf8(digest.to_vec()).ok().filter(|digest| is_sha256(digest))
 }
 
 /// Remembers the policy of this start.

@@ -1,10 +1,10 @@
-//! The cases of a path: its names, one after the other, in each combination that a decision can tell apart.
+//! The classes of a path: its names, one after the other, in each combination that a decision can tell apart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::{PathPattern, WorkspaceSecurityPolicy};
 
-use super::names::NameCase;
+use super::names::NameClass;
 
 /// The most states of one pattern.
 const MAX_PATH_STATES: usize = 50_000;
@@ -68,13 +68,13 @@ impl PathRulesOfMount {
 struct PathState {
     /// The positions in the pattern.
     pattern: Vec<usize>,
-    /// Nothing else matters once a name is hidden.
+    /// Whether a name is hidden. Then only `pattern` matters besides.
     is_hidden: bool,
     is_protected: bool,
     is_kind: bool,
     /// The protected paths that the last names begin, each with the number of names.
     protected: Vec<(usize, usize)>,
-    /// The same of protected kinds.
+    /// The same for protected kinds.
     kinds: Vec<(usize, usize)>,
     /// The positions in each pattern of `unasked`.
     unasked: Vec<Vec<usize>>,
@@ -89,22 +89,22 @@ type Signature = ([bool; 4], Vec<bool>);
 pub(super) struct PathStates<'a> {
     rules: &'a PathRulesOfMount,
     pattern: &'a [&'a str],
-    names: &'a [NameCase],
+    names: &'a [NameClass],
 }
 
 impl<'a> PathStates<'a> {
-    pub(super) fn new(rules: &'a PathRulesOfMount, pattern: &'a [&'a str], names: &'a [NameCase]) -> Self {
+    pub(super) fn new(rules: &'a PathRulesOfMount, pattern: &'a [&'a str], names: &'a [NameClass]) -> Self {
         Self { rules, pattern, names }
     }
 
-    /// The names of one path for each case; `None` if there are too many states.
+    /// The names of one path for each class; `None` if there are too many states.
     pub(super) fn representatives(&self) -> Option<Vec<Vec<&'a str>>> {
         let start = PathState {
-            pattern: closed(self.pattern, vec![0]),
-            unasked: self.rules.unasked.iter().map(|pattern| closed(pattern, vec![0])).collect(),
+            pattern: epsilon_closure(self.pattern, vec![0]),
+            unasked: self.rules.unasked.iter().map(|pattern| epsilon_closure(pattern, vec![0])).collect(),
             ..PathState::default()
         };
-        let mut ways: Vec<Option<(usize, &'a str)>> = vec![None];
+        let mut predecessors: Vec<Option<(usize, &'a str)>> = vec![None];
         let mut seen: HashMap<PathState, usize> = HashMap::from([(start.clone(), 0)]);
         let mut pending = VecDeque::from([(0, start)]);
         let mut found: HashMap<Signature, usize> = HashMap::new();
@@ -116,23 +116,23 @@ impl<'a> PathStates<'a> {
                     index
                 });
             }
-            for case in self.names {
-                let next = self.step(&state, case);
+            for class in self.names {
+                let next = self.step(&state, class);
                 if next.pattern.is_empty() || seen.contains_key(&next) {
                     continue;
                 }
-                if ways.len() == MAX_PATH_STATES {
+                if predecessors.len() == MAX_PATH_STATES {
                     return None;
                 }
-                let new = ways.len();
-                ways.push(Some((index, &case.name)));
+                let new = predecessors.len();
+                predecessors.push(Some((index, &class.name)));
                 seen.insert(next.clone(), new);
                 pending.push_back((new, next));
             }
         }
         let names_of = |mut index: usize| {
             let mut names = Vec::new();
-            while let Some((before, name)) = ways[index] {
+            while let Some((before, name)) = predecessors[index] {
                 names.push(name);
                 index = before;
             }
@@ -142,20 +142,20 @@ impl<'a> PathStates<'a> {
         Some(order.into_iter().map(names_of).collect())
     }
 
-    fn step(&self, state: &PathState, case: &NameCase) -> PathState {
-        let pattern = advance(self.pattern, &state.pattern, &case.globs);
-        if state.is_hidden || case.is_hidden {
+    fn step(&self, state: &PathState, class: &NameClass) -> PathState {
+        let pattern = advance(self.pattern, &state.pattern, &class.globs);
+        if state.is_hidden || class.is_hidden {
             return PathState { pattern, is_hidden: true, ..PathState::default() };
         }
-        let (protected, completes_protected) = follow(&self.rules.protected, &state.protected, case);
-        let (kinds, completes_kind) = follow(&self.rules.kinds, &state.kinds, case);
+        let (protected, completes_protected) = follow(&self.rules.protected, &state.protected, class);
+        let (kinds, completes_kind) = follow(&self.rules.kinds, &state.kinds, class);
         let unasked = self.rules.unasked.iter().zip(&state.unasked);
-        let unasked = unasked.map(|(pattern, positions)| advance(pattern, positions, &case.globs)).collect();
+        let unasked = unasked.map(|(pattern, positions)| advance(pattern, positions, &class.globs)).collect();
         PathState {
             pattern,
             is_hidden: false,
             is_protected: state.is_protected || completes_protected,
-            is_kind: state.is_kind || completes_kind || case.has_kind_ending,
+            is_kind: state.is_kind || completes_kind || class.has_kind_ending,
             protected,
             kinds,
             unasked,
@@ -174,9 +174,9 @@ impl<'a> PathStates<'a> {
 fn follow(
     patterns: &[Vec<String>],
     begun: &[(usize, usize)],
-    case: &NameCase,
+    class: &NameClass,
 ) -> (Vec<(usize, usize)>, bool) {
-    let Some(part) = &case.part else { return (Vec::new(), false) };
+    let Some(part) = &class.part else { return (Vec::new(), false) };
     let mut next = BTreeMap::new();
     let mut is_complete = false;
     let starts = (0..patterns.len()).map(|pattern| (pattern, 0));
@@ -197,11 +197,11 @@ fn advance(pattern: &[impl AsRef<str>], positions: &[usize], globs: &[String]) -
         "**" => Some(*position),
         glob => globs.iter().any(|matched| matched == glob).then_some(position + 1),
     });
-    closed(pattern, next.collect())
+    epsilon_closure(pattern, next.collect())
 }
 
 /// Adds the positions behind each `**`, which may stand for no name.
-fn closed(pattern: &[impl AsRef<str>], mut positions: Vec<usize>) -> Vec<usize> {
+fn epsilon_closure(pattern: &[impl AsRef<str>], mut positions: Vec<usize>) -> Vec<usize> {
     let mut index = 0;
     while let Some(position) = positions.get(index).copied() {
         if pattern.get(position).is_some_and(|name| name.as_ref() == "**") {

@@ -1,4 +1,4 @@
-//! [`PathCases`]: the paths of a pattern, divided into the cases that the evaluator can tell apart.
+//! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can tell apart.
 //!
 //! A decision about a path depends on the mount and on what the names below it match: hidden names, protected paths and
 //! kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each combination stands
@@ -14,52 +14,52 @@ use thiserror::Error;
 
 use crate::{PathPattern, WorkspaceSecurityPolicy};
 
-use names::{MAX_NAME_STATES, NameCase, NameGlobs};
+use names::{MAX_NAME_STATES, NameClass, NameGlobs};
 use states::{PathRulesOfMount, PathStates};
 
-/// A pattern that has more cases than are looked at.
+/// A pattern that has more classes than the limits allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{pattern}` meets more combinations of the policy's patterns than are looked at; write it with fewer `*`"
 )]
-pub struct TooManyCases {
+pub struct TooManyClasses {
     /// The pattern.
     pub pattern: String,
 }
 
-/// Finds the cases of patterns under one policy.
+/// Finds the classes of patterns under one policy.
 #[derive(Debug)]
-pub struct PathCases<'p> {
+pub struct PathClasses<'p> {
     policy: &'p WorkspaceSecurityPolicy,
-    /// The cases of names by the mount and the globs of the pattern, because most patterns share them.
-    names: BTreeMap<(String, Vec<String>), Option<Vec<NameCase>>>,
+    /// The classes of names by the mount and the globs of the pattern, because most patterns share them.
+    names: BTreeMap<(String, Vec<String>), Option<Vec<NameClass>>>,
 }
 
-impl<'p> PathCases<'p> {
-    /// The cases under a policy.
+impl<'p> PathClasses<'p> {
+    /// The classes under a policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
         Self { policy, names: BTreeMap::new() }
     }
 
-    /// One path for each case of a pattern. A pattern without `/` at its start is relative to `home`. Paths with `..`
+    /// One path for each class of a pattern. A pattern without `/` at its start is relative to `home`. Paths with `..`
     /// belong to no pattern.
     ///
     /// # Errors
-    /// [`TooManyCases`] if the pattern cannot be decided within the bounds.
-    pub fn of(&mut self, pattern: &PathPattern) -> Result<Vec<GuestPath>, TooManyCases> {
+    /// [`TooManyClasses`] if the pattern cannot be decided within the bounds.
+    pub fn of(&mut self, pattern: &PathPattern) -> Result<Vec<GuestPath>, TooManyClasses> {
         let (mount, components) = pattern.split(self.policy.home());
         if components.iter().all(|name| !name.contains('*')) {
             return Ok(GuestPath::parse(&path_of(mount, &components)).into_iter().collect());
         }
-        let too_many = || TooManyCases { pattern: pattern.to_string() };
+        let too_many = || TooManyClasses { pattern: pattern.to_string() };
         let rules = PathRulesOfMount::new(self.policy, mount);
         let globs: BTreeSet<&str> = components.iter().copied().filter(|name| *name != "**").collect();
         let globs: Vec<String> = globs.into_iter().map(str::to_owned).collect();
         let names = self
             .names
             .entry((mount.to_owned(), globs.clone()))
-            .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).cases(MAX_NAME_STATES));
+            .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).classes(MAX_NAME_STATES));
         let names = names.as_deref().ok_or_else(too_many)?;
         let found = PathStates::new(&rules, &components, names).representatives().ok_or_else(too_many)?;
         // A path that is too long to be one is in no call.

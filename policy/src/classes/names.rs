@@ -1,4 +1,4 @@
-//! The cases of a single name: which of the policy's patterns it matches.
+//! The classes of a single name: which of the policy's patterns it matches.
 //!
 //! All patterns are followed at once, character by character, as one automaton. Its states are found from the empty name
 //! on, so that every reachable combination is met, with the shortest name that meets it.
@@ -12,12 +12,12 @@ use super::states::PathRulesOfMount;
 /// The most states of the automaton. The shipped policy has some hundred.
 pub(super) const MAX_NAME_STATES: usize = 20_000;
 
-/// A character that compares as no character at all.
+/// A character that comparisons ignore.
 const INVISIBLE: char = '\u{200c}';
 
 /// The patterns that a name matches, with the shortest name that matches just these.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NameCase {
+pub(super) struct NameClass {
     pub(super) name: String,
     pub(super) is_hidden: bool,
     /// The name ends like a protected kind.
@@ -94,29 +94,29 @@ impl NameGlobs {
         Self { globs, other }
     }
 
-    /// All cases of names; `None` if there are more states than this.
-    pub(super) fn cases(&self, max_states: usize) -> Option<Vec<NameCase>> {
-        let start = self.closed((0..self.globs.len()).map(|glob| (glob, 0)).collect());
+    /// All classes of names; `None` if there are more states than this.
+    pub(super) fn classes(&self, max_states: usize) -> Option<Vec<NameClass>> {
+        let start = self.epsilon_closure((0..self.globs.len()).map(|glob| (glob, 0)).collect());
         // No name leads back to the start, because `.` is followed from there alone.
         let mut seen = HashSet::from([start.clone()]);
         // For each state the state before it, and the character between them.
-        let mut ways: Vec<(usize, char)> = vec![(0, self.other)];
+        let mut predecessors: Vec<(usize, char)> = vec![(0, self.other)];
         let mut pending = VecDeque::from([(0, start)]);
-        let mut cases: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        let mut classes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         while let Some((index, state)) = pending.pop_front() {
             if index != 0 {
-                cases.entry(self.matched(&state)).or_insert(index);
+                classes.entry(self.matched(&state)).or_insert(index);
             }
             for character in self.relevant_characters(&state) {
                 let next = self.step(&state, character);
                 if seen.contains(&next) {
                     continue;
                 }
-                if ways.len() >= max_states {
+                if predecessors.len() >= max_states {
                     return None;
                 }
-                let new = ways.len();
-                ways.push((index, character));
+                let new = predecessors.len();
+                predecessors.push((index, character));
                 seen.insert(next.clone());
                 pending.push_back((new, next));
             }
@@ -124,23 +124,25 @@ impl NameGlobs {
         let name_of = |mut index: usize| {
             let mut characters = Vec::new();
             while index != 0 {
-                let (before, character) = ways[index];
+                let (before, character) = predecessors[index];
                 characters.push(character);
                 index = before;
             }
             characters.into_iter().rev().collect::<String>()
         };
-        Some(cases.into_iter().filter_map(|(matched, index)| self.case(&matched, name_of(index))).collect())
+        Some(
+            classes.into_iter().filter_map(|(matched, index)| self.class(&matched, name_of(index))).collect(),
+        )
     }
 
-    /// The case of a name that matches these globs; `None` for `.` and `..`.
-    fn case(&self, matched: &[usize], name: String) -> Option<NameCase> {
+    /// The class of a name that matches these globs; `None` for `.` and `..`.
+    fn class(&self, matched: &[usize], name: String) -> Option<NameClass> {
         let globs = || matched.iter().map(|glob| &self.globs[*glob]);
         let has = |meaning: Meaning| globs().any(|glob| glob.meaning == meaning);
         let texts = |meaning: Meaning| {
             globs().filter(move |glob| glob.meaning == meaning).map(|glob| glob.text.clone())
         };
-        (!has(Meaning::NoName)).then(|| NameCase {
+        (!has(Meaning::NoName)).then(|| NameClass {
             name,
             is_hidden: has(Meaning::Hidden),
             has_kind_ending: has(Meaning::KindEnding),
@@ -149,7 +151,7 @@ impl NameGlobs {
         })
     }
 
-    /// The globs that match a name in this state. Of a hidden name, only the globs of patterns count besides.
+    /// The globs that match a name in this state. For a hidden name, one hiding glob and the globs of patterns.
     fn matched(&self, state: &State) -> Vec<usize> {
         let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
         let matched: Vec<usize> = state.iter().filter(is_end).map(|(glob, _)| *glob).collect();
@@ -175,9 +177,9 @@ impl NameGlobs {
         *meaning == Meaning::Hidden && position + 1 == characters.len() && characters[position] == '*'
     }
 
-    /// The characters whose steps from this state differ: the next ones of each glob, in each form that a comparison
-    /// tells apart, one that compares as nothing, and one for all others. A character whose folded form has several
-    /// characters steps like these, one after the other.
+    /// One character for each different step from this state: the next characters of each glob in each form that a
+    /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded form
+    /// has several characters steps like these characters in turn.
     fn relevant_characters(&self, state: &State) -> Vec<char> {
         let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
@@ -195,7 +197,7 @@ impl NameGlobs {
                 }
             }
         }
-        // The first name of a case is shown, so plain characters come first.
+        // The first name of a class is shown, so plain characters come first.
         let all = as_written.into_iter().chain([self.other]).chain(variants).chain([INVISIBLE]);
         let mut characters = Vec::new();
         for character in all {
@@ -213,25 +215,25 @@ impl NameGlobs {
             match (self.globs[at.0].is_folded, folded.as_slice()) {
                 (false, _) => self.advance(*at, character, &mut next),
                 (true, [one]) => self.advance(*at, *one, &mut next),
-                // An invisible character compares as nothing, and a few characters compare as several.
+                // Comparisons ignore an invisible character, and a few characters compare as several.
                 (true, characters) => {
                     let mut positions = vec![*at];
                     for character in characters {
                         let mut advanced = State::new();
                         positions.iter().for_each(|at| self.advance(*at, *character, &mut advanced));
-                        positions = self.closed(advanced);
+                        positions = self.epsilon_closure(advanced);
                     }
                     next.append(&mut positions);
                 }
             }
         }
-        self.closed(next)
+        self.epsilon_closure(next)
     }
 
     /// Adds the positions after one more character.
     fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut State) {
         match self.globs[glob].characters.get(position) {
-            // A wildcard takes the character, and is also taken to be over.
+            // A wildcard matches the character and may go on, or end with it.
             Some('*') => next.extend([(glob, position), (glob, position + 1)]),
             Some(expected) if *expected == character => next.push((glob, position + 1)),
             Some(_) | None => {}
@@ -239,7 +241,7 @@ impl NameGlobs {
     }
 
     /// Adds the positions behind wildcards, which may stand for nothing.
-    fn closed(&self, mut state: State) -> State {
+    fn epsilon_closure(&self, mut state: State) -> State {
         let mut index = 0;
         while let Some((glob, position)) = state.get(index).copied() {
             if self.globs[glob].characters.get(position) == Some(&'*') {
@@ -247,7 +249,8 @@ impl NameGlobs {
             }
             index += 1;
         }
-        // Nothing else matters once a name is hidden for good. Without this, each set of such globs would be a state.
+        // A name that will be hidden whatever follows needs no further protection states. Without this, each set of such
+        // globs would be a state.
         if let Some(hidden) = state.iter().copied().filter(|at| self.is_hidden_for_good(*at)).min() {
             state.retain(|at| {
                 matches!(self.globs[at.0].meaning, Meaning::Glob | Meaning::NoName)

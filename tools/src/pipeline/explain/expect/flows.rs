@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use portcullis_policy::{ExpectedSource, ForbiddenWay, HostRule, TunnelRule};
+use portcullis_policy::{Approval, ExpectedSource, ForbiddenFlow, HostRule, TunnelRule};
 
 use super::{
     super::{
-        ExplainedTool, Explainer, ReachSource, ReachStep, Verdict,
-        reach::{MODEL, model_after},
+        ExplainedTool, Explainer, FlowStep, ReachSource,
+        reach::{MODEL, is_secret, model_after},
     },
     coverage::Mentions,
     report::{Counterexample, ExpectationKind, ExpectationResult},
@@ -17,39 +17,39 @@ use super::{
 const NO_SOURCE: &str = "anything";
 
 impl Explainer {
-    pub(super) fn decide_way(
+    pub(super) fn decide_flow(
         &self,
-        way: &ForbiddenWay,
+        flow: &ForbiddenFlow,
         tools: &[ExplainedTool],
         mentions: &mut Mentions,
     ) -> ExpectationResult {
-        mentions.way(way);
-        let (start, steps) = match &way.reads {
+        mentions.flow(flow);
+        let (start, steps) = match &flow.reads {
             Some(source) => {
                 let source = reach_source(source);
                 (source.to_string(), self.reach(&source, tools))
             }
             None => {
                 let mut steps = Vec::new();
-                self.ways_from_model(NO_SOURCE, &[], tools, &mut steps);
-                (format!("{MODEL}, after {NO_SOURCE}"), steps)
+                self.flows_from_model(NO_SOURCE, &[], tools, &mut steps);
+                (model_after(NO_SOURCE), steps)
             }
         };
-        let steps: Vec<ReachStep> =
-            steps.into_iter().filter(|step| is_open(step, way.only_unasked)).collect();
-        let chain = if way.writes.is_none() && way.reaches.is_none() {
+        let steps: Vec<FlowStep> =
+            steps.into_iter().filter(|step| is_open(step, flow.only_unasked)).collect();
+        let chain = if flow.writes.is_none() && flow.reaches.is_none() {
             // Without an end, reading alone is forbidden.
             steps.iter().find(|step| step.from == start).map(|step| vec![step.clone()])
         } else {
-            chain_to(&start, &steps, |place| is_end(way, place))
+            chain_to(&start, &steps, |place| is_end(flow, place))
         };
         ExpectationResult {
             kind: ExpectationKind::Never,
-            name: way.name.clone().unwrap_or_else(|| summary(way)),
-            place: way.place.clone(),
+            name: flow.name.clone().unwrap_or_else(|| summary(flow)),
+            place: flow.place.clone(),
             holds: chain.is_none(),
             cases: u64::try_from(steps.len()).unwrap_or(u64::MAX),
-            counterexample: chain.map(|steps| Counterexample::Way { steps }),
+            counterexample: chain.map(|steps| Counterexample::Flow { steps }),
         }
     }
 }
@@ -64,20 +64,20 @@ fn reach_source(source: &ExpectedSource) -> ReachSource {
 }
 
 /// Whether data can take a step.
-fn is_open(step: &ReachStep, only_unasked: bool) -> bool {
+fn is_open(step: &FlowStep, only_unasked: bool) -> bool {
     match step.verdict {
-        Verdict::Allow => true,
-        Verdict::Ask => !only_unasked || step.unasked.is_some(),
-        Verdict::Deny => false,
+        Approval::Allow => true,
+        Approval::Ask => !only_unasked || step.unasked.is_some(),
+        Approval::Deny => false,
     }
 }
 
-fn is_end(way: &ForbiddenWay, place: &str) -> bool {
+fn is_end(flow: &ForbiddenFlow, place: &str) -> bool {
     match place.strip_prefix('/') {
-        Some(mount) => way.writes.as_ref().is_some_and(|forbidden| forbidden.as_str() == mount),
+        Some(mount) => flow.writes.as_ref().is_some_and(|forbidden| forbidden.as_str() == mount),
         None if place == MODEL => false,
         // A host that cannot be read is any host.
-        None => way.reaches.as_ref().is_some_and(|hosts| {
+        None => flow.reaches.as_ref().is_some_and(|hosts| {
             let rule = place.parse::<HostRule>().ok();
             let rule = rule.or_else(|| place.parse::<TunnelRule>().ok().map(|rule| rule.rule().clone()));
             rule.is_none_or(|rule| hosts.meets(&rule))
@@ -86,26 +86,26 @@ fn is_end(way: &ForbiddenWay, place: &str) -> bool {
 }
 
 /// The shortest chain of steps from a place to an end.
-fn chain_to(start: &str, steps: &[ReachStep], is_end: impl Fn(&str) -> bool) -> Option<Vec<ReachStep>> {
-    let mut by_place: BTreeMap<&str, Vec<&ReachStep>> = BTreeMap::new();
+fn chain_to(start: &str, steps: &[FlowStep], is_end: impl Fn(&str) -> bool) -> Option<Vec<FlowStep>> {
+    let mut by_place: BTreeMap<&str, Vec<&FlowStep>> = BTreeMap::new();
     for step in steps {
         by_place.entry(&step.from).or_default().push(step);
     }
-    // For each place the step that leads to it, which names the place before.
-    let mut ways: BTreeMap<String, Option<ReachStep>> = BTreeMap::from([(start.to_owned(), None)]);
+    // For each place, the step that leads to it. The step names the place before.
+    let mut predecessors: BTreeMap<String, Option<FlowStep>> = BTreeMap::from([(start.to_owned(), None)]);
     let mut pending = VecDeque::from([start.to_owned()]);
     while let Some(place) = pending.pop_front() {
         for step in by_place.get(place.as_str()).into_iter().flatten() {
             // The response to a secret goes to the model too.
-            let responded = place.starts_with("secret ").then(|| MODEL.to_owned());
+            let responded = is_secret(&place).then(|| MODEL.to_owned());
             for to in step.to.iter().cloned().chain(responded) {
-                let one = ReachStep { to: vec![to.clone()], ..(*step).clone() };
+                let one = FlowStep { to: vec![to.clone()], ..(*step).clone() };
                 if is_end(&to) {
-                    return Some(chain_of(one, &ways));
+                    return Some(chain_of(one, &predecessors));
                 }
                 let next = if to == MODEL { model_after(&place) } else { to };
-                if !ways.contains_key(&next) {
-                    ways.insert(next.clone(), Some(one));
+                if !predecessors.contains_key(&next) {
+                    predecessors.insert(next.clone(), Some(one));
                     pending.push_back(next);
                 }
             }
@@ -115,27 +115,27 @@ fn chain_to(start: &str, steps: &[ReachStep], is_end: impl Fn(&str) -> bool) -> 
 }
 
 /// The steps that lead to the last one, and the last one.
-fn chain_of(last: ReachStep, ways: &BTreeMap<String, Option<ReachStep>>) -> Vec<ReachStep> {
+fn chain_of(last: FlowStep, predecessors: &BTreeMap<String, Option<FlowStep>>) -> Vec<FlowStep> {
     let mut chain = vec![last];
-    while let Some(Some(before)) = chain.last().and_then(|step| ways.get(&step.from)) {
+    while let Some(Some(before)) = chain.last().and_then(|step| predecessors.get(&step.from)) {
         chain.push(before.clone());
     }
     chain.reverse();
     chain
 }
 
-fn summary(way: &ForbiddenWay) -> String {
+fn summary(flow: &ForbiddenFlow) -> String {
     let mut text = String::from("never");
-    if way.only_unasked {
+    if flow.only_unasked {
         text.push_str(" unasked");
     }
-    if let Some(source) = &way.reads {
+    if let Some(source) = &flow.reads {
         text.push_str(&format!(" from {}", reach_source(source)));
     }
-    if let Some(mount) = &way.writes {
+    if let Some(mount) = &flow.writes {
         text.push_str(&format!(" to /{mount}"));
     }
-    match &way.reaches {
+    match &flow.reaches {
         Some(portcullis_policy::ExpectedHosts::Any) => text.push_str(" to the web"),
         Some(portcullis_policy::ExpectedHosts::Rule(rule) | portcullis_policy::ExpectedHosts::Host(rule)) => {
             text.push_str(&format!(" to {rule}"));

@@ -1,4 +1,4 @@
-//! The cases of patterns, against the evaluator.
+//! The classes of patterns, against the evaluator.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ fn load(text: &str) -> WorkspaceSecurityPolicy {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn cases(policy: &WorkspaceSecurityPolicy, pattern: &str) -> Vec<GuestPath> {
-    PathCases::new(policy).of(&PathPattern::parse(pattern).expect(pattern)).expect(pattern)
+fn classes(policy: &WorkspaceSecurityPolicy, pattern: &str) -> Vec<GuestPath> {
+    PathClasses::new(policy).of(&PathPattern::parse(pattern).expect(pattern)).expect(pattern)
 }
 
 fn tool(name: &str) -> ToolFacts {
@@ -42,7 +42,7 @@ fn every_path_of_a_pattern_is_a_path_of_the_pattern() {
     let policy = load(DEFAULT_POLICY);
     for pattern in ["/shared/**", "/shared/*.sh", "/shared/a*/**/b", "/tmp/x", "src/**/*.rs", "/vault/**"] {
         let parsed = PathPattern::parse(pattern).expect(pattern);
-        let found = cases(&policy, pattern);
+        let found = classes(&policy, pattern);
         assert!(!found.is_empty(), "{pattern}");
         for path in found {
             assert!(parsed.covers(&path, policy.home()), "{pattern}: {path}");
@@ -57,7 +57,7 @@ fn each_kind_of_answer_has_a_path() {
     ));
     let write = tool("file_write");
     let answers = |pattern: &str| -> BTreeSet<String> {
-        cases(&policy, pattern).iter().map(|path| answer(&policy, &write, path, Access::Write)).collect()
+        classes(&policy, pattern).iter().map(|path| answer(&policy, &write, path, Access::Write)).collect()
     };
     let all = ["allow", "ask", "hidden_path", "protected_path"].map(str::to_owned);
     // After the web, a protected kind is asked about although `unasked` covers it.
@@ -71,19 +71,19 @@ fn each_kind_of_answer_has_a_path() {
 }
 
 #[test]
-fn many_hidden_names_are_few_cases_and_too_many_states_are_told() {
+fn many_hidden_names_are_few_classes_and_too_many_states_are_told() {
     let policy_hiding =
         |globs: &[String]| load(&format!("{DEFAULT_POLICY}\n[hide]\npaths = [{}]\n", globs.join(", ")));
     let words: Vec<String> = (0..40).map(|index| format!("\"*word{index}*\"")).collect();
     let policy = policy_hiding(&words);
     let rules = PathRulesOfMount::new(&policy, "shared");
-    assert!(NameGlobs::new(&policy, &rules, &[]).cases(3000).is_some());
+    assert!(NameGlobs::new(&policy, &rules, &[]).classes(3000).is_some());
     // Each set of the middle parts is a state of its own.
     let ends: Vec<String> = ('a'..='z').map(|letter| format!("\"*{letter}{letter}*end\"")).collect();
     let policy = policy_hiding(&ends);
     let rules = PathRulesOfMount::new(&policy, "shared");
-    assert_eq!(NameGlobs::new(&policy, &rules, &[]).cases(1000), None);
-    let error = TooManyCases { pattern: "/shared/**".to_owned() };
+    assert_eq!(NameGlobs::new(&policy, &rules, &[]).classes(1000), None);
+    let error = TooManyClasses { pattern: "/shared/**".to_owned() };
     assert!(error.to_string().starts_with("`/shared/**` meets more combinations"), "{error}");
 }
 
@@ -95,9 +95,9 @@ fn any_name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The statement that expectations rest on: what holds for all cases holds for every path.
+    /// The statement that expectations rest on: what holds for all classes holds for every path.
     #[test]
-    fn the_cases_have_every_answer_that_a_path_has(
+    fn the_classes_have_every_answer_that_a_path_has(
         hidden in prop::collection::btree_set("[ab]{1,2}[*][ab.]{1,2}|[ab.]{2,3}", 0..3),
         protected in prop::collection::btree_set("[ab]{1,2}(/[ab]{1,2}){0,2}", 0..3),
         kinds in prop::collection::btree_set("[ab]{1,2}(/[ab]{1,2}){0,1}|[*][.][ab]{1,2}", 0..3),
@@ -129,7 +129,7 @@ proptest! {
             WorkspaceSecurityPolicy::load(&LoadOptions { operator, overlay: None, sandbox_tier });
         let Ok(policy) = loaded else { return Ok(()) };
         let Ok(pattern) = PathPattern::parse(&format!("/m{pattern}")) else { return Ok(()) };
-        let found = PathCases::new(&policy).of(&pattern).expect("few cases");
+        let found = PathClasses::new(&policy).of(&pattern).expect("few classes");
         let write = tool("file_write");
         for access in [Access::Read, Access::Write] {
             let answers: BTreeSet<String> =

@@ -1,0 +1,137 @@
+//! The files of sealed segments: how a segment is sealed, how unfinished sealings are repaired, and how old segments are
+//! removed.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
+    time::{Duration, SystemTime},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, fsync, linkat, mkdirat, openat, renameat, unlinkat,
+    },
+    io::Errno,
+};
+
+use super::{
+    checkpoint::SignedCheckpoint,
+    error::AuditError,
+    files::{LOG_NAME, LogFiles, Segment},
+    key::CheckpointKey,
+    lines::LogLines,
+    seal::frontier_of,
+    segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    stored_texts,
+};
+
+/// The temporary name of the new segment.
+const NEXT_SEGMENT: &str = ".audit.next";
+
+/// The sealed segments before this one, the oldest first.
+pub(super) fn sealed_before(
+    files: &LogFiles,
+    segment: &Segment,
+) -> Result<Vec<segments::LogPart>, AuditError> {
+    let names =
+        segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(|source| files.read_error(source))?;
+    let earlier = names.into_iter().filter(|name| name.number < segment.number);
+    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
+}
+
+/// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
+/// process that was killed right after the sealing leaves such a segment. The newest sealed segment is skipped, because
+/// the process that seals it signs its checkpoint.
+pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
+    let read_error = |source| files.read_error(source);
+    let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
+    for pair in names.windows(2) {
+        let [name, next] = pair else { continue };
+        if notes.contains(name) {
+            continue;
+        }
+        let path = segments::path_of(&files.state_dir, next, SEGMENT_ENDING);
+        let (file, end) = segments::open_at_end(&path)?;
+        let mut lines = LogLines::new(&file, 0, end);
+        let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
+        let Some(frontier) = first.filter(|frontier| frontier.size() == name.last) else {
+            return Err(AuditError::Altered { path, offset: 0 });
+        };
+        let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
+            .map_err(|source| AuditError::Key { source })?;
+        stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
+pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
+    let read_error = |source| files.read_error(source);
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
+    for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
+        let path = segments::path_of(&files.state_dir, &name, SEGMENT_ENDING);
+        let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
+        // A clock that went back makes no segment old.
+        let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
+        // Without its checkpoint, the rows after it would have no proven start.
+        if age < retention || !notes.contains(&name) {
+            break;
+        }
+        std::fs::remove_file(&path).map_err(read_error)?;
+        tracing::info!(
+            first = name.first,
+            last = name.last,
+            "rows of the audit log were removed by retention"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint is kept for the segment with this number.
+pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
+    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(|source| files.read_error(source))?;
+    Ok(notes.iter().any(|name| name.number == number))
+}
+
+/// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
+/// [`rotate_files`] leaves it.
+pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
+    let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
+    unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
+}
+
+/// Renames the open segment to its sealed name, and gives the log's name to a new segment with this first row.
+///
+/// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
+/// exists, and a reader sees all rows at any moment.
+pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
+    let failed = |errno: Errno| files.write_error(errno.into());
+    match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
+    match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+    let next = File::from(next);
+    next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
+    fdatasync(&next).map_err(failed)?;
+
+    let sealed = name.file_name(SEGMENT_ENDING);
+    linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
+    if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
+        let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
+        return Err(failed(errno));
+    }
+    // From here on the segment is sealed. The steps below are best effort.
+    let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
+    let _ = fsync(&folder);
+    let _ = fsync(&files.dir);
+    Ok(())
+}
