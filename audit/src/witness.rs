@@ -144,7 +144,7 @@ impl WitnessClient {
                     (seen + 1..=seen + MAX_PROVEN_ROWS).contains(&note.checkpoint.size)
                         && note.checkpoint.origin == newest.checkpoint.origin
                 };
-                notes.filter(reachable).last().unwrap_or_else(|| newest.clone())
+                notes.rev().find(reachable).unwrap_or_else(|| newest.clone())
             }
             _ => newest.clone(),
         };
