@@ -223,6 +223,12 @@ impl AuditLog {
         self.shared.check_synced()
     }
 
+    /// The time until the thread looks again whether a checkpoint or a sealing is due.
+    #[cfg(test)]
+    pub(super) fn seal_if_due(&self) -> Option<std::time::Duration> {
+        self.shared.seal_if_due()
+    }
+
     pub(super) fn files(&self) -> Arc<LogFiles> {
         Arc::clone(&self.shared.files)
     }

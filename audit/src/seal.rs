@@ -290,8 +290,9 @@ impl SharedLog {
         }
         let uncovered_since = *seal_state.uncovered_since.get_or_insert(now);
         let waited = now.duration_since(uncovered_since);
-        let is_due = rows >= options.checkpoint_rows || waited >= options.checkpoint_interval;
-        if has_full_segment || (options.sink.is_some() && is_due) {
+        let is_due = options.sink.is_some()
+            && (rows >= options.checkpoint_rows || waited >= options.checkpoint_interval);
+        if has_full_segment || is_due {
             let sealing = if has_full_segment { Sealing::IfFull } else { Sealing::No };
             if let Err(error) = self.checkpoint(&mut seal_state, &options, sealing) {
                 tracing::warn!(%error, "the audit log has no new checkpoint");
@@ -299,6 +300,8 @@ impl SharedLog {
             }
             return Some(options.checkpoint_interval);
         }
+        // Without a sink only the segment's age is left to wait for, however long rows have had no checkpoint.
+        let waited = if options.sink.is_some() { waited } else { Duration::ZERO };
         Some(options.checkpoint_interval.saturating_sub(waited))
     }
 

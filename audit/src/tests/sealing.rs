@@ -579,3 +579,25 @@ proptest! {
         prop_assert!(!against(dir.path(), &kept.all()).is_intact());
     }
 }
+
+#[test]
+fn rows_without_a_checkpoint_keep_no_thread_busy() {
+    // Long after the interval, with and without a place for checkpoints, and after a failed one.
+    let interval = Duration::from_millis(20);
+    let kept = Kept::default();
+    for sink in [None, kept.options().sink] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let log = open(dir.path());
+        let options = SealingOptions { checkpoint_interval: interval, sink, ..SealingOptions::default() };
+        log.set_sealing_options(options);
+        append(&log, 1);
+        for _ in 0..3 {
+            thread::sleep(interval);
+            // `None` waits for the next row.
+            let wait = log.seal_if_due().unwrap_or(Duration::MAX);
+            assert!(wait > Duration::ZERO);
+        }
+        thread::sleep(2 * interval);
+        assert_ne!(log.seal_if_due(), Some(Duration::ZERO));
+    }
+}

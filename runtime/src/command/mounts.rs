@@ -45,11 +45,16 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     let grants = explainer.grants_of(&tools);
     let use_counts = UseCounts::read(&audit::log_path(&envelope.state), &grants, policy)?;
     if let Some(file) = page_file {
+        let flows = sources(policy).into_iter().map(|source| {
+            let steps = explainer.reach(&source, &tools);
+            (source, steps)
+        });
         let page = page::render(&page::MapInput {
             workspace: &envelope.workspace,
             policy,
             grants: &grants,
             use_counts: &use_counts,
+            flows: &flows.collect::<Vec<_>>(),
             made: Timestamp::now(),
         });
         html::write_new_file(&file, &page)?;
@@ -64,6 +69,15 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     };
     stream::write_answer(&answer)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every source that the policy knows.
+fn sources(policy: &WorkspaceSecurityPolicy) -> Vec<ReachSource> {
+    let mounts = policy.mounts().iter().map(|mount| ReachSource::Mount(mount.name.clone()));
+    let secrets = policy.secrets().map(|(name, _)| ReachSource::Secret(name.clone()));
+    let variables = policy.shell().into_iter().flat_map(|shell| &shell.environment);
+    let variables = variables.map(|name| ReachSource::Variable(name.as_str().to_owned()));
+    mounts.chain([ReachSource::Web]).chain(secrets).chain(variables).collect()
 }
 
 /// Refuses a source that the policy does not know: its answer would be empty, and look safe.
@@ -238,17 +252,23 @@ fn reach_text(steps: &[FlowStep]) -> String {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{}", text::inline(from));
         }
-        let gate = match step.verdict {
-            Approval::Allow => "runs".to_owned(),
-            Approval::Ask => match &step.unasked {
-                Some(unasked) => format!("asks by {}, except by {unasked}", step.rule),
-                None => format!("asks by {}", step.rule),
-            },
-            Approval::Deny => format!("refused by {}", step.rule),
-        };
-        let to = if step.to.is_empty() { "ends".to_owned() } else { step.to.join(", ") };
+        let (gate, to) = (gate_text(step), destination_text(step));
         let _ =
             writeln!(out, "  {} ({}) → {}", text::inline(&step.tool), text::inline(&gate), text::inline(&to));
     }
     out
+}
+
+/// Whether the call of a step runs, and by which rule not.
+fn gate_text(step: &FlowStep) -> String {
+    match (step.verdict, &step.unasked) {
+        (Approval::Allow, _) => "runs".to_owned(),
+        (Approval::Ask, Some(unasked)) => format!("asks by {}, except by {unasked}", step.rule),
+        (Approval::Ask, None) => format!("asks by {}", step.rule),
+        (Approval::Deny, _) => format!("refused by {}", step.rule),
+    }
+}
+
+fn destination_text(step: &FlowStep) -> String {
+    if step.to.is_empty() { "ends".to_owned() } else { step.to.join(", ") }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use jiff::Timestamp;
 use maud::html;
 use portcullis_tools::{
-    MountGrant, ToolGrants,
+    FlowStep, MountGrant, ReachSource, ToolGrants,
     policy::{SourceLocation, WorkspaceSecurityPolicy},
 };
 
 use super::{
-    UseCounts,
+    UseCounts, destination_text, gate_text,
     matrix::{GrantUse, matrix, use_words, verdict},
 };
 use crate::output::html::{Column, Listing, Shown, Time, page};
@@ -18,17 +18,22 @@ use crate::output::html::{Column, Listing, Shown, Time, page};
 /// The most grants that the list shows.
 const MAX_GRANTS: usize = 5_000;
 
+/// The most steps of one source that the page shows.
+const MAX_FLOW_STEPS: usize = 500;
+
 /// Everything that the page shows.
 pub(super) struct MapInput<'a> {
     pub(super) workspace: &'a Path,
     pub(super) policy: &'a WorkspaceSecurityPolicy,
     pub(super) grants: &'a [ToolGrants],
     pub(super) use_counts: &'a UseCounts,
+    /// The sources of data, each with the steps that its data can take.
+    pub(super) flows: &'a [(ReachSource, Vec<FlowStep>)],
     pub(super) made: Timestamp,
 }
 
 pub(super) fn render(facts: &MapInput<'_>) -> String {
-    let MapInput { workspace, policy, grants, use_counts, made } = facts;
+    let MapInput { workspace, policy, grants, use_counts, flows, made } = facts;
     let by_mount = by_mount(grants);
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
@@ -70,6 +75,12 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
                 h2 #rules { "Grants and their rules" }
                 (rules)
             }
+            section aria-labelledby="flows" {
+                h2 #flows { "Where data can go" }
+                p { "The steps that data can take from each source, over chains of calls. Every flow that the grants allow \
+                     is listed. A listed flow need not carry data." }
+                @for (source, steps) in *flows { (flow_listing(source, steps)) }
+            }
         }
     };
     page("Portcullis: map of mounts", &body)
@@ -84,6 +95,30 @@ fn by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
         left.cmp(&(&right.mount, &right_tool.tool, &right_tool.step))
     });
     rows
+}
+
+/// The steps of the data of one source.
+fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
+    let source = source.to_string();
+    if steps.is_empty() {
+        return html! { p { "From " code { (Shown(&source)) } ": no tool reads it." } };
+    }
+    let rows = steps.iter().take(MAX_FLOW_STEPS).map(|step| {
+        vec![
+            html! { code { (Shown(&step.from)) } },
+            html! { code { (Shown(&step.tool)) } },
+            html! { (Shown(&gate_text(step))) },
+            html! { (Shown(&destination_text(step))) },
+        ]
+    });
+    let caption = format!("From {source}");
+    let listing = Listing {
+        caption: &caption,
+        columns: &["Data in", "Tool", "A call", "Goes to"].map(Column::Text),
+        rows: rows.collect(),
+        more: steps.len().saturating_sub(MAX_FLOW_STEPS) as u64,
+    };
+    html! { (listing) }
 }
 
 fn place(place: Option<&SourceLocation>) -> maud::Markup {

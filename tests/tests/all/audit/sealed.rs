@@ -268,7 +268,10 @@ fn files_that_are_no_checkpoints_or_keys_are_wrong_usage() {
 fn a_place_or_a_key_that_cannot_be_used_stops_the_start() {
     for (keys, expected) in [
         ("checkpoints = [\"/nonexistent/notes\"]", "cannot write checkpoints to `/nonexistent/notes`"),
-        ("checkpoints = [\"notes\"]", "audit.checkpoints[0]: write `stderr`, or the absolute path of a file"),
+        (
+            "checkpoints = [\"notes\"]",
+            "audit.checkpoints[0]: write `stderr`, `https://… KEY` for a witness, or the absolute path of a file",
+        ),
         ("checkpoints = \"stderr\"", "audit.checkpoints: expected a list, found string"),
         ("key = \"k\"", "audit.key: write `ssh-agent:SHA256:…`, or the absolute path of a file"),
         ("key = \"ssh-agent:x\"", "audit.key: write the fingerprint"),
