@@ -28,8 +28,8 @@ pub struct PostgresOptions {
     /// How long to wait for a connection: for a free one of the pool, and for a new one to the server. Default: 10
     /// seconds.
     pub connect_timeout: Duration,
-    /// How long the server may take for one statement, and for a lock. Default: 30 seconds. An operation as a whole may
-    /// take twice as long; then its connection is given up, for a server that does not answer at all.
+    /// How long the server may take for one statement. Default: 30 seconds. A lock is waited for half as long. An
+    /// operation as a whole may take twice as long; then its connection is given up, for a server that does not answer.
     pub statement_timeout: Duration,
 }
 
@@ -64,11 +64,12 @@ impl Postgres {
         config.application_name("portcullis");
         // The last setting of a name counts: the URL can choose the durability of a commit, but not the tables.
         let ours = format!(
-            "-c synchronous_commit=on {} -c search_path=portcullis -c statement_timeout={time} -c lock_timeout={time} \
+            "-c synchronous_commit=on {} -c search_path=portcullis -c statement_timeout={time} -c lock_timeout={lock} \
              -c idle_in_transaction_session_timeout={idle} -c default_transaction_isolation=read\\ committed \
              -c default_transaction_read_only=off",
             config.get_options().unwrap_or_default(),
             time = options.statement_timeout.as_millis().max(1),
+            lock = (options.statement_timeout / 2).as_millis().max(1),
             idle = options.statement_timeout.saturating_mul(2).as_millis().max(1),
         );
         config.options(ours);

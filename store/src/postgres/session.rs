@@ -36,6 +36,14 @@ impl<'a, C: GenericClient + Sync> Session<'a, C> {
     }
 }
 
+/// The server refuses NUL in a text, which can only stand in an id that is looked for.
+fn check_texts(values: &[Value]) -> Result<(), StoreError> {
+    match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
+        true => Err(StoreError::Name { place: "an id or a name" }),
+        false => Ok(()),
+    }
+}
+
 fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
@@ -73,10 +81,12 @@ impl ToSql for Value {
 #[async_trait]
 impl<C: GenericClient + Sync> Sql for Session<'_, C> {
     async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        check_texts(&parameters)?;
         self.query(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
     }
 
     async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError> {
+        check_texts(&parameters)?;
         self.change(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
     }
 }

@@ -1,0 +1,10 @@
+//! The tests of the store: one suite for both databases, then the faults of each, races, crashes and sizes.
+
+mod conformance;
+mod crash;
+mod model;
+mod postgres;
+mod postgres_server;
+mod races;
+mod scale;
+mod sqlite;
