@@ -200,7 +200,8 @@ pub enum LimitError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Another process holds a lock for too long, or two transactions waited for each other. A later try may succeed.
+    /// Another process holds a lock for too long, two transactions waited for each other, or all connections of this
+    /// process are in use. A later try may succeed.
     Busy,
     /// The server cannot be reached, or the connection was lost. The next call connects again. If the connection was
     /// lost during a commit, the write may have been done: the version of the run tells.

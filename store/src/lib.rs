@@ -40,7 +40,8 @@
 //! assert_eq!(version, 2);
 //! # Ok(())
 //! # }
-//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+//! # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
 //! # let path = folder.path().join("runs.db");
 //! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
 //! ```

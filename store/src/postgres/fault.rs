@@ -1,6 +1,6 @@
 //! Errors of PostgreSQL, sorted by the code that the server gives (`SQLSTATE`).
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::{Error, error::SqlState};
 
 use crate::error::{Fault, StoreError};
@@ -21,6 +21,8 @@ pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
             StoreError::database(doing, fault, error)
         }
         PoolError::Closed => StoreError::Closed,
+        // All connections of this process are in use.
+        error @ PoolError::Timeout(TimeoutType::Wait) => StoreError::database(doing, Fault::Busy, error),
         error => StoreError::database(doing, Fault::Unavailable, error),
     }
 }

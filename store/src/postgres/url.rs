@@ -104,7 +104,7 @@ mod tests {
         check("postgres:///db?host=/run/postgresql", SslMode::Disable, &Roots::Unused);
         check("postgres://u@%2Frun%2Fpostgresql/db", SslMode::Disable, &Roots::Unused);
         check("postgres:///db?host=/run/postgresql&sslmode=require", SslMode::Require, &Roots::System);
-        check("postgres:///db?host=/run/postgresql,h", SslMode::Require, &Roots::System);
+        check("postgres://h/db?host=/run/postgresql", SslMode::Require, &Roots::System);
     }
 
     #[test]

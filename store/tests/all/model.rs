@@ -45,8 +45,8 @@ impl Row {
     }
 }
 
-/// One race: the run stops waiting while two clients bring a result.
-fn race(swap: fn(&Row, Status, Status) -> bool) {
+/// One race: the run stops waiting while clients bring a result.
+fn race<const CLIENTS: usize>(swap: fn(&Row, Status, Status) -> bool) {
     let row =
         Arc::new(Row { status: Mutex::new(Status::Waiting), inbox: Mutex::new(0), inline: Mutex::new(0) });
     let run = thread::spawn({
@@ -59,7 +59,7 @@ fn race(swap: fn(&Row, Status, Status) -> bool) {
             }
         }
     });
-    let clients = [(); 2].map(|()| {
+    let clients = [(); CLIENTS].map(|()| {
         let row = Arc::clone(&row);
         thread::spawn(move || {
             if swap(&row, Status::Waiting, Status::Resolved) {
@@ -81,13 +81,14 @@ fn race(swap: fn(&Row, Status, Status) -> bool) {
 
 #[test]
 fn a_result_and_a_time_out_have_one_winner_in_every_schedule() {
-    shuttle::check_dfs(|| race(Row::swap), None);
-    shuttle::check_random(|| race(Row::swap), SCHEDULES);
-    shuttle::check_pct(|| race(Row::swap), SCHEDULES, 3);
+    // Every schedule of one client; of two there are too many.
+    shuttle::check_dfs(|| race::<1>(Row::swap), None);
+    shuttle::check_random(|| race::<2>(Row::swap), SCHEDULES);
+    shuttle::check_pct(|| race::<2>(Row::swap), SCHEDULES, 3);
 }
 
 #[test]
 #[should_panic(expected = "result")]
 fn the_model_finds_a_status_that_is_read_and_written_apart() {
-    shuttle::check_random(|| race(Row::blind_swap), SCHEDULES);
+    shuttle::check_random(|| race::<2>(Row::blind_swap), SCHEDULES);
 }

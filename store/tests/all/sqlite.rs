@@ -17,9 +17,15 @@ use tempfile::TempDir;
 
 use crate::conformance::{self, add_run, commit, foreach_case, json, new_run};
 
+/// A folder that is private whatever the umask.
+fn private_folder() -> TempDir {
+    let private = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().expect("a folder")
+}
+
 /// A private folder with the path of a store.
 pub(crate) fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = private_folder();
     let path = folder.path().join("runs.db");
     (folder, path)
 }
@@ -201,18 +207,25 @@ fn a_damaged_file_is_reported() {
     fs::remove_file(&path).expect("removed");
     block_on(async {
         let store = open_default(&path).await;
-        for run in 0..200 {
-            add_run(&*store, &format!("r{run}")).await;
-        }
+        let ids: Vec<String> = (0..2_000).map(|place| format!("r{place}")).collect();
+        futures_util::future::join_all(ids.iter().map(|id| add_run(&*store, id))).await;
         store.close().await;
-        // The pages after the first, which has the version and the names of the tables.
+        // The first pages, which have the version and the names of the tables, stay.
         let mut bytes = fs::read(&path).expect("readable");
-        bytes[4096..].fill(0xa5);
+        let half = bytes.len() / 2;
+        bytes[half..].fill(0xa5);
         fs::write(&path, bytes).expect("written");
         let store = open_default(&path).await;
+        let mut faults = Vec::new();
+        for id in &ids {
+            if let Err(error) = store.run(id).await {
+                faults.push(error.fault());
+            }
+        }
+        assert!(!faults.is_empty() && faults.iter().all(|fault| *fault == Some(Fault::Corrupt)), "{faults:?}");
         let error = store.runs(RunFilter::default(), PageRequest::default()).await.expect_err("damaged");
         assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
-        let error = store.create_run(new_run("new")).await.expect_err("damaged");
+        let error = store.create_run(new_run("r1999a")).await.expect_err("damaged");
         assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
     });
 }
@@ -271,7 +284,7 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
 
 #[test]
 fn a_name_that_sqlite_reads_otherwise_is_a_file() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = private_folder();
     for name in [":memory:", "file:x?mode=memory", "a b%20c#d"] {
         let path = folder.path().join(name);
         block_on(async { open_default(&path).await.close().await });
