@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("egress", &["confine"]),
     ("audit", &["types"]),
     ("undo", &[]),
+    ("store", &[]),
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),
     (

@@ -222,7 +222,10 @@ fn a_damaged_file_is_reported() {
                 faults.push(error.fault());
             }
         }
-        assert!(!faults.is_empty() && faults.iter().all(|fault| *fault == Some(Fault::Corrupt)), "{faults:?}");
+        assert!(
+            !faults.is_empty() && faults.iter().all(|fault| *fault == Some(Fault::Corrupt)),
+            "{faults:?}"
+        );
         let error = store.runs(RunFilter::default(), PageRequest::default()).await.expect_err("damaged");
         assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
         let error = store.create_run(new_run("r1999a")).await.expect_err("damaged");
