@@ -38,7 +38,7 @@ impl Connect {
             return Err(StoreError::database("open its file", Fault::ReadOnly, source));
         }
         // The version comes first, so that a store of a newer version is never written to.
-        if migrate::is_foreign(&connection).map_err(|error| sqlite_error("read its version", error))? {
+        if migrate::is_foreign(&mut connection).map_err(|error| sqlite_error("read its version", error))? {
             return Err(OpenError::Foreign { path: self.path.clone() }.into());
         }
         migrate::check_version(&connection, migrate::MIGRATIONS)?;

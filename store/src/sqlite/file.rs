@@ -8,7 +8,7 @@ use std::{
 
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{AtFlags, FileType, Mode, OFlags, Stat},
+    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat},
     io::Errno,
     process::{geteuid, getpid},
 };
@@ -92,9 +92,13 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     // The umask of the process has no part in it.
     let made = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
     drop(new);
-    let linked = made.and_then(|()| rustix::fs::linkat(folder, temporary, folder, name, AtFlags::empty()));
-    let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
-    match linked {
+    // Not a link: the file would have two names for a moment, and another process would refuse it.
+    let named = made
+        .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
+    if named.is_err() {
+        let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
+    }
+    match named {
         // Another process was faster.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(failed(path, error)),

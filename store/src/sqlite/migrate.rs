@@ -12,7 +12,9 @@ pub(super) const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
 const APPLICATION_ID: i64 = 0x5043_7273;
 
 /// Whether the file is the database of another program: it has tables, but not our mark.
-pub(super) fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_foreign(connection: &mut Connection) -> rusqlite::Result<bool> {
+    // One transaction, so that the mark and the tables are of one moment: another process may make both meanwhile.
+    let connection = connection.transaction()?;
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
     Ok(id != APPLICATION_ID && (id != 0 || tables > 0))
@@ -60,7 +62,7 @@ mod tests {
             connection
                 .execute_batch("insert into a (x, y) values (1, 2); insert into b values (3)")
                 .expect("there");
-            assert!(!is_foreign(&connection).expect("readable"));
+            assert!(!is_foreign(&mut connection).expect("readable"));
         }
     }
 
