@@ -77,9 +77,9 @@ const WAYS_OUT: &[&str] = &[
     "connect_timeout(",
 ];
 
-/// The starts of the paths of files that may contain such a way: the client itself, and `confine/`, whose attempts
-/// and filters name these calls.
-const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/"];
+/// The starts of the paths of files that may contain such a way: the client itself, `confine/`, whose attempts and
+/// filters name these calls, and the store, which reaches the operator's PostgreSQL.
+const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/", "store/src/postgres/"];
 
 /// Tests that test time itself, and tests that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
