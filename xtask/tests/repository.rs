@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("egress", &["confine"]),
     ("audit", &["types"]),
     ("undo", &[]),
+    ("store", &[]),
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),
     (
@@ -77,9 +78,9 @@ const WAYS_OUT: &[&str] = &[
     "connect_timeout(",
 ];
 
-/// The starts of the paths of files that may contain such a way: the client itself, and `confine/`, whose attempts
-/// and filters name these calls.
-const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/"];
+/// The starts of the paths of files that may contain such a way: the client itself, `confine/`, whose attempts and
+/// filters name these calls, and the store, which reaches the operator's PostgreSQL.
+const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/", "store/src/postgres/"];
 
 /// Ways to open a socket of any kind.
 const SOCKETS: &[&str] = &[

@@ -1,0 +1,306 @@
+//! [`StoreError`]: why a store has not done what it was asked.
+
+use std::{error::Error, fmt, io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::model::{ApprovalStatus, CallStatus};
+
+/// A store has not done what it was asked. Nothing was written, except where [`Fault::Unavailable`] and
+/// [`Fault::TimedOut`] say otherwise.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No such row.
+    #[error("the store has no {what} `{id}`")]
+    NotFound {
+        /// The kind of the row.
+        what: Entity,
+        /// Its id.
+        id: String,
+    },
+    /// A row with this id is there already.
+    #[error("the store already has the {what} `{id}`")]
+    AlreadyExists {
+        /// The kind of the row.
+        what: Entity,
+        /// Its id.
+        id: String,
+    },
+    /// The run has changed since its version was read.
+    #[error("the run `{run}` has version {found}, not {expected}: it was changed meanwhile")]
+    Conflict {
+        /// The run.
+        run: String,
+        /// The version that the caller has read.
+        expected: i64,
+        /// The stored version.
+        found: i64,
+    },
+    /// The caller's lease of the run is over: it has expired, was released, or is another's.
+    #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
+    LeaseLost {
+        /// The run.
+        run: String,
+        /// The owner that the caller named.
+        owner: String,
+    },
+    /// Another owner has the lease of the run.
+    #[error("the run `{run}` is driven by `{owner}`")]
+    Leased {
+        /// The run.
+        run: String,
+        /// The owner of the lease.
+        owner: String,
+        /// When the lease expires, in milliseconds since the Unix epoch.
+        until: i64,
+    },
+    /// The run has ended, so it cannot be driven.
+    #[error("the run `{run}` has ended")]
+    Ended {
+        /// The run.
+        run: String,
+    },
+    /// The call takes no result any more.
+    #[error("the call `{id}` is {status}")]
+    CallClosed {
+        /// The call.
+        id: String,
+        /// Its status.
+        status: CallStatus,
+    },
+    /// The approval takes no decision any more.
+    #[error("the approval `{id}` is {status}")]
+    ApprovalClosed {
+        /// The approval.
+        id: String,
+        /// Its status.
+        status: ApprovalStatus,
+    },
+    /// The decision is about other content than the approval asks about.
+    #[error("the approval `{id}` is bound to another hash")]
+    OtherHash {
+        /// The approval.
+        id: String,
+    },
+    /// A text is empty where a name is needed, or has control characters.
+    #[error("{place} is empty or has control characters")]
+    Name {
+        /// The place of the text.
+        place: &'static str,
+    },
+    /// A payload is not JSON.
+    #[error("a payload is not JSON")]
+    Json {
+        /// The parser's error.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A bound of [`limits`](crate::limits) is exceeded.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database has failed.
+    #[error("the store cannot {doing}: {fault}")]
+    Database {
+        /// The operation, as a verb with its object.
+        doing: &'static str,
+        /// The kind of the fault.
+        fault: Fault,
+        /// The database's error.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// The fault of the database, if it is the reason.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Database { fault, .. } => Some(*fault),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn database(
+        doing: &'static str,
+        fault: Fault,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Database { doing, fault, source: source.into() }
+    }
+
+    pub(crate) fn not_found(what: Entity, id: &str) -> Self {
+        Self::NotFound { what, id: id.to_owned() }
+    }
+
+    pub(crate) fn exists(what: Entity, id: &str) -> Self {
+        Self::AlreadyExists { what, id: id.to_owned() }
+    }
+}
+
+/// The kinds of rows that an error names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Entity {
+    /// A run.
+    Run,
+    /// A call whose result comes later.
+    Call,
+    /// The effect of a call.
+    Effect,
+    /// An approval.
+    Approval,
+}
+
+impl fmt::Display for Entity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Run => "run",
+            Self::Call => "call",
+            Self::Effect => "effect",
+            Self::Approval => "approval",
+        })
+    }
+}
+
+/// A bound is exceeded.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// A value is too large.
+    #[error("{place} has {bytes} bytes; at most {limit} are kept")]
+    TooLarge {
+        /// The value, for example `the arguments`.
+        place: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The largest size.
+        limit: usize,
+    },
+    /// There are too many rows.
+    #[error("{place} would be {count}; at most {limit} are kept")]
+    TooMany {
+        /// The rows, for example `the steps of a run`.
+        place: &'static str,
+        /// Their number after the write.
+        count: i64,
+        /// The largest number.
+        limit: i64,
+    },
+}
+
+/// The kind of a fault of the database. It decides what a caller can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Another process holds a lock for too long, two transactions waited for each other, or all connections of this
+    /// process are in use. A later try may succeed.
+    Busy,
+    /// The server cannot be reached, or the connection was lost. The next call connects again. If the connection was
+    /// lost during a commit, the write may have been done: the version of the run tells.
+    Unavailable,
+    /// The server has not answered within the time of a statement. As after [`Fault::Unavailable`], the write may have
+    /// been done if the server has not answered at all.
+    TimedOut,
+    /// The database takes no writes: a read-only file or folder, or a server that follows another.
+    ReadOnly,
+    /// The disk, or the largest size of the database, is used up.
+    Full,
+    /// The file or a row is damaged.
+    Corrupt,
+    /// The server refuses the user, the password, the certificate, or the right to do this.
+    Refused,
+    /// Another fault. The source has the database's words.
+    Other,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "another process holds its lock",
+            Self::Unavailable => "the database cannot be reached",
+            Self::TimedOut => "the database has not answered in time",
+            Self::ReadOnly => "the database takes no writes",
+            Self::Full => "the disk or the database is full",
+            Self::Corrupt => "the database is damaged",
+            Self::Refused => "the database refuses it",
+            Self::Other => "the database has failed",
+        })
+    }
+}
+
+/// A store cannot be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A newer version of Portcullis has written the store. Nothing was changed.
+    #[error("the store has version {found}; this program knows versions up to {supported}")]
+    NewerVersion {
+        /// The version of the store.
+        found: i64,
+        /// The newest version that this program knows.
+        supported: i64,
+    },
+    /// The file is a database of another program. Nothing was changed.
+    #[error("`{path}` is the database of another program", path = .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others than the owner can reach the folder or the file, or it is another user's.
+    #[error("`{path}` must belong to this user alone: mode {wanted:04o}, not {found:04o} of user {uid}", path = .path.display())]
+    NotPrivate {
+        /// The folder or file.
+        path: PathBuf,
+        /// The widest mode that is accepted.
+        wanted: u32,
+        /// Its mode.
+        found: u32,
+        /// The id of its owner.
+        uid: u32,
+    },
+    /// The path is a link, has a second name, or is not a regular file in a folder.
+    #[error("`{path}` is a link or not a regular file", path = .path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The folder or the file cannot be examined or made.
+    #[error("cannot use `{path}`", path = .path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The URL of the server cannot be used. The text does not have the URL, which may have a password.
+    #[error("the URL of the store cannot be used: {reason}")]
+    Url {
+        /// The reason.
+        reason: &'static str,
+        /// The parser's error.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+    /// The database keeps texts in another encoding than UTF-8, so it cannot keep every text.
+    #[error("the database has the encoding {found}; make it with `encoding 'UTF8'`")]
+    Encoding {
+        /// The encoding.
+        found: String,
+    },
+    /// The authorities that vouch for the server's certificate cannot be read.
+    #[error("cannot read the certificates of authorities")]
+    Roots {
+        /// The reason.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}

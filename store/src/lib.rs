@@ -1,0 +1,78 @@
+//! Runs that outlive their process: a store of their state, messages, steps, effects, calls, approvals and inboxes, in
+//! a file of SQLite or in PostgreSQL.
+//!
+//! A store knows no agent, tool or policy: payloads are JSON, and ids and times come from the caller. It starts no run
+//! and wakes none. [`RunStore`] is the interface; [`open`] makes a store.
+//!
+//! ```
+//! use portcullis_store::{CommitStep, Json, LeaseGuard, NewRun, RunStatus, StepRecord, StoreError, open};
+//!
+//! # async fn example(path: &str) -> Result<(), StoreError> {
+//! let store = open(path).await?;
+//! store
+//!     .create_run(NewRun {
+//!         id: "r1".to_owned(),
+//!         agent: "writer".to_owned(),
+//!         created: 1_000,
+//!         state: Json::of("setup")?,
+//!         labels: Vec::new(),
+//!         messages: Vec::new(),
+//!         lease: Some(("process 1".to_owned(), 61_000)),
+//!     })
+//!     .await?;
+//! let version = store
+//!     .commit_step(CommitStep {
+//!         guard: LeaseGuard { run: "r1".to_owned(), owner: "process 1".to_owned(), now: 2_000 },
+//!         version: 1,
+//!         state: Json::of("call_model")?,
+//!         status: RunStatus::Running,
+//!         labels: Vec::new(),
+//!         messages: vec![Json::of("a question")?],
+//!         step: StepRecord {
+//!             kind: "setup".to_owned(),
+//!             begun: 1_000,
+//!             finished: 2_000,
+//!             summary: "stored the question".to_owned(),
+//!         },
+//!         consumed_inbox: None,
+//!     })
+//!     .await?;
+//! assert_eq!(version, 2);
+//! # Ok(())
+//! # }
+//! # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+//! # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
+//! # let path = folder.path().join("runs.db");
+//! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
+//! ```
+#![forbid(unsafe_code)]
+
+// The interface.
+mod error;
+mod json;
+pub mod limits;
+mod model;
+mod store;
+
+// The meaning of each method, once for both databases.
+mod engine;
+mod operations;
+mod sql;
+
+// The databases.
+mod open;
+mod postgres;
+mod sqlite;
+
+pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
+pub use json::Json;
+pub use model::{
+    Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallStatus, CommitStep, Decision, Effect,
+    EffectBegin, EffectEnd, InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun,
+    Page, PageRequest, PendingCall, Resolution, Run, RunFilter, RunLease, RunStatus, RunSummary, Step,
+    StepRecord, StoredMessage, TOOL_RESULT, TimeOut, Verdict,
+};
+pub use open::{open, open_postgres, open_sqlite};
+pub use postgres::PostgresOptions;
+pub use sqlite::SqliteOptions;
+pub use store::{AgeCursor, RunStore};

@@ -1,0 +1,100 @@
+//! The bounds of what a store keeps, and the checks of texts and sizes before a write.
+
+use crate::error::{LimitError, StoreError};
+
+/// The longest id, name of an agent, of a tool or of a kind: 256 bytes.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// The longest free text: a summary, a question, a label. 64 KiB.
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// The largest message, result, entry of an inbox or state of a run: 16 MiB. A store reads such a value as a whole, so
+/// a model or a tool could otherwise exhaust the memory of the process that resumes the run.
+pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
+
+/// The largest arguments of a call: 1 MiB.
+pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
+
+/// The most messages of one [`CommitStep`](crate::CommitStep) or [`NewRun`](crate::NewRun): 1,024. Their bytes together
+/// are at most [`MAX_COMMIT_BYTES`].
+pub const MAX_COMMIT_MESSAGES: usize = 1024;
+
+/// The most bytes of state and messages in one transaction: 64 MiB.
+pub const MAX_COMMIT_BYTES: usize = 64 << 20;
+
+/// The most steps of one run: 100,000. A run that repeats itself cannot fill the disk with steps.
+pub const MAX_STEPS: i64 = 100_000;
+
+/// The most messages of one run: 1,000,000.
+pub const MAX_MESSAGES: i64 = 1_000_000;
+
+/// The most effects of one run: 100,000.
+pub const MAX_EFFECTS: i64 = 100_000;
+
+/// The most calls of one run that nothing has ended: 1,000.
+pub const MAX_OPEN_CALLS: i64 = 1_000;
+
+/// The most approvals of one run that wait: 1,000.
+pub const MAX_OPEN_APPROVALS: i64 = 1_000;
+
+/// The most entries of an agent's inbox that nothing has consumed: 10,000. A sender cannot fill the disk with entries
+/// for an agent that never runs.
+pub const MAX_INBOX: i64 = 10_000;
+
+/// The most labels of a run or an effect: 256.
+pub const MAX_LABELS: usize = 256;
+
+/// The most rows of a page: 1,000. A larger wish is reduced to it.
+pub const MAX_PAGE_ROWS: u32 = 1_000;
+
+/// The bytes of payload after which a page ends: 32 MiB. A page has at least one row, so it is at most one payload
+/// larger.
+pub const MAX_PAGE_BYTES: i64 = 32 << 20;
+
+/// The most rows that one call of [`RunStore::remove_ended_before`](crate::RunStore::remove_ended_before),
+/// [`RunStore::expire_calls`](crate::RunStore::expire_calls) or
+/// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals) changes: 1,000. A larger wish is reduced to it, so
+/// that no transaction holds up others for long.
+pub const MAX_SWEEP: u32 = 1_000;
+
+/// A name or id: not empty, bounded, without control characters.
+pub(crate) fn check_name(place: &'static str, name: &str) -> Result<(), StoreError> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(StoreError::Name { place });
+    }
+    check_size(place, name.len(), MAX_NAME_BYTES)
+}
+
+/// A free text: bounded, without NUL, which PostgreSQL cannot keep.
+pub(crate) fn check_text(place: &'static str, text: &str) -> Result<(), StoreError> {
+    if text.contains('\0') {
+        return Err(StoreError::Name { place });
+    }
+    check_size(place, text.len(), MAX_TEXT_BYTES)
+}
+
+pub(crate) fn check_labels(labels: &[String]) -> Result<(), StoreError> {
+    check_count("the labels", to_i64(labels.len()), to_i64(MAX_LABELS))?;
+    labels.iter().try_for_each(|label| check_name("a label", label))
+}
+
+/// Refuses more bytes than the limit.
+pub(crate) fn check_size(place: &'static str, bytes: usize, limit: usize) -> Result<(), StoreError> {
+    if bytes > limit {
+        return Err(LimitError::TooLarge { place, bytes, limit }.into());
+    }
+    Ok(())
+}
+
+/// Refuses more items than the limit.
+pub(crate) fn check_count(place: &'static str, count: i64, limit: i64) -> Result<(), StoreError> {
+    if count > limit {
+        return Err(LimitError::TooMany { place, count, limit }.into());
+    }
+    Ok(())
+}
+
+/// A size as the databases count it. The bounds above keep it far from the ends of the type.
+pub(crate) fn to_i64(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,101 @@
+//! Calls whose result comes from outside, perhaps after the run has gone on.
+
+use super::status::statuses;
+use crate::json::Json;
+
+statuses! {
+    /// How far a call is. It goes from waiting or pending to one of the other three, and from waiting to pending.
+    CallStatus {
+        /// The run waits for the result and takes it itself.
+        Waiting = "waiting",
+        /// The run has gone on. The result comes through the agent's inbox.
+        Pending = "pending",
+        /// The result is there.
+        Resolved = "resolved",
+        /// No result came in time.
+        Expired = "expired",
+        /// The call was cancelled.
+        Cancelled = "cancelled",
+    }
+}
+
+impl CallStatus {
+    /// Whether the call takes a result.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Waiting | Self::Pending)
+    }
+}
+
+/// A call that begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCall {
+    /// Its id, unique in the store.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Json,
+    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or goes on at once ([`CallStatus::Pending`]). A
+    /// call with another status is refused.
+    pub status: CallStatus,
+    /// When the call expires. None for a call that never does.
+    pub expires: Option<i64>,
+}
+
+/// A call as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCall {
+    /// Its id.
+    pub id: String,
+    /// The run.
+    pub run: String,
+    /// The agent of the run, whose inbox gets a late result.
+    pub agent: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Json,
+    /// How far it is.
+    pub status: CallStatus,
+    /// The result, if it is resolved.
+    pub result: Option<Json>,
+    /// When it was made.
+    pub created: i64,
+    /// When its status last changed.
+    pub updated: i64,
+    /// When it expires.
+    pub expires: Option<i64>,
+}
+
+/// What became of a call whose run stops waiting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TimeOut {
+    /// It is pending now. A result will come through the inbox.
+    Pending,
+    /// Something else was faster: the call has this status and, if it is resolved, its result.
+    Earlier(PendingCall),
+}
+
+/// Where a result went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// To the run, which waits for it.
+    Inline,
+    /// To the agent's inbox, as the entry with this ordinal.
+    Inbox {
+        /// The entry's ordinal.
+        ordinal: i64,
+    },
+}
+
+/// Which calls a listing shows. The default shows all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallFilter {
+    /// Only calls of this run.
+    pub run: Option<String>,
+    /// Only calls of this agent.
+    pub agent: Option<String>,
+    /// Only calls with this status.
+    pub status: Option<CallStatus>,
+}

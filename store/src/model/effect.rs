@@ -1,0 +1,65 @@
+//! Begun effects: which tool calls of a run have begun, and which have finished.
+
+use crate::json::Json;
+
+/// A tool call that is about to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEffect {
+    /// The id of the call, unique in the run.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Json,
+    /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
+    /// id.
+    pub may_repeat: bool,
+}
+
+/// A call as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// The id of the call.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Json,
+    /// Whether the call may run again.
+    pub may_repeat: bool,
+    /// How many times it has begun.
+    pub attempts: i64,
+    /// When it last began.
+    pub begun: i64,
+    /// When it finished. None if it runs, or if its process has ended before it did.
+    pub finished: Option<i64>,
+    /// The result. None as for `finished`.
+    pub result: Option<Json>,
+    /// The flow labels that the call has added.
+    pub labels: Vec<String>,
+}
+
+/// Whether a call may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EffectBegin {
+    /// It may run now: it is new, or it may be repeated.
+    Begun {
+        /// 1 for a new call.
+        attempt: i64,
+    },
+    /// It has finished before. Its stored result stands for it.
+    Finished(Effect),
+    /// It has begun before and may not be repeated. Its effects are unknown, and the model is told so.
+    Unknown(Effect),
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectEnd {
+    /// The id of the call.
+    pub call: String,
+    /// The result.
+    pub result: Json,
+    /// The flow labels that the call has added. A resumed run that uses the stored result adds them again.
+    pub labels: Vec<String>,
+}

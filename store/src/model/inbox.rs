@@ -1,0 +1,34 @@
+//! Inboxes of agents.
+
+use crate::json::Json;
+
+/// The kind of the entry that carries a late result. Its body is `{"callId", "runId", "toolName", "result"}`.
+pub const TOOL_RESULT: &str = "tool_result";
+
+/// An entry that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewInboxEntry {
+    /// The agent that gets it.
+    pub agent: String,
+    /// The kind of the entry.
+    pub kind: String,
+    /// The entry.
+    pub body: Json,
+    /// Now.
+    pub created: i64,
+}
+
+/// An entry as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxEntry {
+    /// Its place in the agent's inbox, from 1, without gaps.
+    pub ordinal: i64,
+    /// The kind of the entry.
+    pub kind: String,
+    /// The entry.
+    pub body: Json,
+    /// When it was sent.
+    pub created: i64,
+    /// When a step consumed it.
+    pub consumed: Option<i64>,
+}

@@ -1,0 +1,56 @@
+//! Steps and messages of a run, and the transaction that writes both.
+
+use super::{LeaseGuard, RunStatus};
+use crate::json::Json;
+
+/// A step that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRecord {
+    /// The kind of step, for example `call_model`.
+    pub kind: String,
+    /// When it began.
+    pub begun: i64,
+    /// When it ended.
+    pub finished: i64,
+    /// How it ended, in a few words for a listing.
+    pub summary: String,
+}
+
+/// A step as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its place in the run, from 1.
+    pub ordinal: i64,
+    /// The step.
+    pub record: StepRecord,
+}
+
+/// A message as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Its place in the run, from 1.
+    pub ordinal: i64,
+    /// The message.
+    pub body: Json,
+}
+
+/// All that one step of a run has changed. A store writes it in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitStep {
+    /// The run and its lease.
+    pub guard: LeaseGuard,
+    /// The version that the step began with.
+    pub version: i64,
+    /// The state after the step.
+    pub state: Json,
+    /// How far the run is after the step. The lease ends when the run ends.
+    pub status: RunStatus,
+    /// The flow labels after the step, all of them.
+    pub labels: Vec<String>,
+    /// The messages that the step adds.
+    pub messages: Vec<Json>,
+    /// The step.
+    pub step: StepRecord,
+    /// The last entry of the agent's inbox that the step has consumed, with all before it.
+    pub consumed_inbox: Option<i64>,
+}

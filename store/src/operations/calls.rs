@@ -1,0 +1,210 @@
+//! Calls whose result comes from outside. Each change is an update that names the status before it, so of a result, a
+//! time-out, an expiry and a cancellation that meet, one wins.
+
+use serde_json::value::RawValue;
+
+use super::{
+    inbox::push_inbox,
+    leases::lock_run,
+    pages::{NEWEST, page},
+};
+use crate::{
+    error::{Entity, StoreError},
+    json::Json,
+    limits::{
+        MAX_ARGUMENTS_BYTES, MAX_OPEN_CALLS, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_SWEEP, check_count,
+        check_name, check_size, to_i64,
+    },
+    model::{
+        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, PendingCall,
+        Resolution, TOOL_RESULT, TimeOut,
+    },
+    sql::{Row, Sql, parameters},
+    store::AgeCursor,
+};
+
+pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError> {
+    check_name("the id of the call", &call.id)?;
+    check_name("the tool", &call.tool)?;
+    check_size("the arguments", call.arguments.len(), MAX_ARGUMENTS_BYTES)?;
+    if !call.status.is_open() {
+        return Err(StoreError::CallClosed { id: call.id, status: call.status });
+    }
+    let agent = lock_run(sql, &guard).await?;
+    let inserted = sql
+        .execute(
+            "insert into calls (id, run, agent, tool, bytes, arguments, status, created, updated, expires) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9) on conflict (id) do nothing",
+            parameters![
+                &call.id,
+                &guard.run,
+                agent,
+                call.tool,
+                to_i64(call.arguments.len()),
+                call.arguments.into_text(),
+                call.status.as_str(),
+                guard.now,
+                call.expires
+            ],
+        )
+        .await?;
+    if inserted == 0 {
+        return Err(StoreError::exists(Entity::Call, &call.id));
+    }
+    let open = sql
+        .row(
+            "select count(*) from calls where run = $1 and status in ('waiting', 'pending')",
+            parameters![&guard.run],
+        )
+        .await?;
+    let open = open.map_or(Ok(0), |mut row| row.int(0))?;
+    check_count("the open calls of the run", open, MAX_OPEN_CALLS)
+}
+
+pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<TimeOut, StoreError> {
+    let changed = sql
+        .execute(
+            "update calls set status = 'pending', updated = $2 where id = $1 and status = 'waiting'",
+            parameters![&id, now],
+        )
+        .await?;
+    if changed == 1 {
+        return Ok(TimeOut::Pending);
+    }
+    call(sql, id).await.map(TimeOut::Earlier)
+}
+
+pub(crate) async fn resolve_call(
+    sql: &mut dyn Sql,
+    id: String,
+    result: Json,
+    now: i64,
+) -> Result<Resolution, StoreError> {
+    check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
+    let inline = sql
+        .execute(
+            "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
+             where id = $1 and status = 'waiting' and (expires is null or expires > $4)",
+            parameters![&id, result.as_str(), to_i64(result.len()), now],
+        )
+        .await?;
+    if inline == 1 {
+        return Ok(Resolution::Inline);
+    }
+    // A time-out between the two statements is seen by the second, and nothing leads back to waiting.
+    let late = sql
+        .row(
+            "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
+             where id = $1 and status = 'pending' and (expires is null or expires > $4) returning agent, run, tool",
+            parameters![&id, result.as_str(), to_i64(result.len()), now],
+        )
+        .await?;
+    if let Some(mut row) = late {
+        let (agent, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
+        let body = result_entry(&id, &run, &tool, &result)?;
+        let entry = NewInboxEntry { agent, kind: TOOL_RESULT.to_owned(), body, created: now };
+        return Ok(Resolution::Inbox { ordinal: push_inbox(sql, entry).await? });
+    }
+    let found = call(sql, id).await?;
+    let status = if found.status.is_open() { CallStatus::Expired } else { found.status };
+    Err(StoreError::CallClosed { id: found.id, status })
+}
+
+/// The body of the entry that carries a late result.
+fn result_entry(id: &str, run: &str, tool: &str, result: &Json) -> Result<Json, StoreError> {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Body<'a> {
+        call_id: &'a str,
+        run_id: &'a str,
+        tool_name: &'a str,
+        result: &'a RawValue,
+    }
+    let result = serde_json::from_str(result.as_str()).map_err(|source| StoreError::Json { source })?;
+    Json::of(&Body { call_id: id, run_id: run, tool_name: tool, result })
+}
+
+pub(crate) async fn cancel_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<bool, StoreError> {
+    let changed = sql
+        .execute(
+            "update calls set status = 'cancelled', updated = $2 where id = $1 and status in ('waiting', 'pending')",
+            parameters![&id, now],
+        )
+        .await?;
+    if changed == 1 {
+        return Ok(true);
+    }
+    call(sql, id).await.map(|_| false)
+}
+
+pub(crate) async fn expire_calls(
+    sql: &mut dyn Sql,
+    now: i64,
+    at_most: u32,
+) -> Result<Vec<String>, StoreError> {
+    let limit = i64::from(at_most.min(MAX_SWEEP));
+    // The outer condition repeats the status: PostgreSQL examines it again after it has waited for a row's lock.
+    let rows = sql
+        .rows(
+            "update calls set status = 'expired', updated = $1 where id in ( \
+                 select id from calls where status in ('waiting', 'pending') and expires <= $1 order by id limit $2 \
+             ) and status in ('waiting', 'pending') returning id",
+            parameters![now, limit],
+        )
+        .await?;
+    rows.into_iter().map(|mut row| row.text(0)).collect()
+}
+
+pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<PendingCall, StoreError> {
+    let row = sql
+        .row(
+            "select id, run, agent, tool, arguments, status, result, created, updated, expires, bytes from calls \
+             where id = $1",
+            parameters![&id],
+        )
+        .await?;
+    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Call, &id))?;
+    read_call(&mut row).map(|(call, ..)| call)
+}
+
+pub(crate) async fn calls(
+    sql: &mut dyn Sql,
+    filter: CallFilter,
+    request: PageRequest<AgeCursor>,
+) -> Result<Page<PendingCall, AgeCursor>, StoreError> {
+    let limit = request.rows();
+    let (created, id) = request.after.unwrap_or(NEWEST);
+    let CallFilter { run, agent, status } = filter;
+    let rows = sql
+        .rows(
+            "select c.id, run, agent, tool, arguments, status, result, c.created, updated, expires, bytes \
+             from calls c join ( \
+                 select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
+                     select id, created, bytes from calls \
+                     where (created, id) < ($1, $2) \
+                     and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or agent = $4) \
+                     and (cast($5 as text) is null or status = $5) order by created desc, id desc limit $6 \
+                 ) as candidates \
+             ) as sized on sized.id = c.id where sized.before < $7 order by c.created desc, c.id desc",
+            parameters![created, id, run, agent, status.map(CallStatus::as_str), limit, MAX_PAGE_BYTES],
+        )
+        .await?;
+    page(rows, limit, read_call)
+}
+
+fn read_call(row: &mut Row) -> Result<(PendingCall, AgeCursor, i64), StoreError> {
+    let call = PendingCall {
+        id: row.text(0)?,
+        run: row.text(1)?,
+        agent: row.text(2)?,
+        tool: row.text(3)?,
+        arguments: Json::stored(row.text(4)?),
+        status: row.parsed(5, CallStatus::parse)?,
+        result: row.optional_text(6)?.map(Json::stored),
+        created: row.int(7)?,
+        updated: row.int(8)?,
+        expires: row.optional_int(9)?,
+    };
+    let cursor = (call.created, call.id.clone());
+    Ok((call, cursor, row.int(10)?))
+}

@@ -1,0 +1,105 @@
+//! Inboxes: sending, reading and consuming entries.
+
+use super::pages::page;
+use crate::{
+    error::StoreError,
+    json::Json,
+    limits::{
+        MAX_INBOX, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, check_count, check_name, check_size,
+        to_i64,
+    },
+    model::{InboxEntry, NewInboxEntry, Page, PageRequest},
+    sql::{Sql, parameters},
+};
+
+pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Result<i64, StoreError> {
+    check_name("the agent", &entry.agent)?;
+    check_name("the kind of the entry", &entry.kind)?;
+    // The largest result has room for its names.
+    check_size("the entry of the inbox", entry.body.len(), MAX_PAYLOAD_BYTES + MAX_TEXT_BYTES)?;
+    // The row of the agent gives the ordinal, and its lock puts senders in order.
+    let row = sql
+        .row(
+            "insert into inboxes (agent, last, waiting) values ($1, 1, 1) on conflict (agent) do update \
+             set last = inboxes.last + 1, waiting = inboxes.waiting + 1 returning last, waiting",
+            parameters![&entry.agent],
+        )
+        .await?;
+    let (ordinal, waiting) =
+        row.map_or(Ok((1, 1)), |mut row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?)))?;
+    check_count("the entries of the inbox", waiting, MAX_INBOX)?;
+    sql.execute(
+        "insert into inbox_entries (agent, ordinal, kind, bytes, body, created) values ($1, $2, $3, $4, $5, $6)",
+        parameters![
+            entry.agent,
+            ordinal,
+            entry.kind,
+            to_i64(entry.body.len()),
+            entry.body.into_text(),
+            entry.created
+        ],
+    )
+    .await?;
+    Ok(ordinal)
+}
+
+pub(crate) async fn inbox(
+    sql: &mut dyn Sql,
+    agent: String,
+    request: PageRequest<i64>,
+) -> Result<Page<InboxEntry, i64>, StoreError> {
+    let limit = request.rows();
+    let rows = sql
+        .rows(
+            "select e.ordinal, kind, body, created, consumed, bytes from inbox_entries e join ( \
+                 select ordinal, cast(sum(bytes) over (order by ordinal) as bigint) - bytes as before from ( \
+                     select ordinal, bytes from inbox_entries where agent = $1 and ordinal > $2 and consumed is null \
+                     order by ordinal limit $3 \
+                 ) as candidates \
+             ) as sized on sized.ordinal = e.ordinal where e.agent = $1 and sized.before < $4 order by e.ordinal",
+            parameters![agent, request.after.unwrap_or(0), limit, MAX_PAGE_BYTES],
+        )
+        .await?;
+    page(rows, limit, |row| {
+        let ordinal = row.int(0)?;
+        let entry = InboxEntry {
+            ordinal,
+            kind: row.text(1)?,
+            body: Json::stored(row.text(2)?),
+            created: row.int(3)?,
+            consumed: row.optional_int(4)?,
+        };
+        Ok((entry, ordinal, row.int(5)?))
+    })
+}
+
+pub(crate) async fn consume_inbox(
+    sql: &mut dyn Sql,
+    agent: String,
+    up_to: i64,
+    now: i64,
+) -> Result<u64, StoreError> {
+    consume_up_to(sql, &agent, up_to, now).await
+}
+
+pub(super) async fn consume_up_to(
+    sql: &mut dyn Sql,
+    agent: &str,
+    up_to: i64,
+    now: i64,
+) -> Result<u64, StoreError> {
+    // Takes the lock before the entries are counted, in the same order as a sender.
+    sql.execute("update inboxes set last = last where agent = $1", parameters![agent]).await?;
+    let consumed = sql
+        .execute(
+            "update inbox_entries set consumed = $3 where agent = $1 and ordinal <= $2 and consumed is null",
+            parameters![agent, up_to, now],
+        )
+        .await?;
+    sql.execute(
+        "update inboxes set waiting = waiting - $2 where agent = $1",
+        parameters![agent, i64::try_from(consumed).unwrap_or(i64::MAX)],
+    )
+    .await?;
+    Ok(consumed)
+}

@@ -1,0 +1,36 @@
+//! Pages: the cursor of the next, and the rows of payloads up to a number of bytes.
+
+use crate::{error::StoreError, limits::MAX_PAGE_BYTES, model::Page, sql::Row, store::AgeCursor};
+
+/// The cursor before the newest row. A condition of its own for the first page would keep SQLite from its index.
+pub(super) const NEWEST: AgeCursor = (i64::MAX, String::new());
+
+/// Makes a page of rows. A row's payload has this many bytes. The statement has ended the page at the limit of rows, or
+/// after the row that exceeds [`MAX_PAGE_BYTES`].
+pub(super) fn page<T, C>(
+    rows: Vec<Row>,
+    limit: i64,
+    mut read: impl FnMut(&mut Row) -> Result<(T, C, i64), StoreError>,
+) -> Result<Page<T, C>, StoreError> {
+    let mut items = Vec::with_capacity(rows.len());
+    let (mut last, mut count, mut bytes) = (None, 0, 0_i64);
+    for mut row in rows {
+        let (item, cursor, size) = read(&mut row)?;
+        items.push(item);
+        last = Some(cursor);
+        count += 1;
+        bytes = bytes.saturating_add(size);
+    }
+    let next = last.filter(|_| count >= limit || bytes >= MAX_PAGE_BYTES);
+    Ok(Page { items, next })
+}
+
+/// The labels of a run or an effect, as they are stored.
+pub(super) fn labels_text(labels: &[String]) -> Result<String, StoreError> {
+    let sorted: std::collections::BTreeSet<&String> = labels.iter().collect();
+    crate::Json::of(&sorted).map(crate::Json::into_text)
+}
+
+pub(super) fn parse_labels(text: &str) -> Result<Vec<String>, serde_json::Error> {
+    serde_json::from_str(text)
+}

@@ -1,0 +1,72 @@
+//! Errors of PostgreSQL, sorted by the code that the server gives (`SQLSTATE`).
+
+use deadpool_postgres::{PoolError, TimeoutType};
+use tokio_postgres::{Error, error::SqlState};
+
+use crate::error::{Fault, StoreError};
+
+pub(super) fn postgres_error(doing: &'static str, error: Error) -> StoreError {
+    StoreError::database(doing, fault_of(&error), error)
+}
+
+/// An error of the pool: of a new connection, or of waiting for one.
+pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) => {
+            let fault = match fault_of(&error) {
+                // The server was reached, and no connection came of it: TLS or a password is missing.
+                Fault::Other if error.code().is_none() => Fault::Refused,
+                fault => fault,
+            };
+            StoreError::database(doing, fault, error)
+        }
+        PoolError::Closed => StoreError::Closed,
+        // All connections of this process are in use.
+        error @ PoolError::Timeout(TimeoutType::Wait) => StoreError::database(doing, Fault::Busy, error),
+        error => StoreError::database(doing, Fault::Unavailable, error),
+    }
+}
+
+fn fault_of(error: &Error) -> Fault {
+    let Some(state) = error.code() else {
+        // Without a code the error is not the server's answer: the connection failed, or the driver.
+        return if is_of_connection(error) { Fault::Unavailable } else { Fault::Other };
+    };
+    if *state == SqlState::QUERY_CANCELED {
+        Fault::TimedOut
+    } else if [SqlState::DISK_FULL, SqlState::OUT_OF_MEMORY].contains(state) {
+        Fault::Full
+    } else if [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+    ]
+    .contains(state)
+    {
+        Fault::Busy
+    } else if *state == SqlState::READ_ONLY_SQL_TRANSACTION {
+        Fault::ReadOnly
+    } else if [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_DATABASE].contains(state) {
+        Fault::Refused
+    } else {
+        match state.code().get(..2) {
+            Some("XX") if *state != SqlState::INTERNAL_ERROR => Fault::Corrupt,
+            Some("28") => Fault::Refused,
+            // Broken connections, too many of them, and a server that starts or ends.
+            Some("08" | "53" | "57" | "25") => Fault::Unavailable,
+            _ => Fault::Other,
+        }
+    }
+}
+
+/// Whether the connection failed, and not the agreement about its protection.
+fn is_of_connection(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return !io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+        }
+        source = cause.source();
+    }
+    error.is_closed()
+}

@@ -1,0 +1,152 @@
+//! The store in PostgreSQL, in the schema `portcullis` of a database: a pool of connections, and a time for each
+//! operation.
+
+mod fault;
+mod migrate;
+mod session;
+mod tls;
+mod url;
+
+use std::{fmt, time::Duration};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+
+use self::{
+    fault::{pool_error, postgres_error},
+    session::Session,
+};
+use crate::{
+    error::{Fault, StoreError},
+    sql::{Backend, Operation},
+};
+
+/// How a server of PostgreSQL is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// The most connections. Further operations wait for one. Default: 8.
+    pub connections: usize,
+    /// How long to wait for a connection: for a free one of the pool, and for a new one to the server. Default: 10
+    /// seconds.
+    pub connect_timeout: Duration,
+    /// How long the server may take for one statement. Default: 30 seconds. A lock is waited for half as long. An
+    /// operation as a whole may take twice as long; then its connection is given up, for a server that does not answer.
+    pub statement_timeout: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            connections: 8,
+            connect_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A server of PostgreSQL.
+pub(crate) struct Postgres {
+    pool: Pool,
+    operation_timeout: Duration,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the configuration, which has the password.
+        f.debug_struct("Postgres").field("status", &self.pool.status()).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Connects to the server, and makes or migrates the tables.
+    pub(crate) async fn open(text: &str, options: PostgresOptions) -> Result<Self, StoreError> {
+        let url::Server { mut config, roots } = url::parse(text)?;
+        config.connect_timeout(options.connect_timeout);
+        config.application_name("portcullis");
+        // The last setting of a name counts: the URL can choose the durability of a commit, but not the tables.
+        let ours = format!(
+            "-c synchronous_commit=on {} -c search_path=portcullis -c statement_timeout={time} -c lock_timeout={lock} \
+             -c idle_in_transaction_session_timeout={idle} -c default_transaction_isolation=read\\ committed \
+             -c default_transaction_read_only=off",
+            config.get_options().unwrap_or_default(),
+            time = options.statement_timeout.as_millis().max(1),
+            lock = (options.statement_timeout / 2).as_millis().max(1),
+            idle = options.statement_timeout.saturating_mul(2).as_millis().max(1),
+        );
+        config.options(ours);
+        let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config, tls::connector(roots)?, manager_config);
+        let wait = Some(options.connect_timeout);
+        let pool = Pool::builder(manager)
+            .max_size(options.connections.max(1))
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts { wait, create: wait, recycle: wait })
+            .build()
+            .map_err(|error| StoreError::database("make its pool", Fault::Other, error))?;
+        let postgres = Self { pool, operation_timeout: options.statement_timeout.saturating_mul(2) };
+        let mut client = postgres.client("connect").await?;
+        let migrating = migrate::migrate(&mut client, migrate::MIGRATIONS);
+        let migrated = tokio::time::timeout(postgres.operation_timeout, migrating).await;
+        postgres.finish("migrate its tables", client, migrated)?;
+        Ok(postgres)
+    }
+
+    async fn client(&self, doing: &'static str) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| pool_error(doing, error))
+    }
+
+    /// Gives up the connection of an operation that took too long, for its next answer would be that of the last.
+    fn finish<T>(
+        &self,
+        doing: &'static str,
+        client: Object,
+        outcome: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
+    ) -> Result<T, StoreError> {
+        match outcome {
+            Ok(result) => result,
+            Err(elapsed) => {
+                drop(Object::take(client));
+                Err(StoreError::database(doing, Fault::TimedOut, elapsed))
+            }
+        }
+    }
+}
+
+impl Backend for Postgres {
+    async fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        let mut client = self.client(doing).await?;
+        let writing = async {
+            let failed = |error| postgres_error(doing, error);
+            let transaction = client.transaction().await.map_err(failed)?;
+            let written = operation(&mut Session::new(&transaction, doing)).await;
+            match written {
+                Ok(output) => transaction.commit().await.map_err(failed).map(|()| output),
+                Err(error) => {
+                    // The error says more than a rollback that fails with it. Its connection is then closed.
+                    let _ = transaction.rollback().await;
+                    Err(error)
+                }
+            }
+        };
+        let outcome = tokio::time::timeout(self.operation_timeout, writing).await;
+        self.finish(doing, client, outcome)
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        let client = self.client(doing).await?;
+        let mut session = Session::new(&client, doing);
+        let outcome = tokio::time::timeout(self.operation_timeout, operation(&mut session)).await;
+        self.finish(doing, client, outcome)
+    }
+
+    async fn close(&self) {
+        self.pool.close();
+    }
+}

@@ -1,0 +1,92 @@
+//! [`Session`]: a connection or transaction that runs the statements of one operation.
+
+use std::error::Error;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use deadpool_postgres::GenericClient;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+use super::fault::postgres_error;
+use crate::{
+    error::StoreError,
+    sql::{Row, Sql, Value},
+};
+
+/// A connection or transaction, and the operation that uses it.
+pub(super) struct Session<'a, C> {
+    client: &'a C,
+    doing: &'static str,
+}
+
+impl<'a, C: GenericClient + Sync> Session<'a, C> {
+    pub(super) fn new(client: &'a C, doing: &'static str) -> Self {
+        Self { client, doing }
+    }
+
+    async fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = self.client.prepare_cached(sql).await?;
+        let rows = self.client.query(&statement, &parameters(values)).await?;
+        rows.iter().map(read_row).collect()
+    }
+
+    async fn change(&self, sql: &'static str, values: &[Value]) -> Result<u64, tokio_postgres::Error> {
+        let statement = self.client.prepare_cached(sql).await?;
+        self.client.execute(&statement, &parameters(values)).await
+    }
+}
+
+/// The server refuses NUL in a text, which can only stand in an id that is looked for.
+fn check_texts(values: &[Value]) -> Result<(), StoreError> {
+    match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
+        true => Err(StoreError::Name { place: "an id or a name" }),
+        false => Ok(()),
+    }
+}
+
+fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+/// Columns of other types than the tables have are an error of the driver.
+fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+    let values = row.columns().iter().enumerate().map(|(place, column)| {
+        Ok(match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(place)?.map_or(Value::Null, Value::Int),
+            Type::INT4 => {
+                row.try_get::<_, Option<i32>>(place)?.map_or(Value::Null, |int| Value::Int(int.into()))
+            }
+            _ => row.try_get::<_, Option<String>>(place)?.map_or(Value::Null, Value::Text),
+        })
+    });
+    values.collect::<Result<_, _>>().map(Row)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Int(value) => value.to_sql(kind, out),
+            Self::Text(text) => text.to_sql(kind, out),
+        }
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(*kind, Type::INT8 | Type::TEXT)
+    }
+
+    to_sql_checked!();
+}
+
+#[async_trait]
+impl<C: GenericClient + Sync> Sql for Session<'_, C> {
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        check_texts(&parameters)?;
+        self.query(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
+    }
+
+    async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError> {
+        check_texts(&parameters)?;
+        self.change(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
+    }
+}

@@ -1,0 +1,157 @@
+//! What both databases have in common: statements with numbered parameters, and rows of integers and texts. A
+//! statement names its parameters `$1`, `$2`, …, and both databases understand it.
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+
+use crate::error::{Fault, StoreError};
+
+/// An open transaction, or a connection that reads.
+#[async_trait]
+pub(crate) trait Sql: Send {
+    /// Runs a statement, and returns its rows.
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+
+    /// Runs a statement, and returns the number of rows that it has changed.
+    async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError>;
+
+    /// Runs a statement that has at most one row.
+    async fn row(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Option<Row>, StoreError> {
+        Ok(self.rows(sql, parameters).await?.into_iter().next())
+    }
+}
+
+/// What a store does in one transaction.
+pub(crate) type Operation<T> =
+    Box<dyn for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send>;
+
+/// A database. [`Store`](crate::engine::Store) makes a store of it.
+pub(crate) trait Backend: Send + Sync + 'static {
+    /// Does this in a transaction that writes. If it fails, nothing is written. `doing` is for errors.
+    fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send;
+
+    /// Does this without a write.
+    fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send;
+
+    /// Ends the work that was accepted, and closes all connections.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A value of a column or a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Int(i64::from(value))
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<&String> for Value {
+    fn from(value: &String) -> Self {
+        Self::Text(value.clone())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The parameters of a statement.
+macro_rules! parameters {
+    ($($value:expr),* $(,)?) => { vec![$($crate::sql::Value::from($value)),*] };
+}
+pub(crate) use parameters;
+
+/// A row of a result. Its columns are taken by their place, from 0.
+#[derive(Debug)]
+pub(crate) struct Row(pub(crate) Vec<Value>);
+
+/// A column that is not as the statement says. Only a damaged or foreign database has one.
+#[derive(Debug, Error)]
+#[error("column {place} of a row is {found:?}")]
+struct ColumnError {
+    place: usize,
+    found: Option<Value>,
+}
+
+impl Row {
+    pub(crate) fn int(&mut self, place: usize) -> Result<i64, StoreError> {
+        match self.take(place) {
+            Some(Value::Int(value)) => Ok(value),
+            found => Err(broken(ColumnError { place, found })),
+        }
+    }
+
+    pub(crate) fn text(&mut self, place: usize) -> Result<String, StoreError> {
+        match self.take(place) {
+            Some(Value::Text(value)) => Ok(value),
+            found => Err(broken(ColumnError { place, found })),
+        }
+    }
+
+    pub(crate) fn optional_int(&mut self, place: usize) -> Result<Option<i64>, StoreError> {
+        if self.is_null(place) { Ok(None) } else { self.int(place).map(Some) }
+    }
+
+    pub(crate) fn optional_text(&mut self, place: usize) -> Result<Option<String>, StoreError> {
+        if self.is_null(place) { Ok(None) } else { self.text(place).map(Some) }
+    }
+
+    /// A text that is parsed.
+    pub(crate) fn parsed<T, E>(
+        &mut self,
+        place: usize,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, StoreError>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        parse(&self.text(place)?).map_err(broken)
+    }
+
+    fn is_null(&self, place: usize) -> bool {
+        matches!(self.0.get(place), Some(Value::Null))
+    }
+
+    fn take(&mut self, place: usize) -> Option<Value> {
+        self.0.get_mut(place).map(|value| std::mem::replace(value, Value::Null))
+    }
+}
+
+fn broken(source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::database("read a row", Fault::Corrupt, source)
+}

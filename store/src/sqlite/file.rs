@@ -1,0 +1,121 @@
+//! The file of the database and its companions: private to the user, and no links.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat},
+    io::Errno,
+    process::{geteuid, getpid},
+};
+
+use crate::error::{Fault, OpenError, StoreError};
+
+/// The names that SQLite adds for its companions of a database.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Checks the folder and the file of a database, and makes an empty file if there is none.
+///
+/// SQLite opens the file by its path again. Only the user can change what a private folder has, so the check holds.
+/// SQLite gives its companions the mode of the database.
+pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
+    let name = path.file_name().ok_or_else(|| not_regular(path))?;
+    let folder_path = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder =
+        rustix::fs::open(folder_path, flags, Mode::empty()).map_err(|error| failed(folder_path, error))?;
+    let stat = rustix::fs::fstat(&folder).map_err(|error| failed(folder_path, error))?;
+    check_private(folder_path, &stat, Mode::RWXU)?;
+    for companion in COMPANIONS {
+        let mut companion_name = OsString::from(name);
+        companion_name.push(companion);
+        check_file(&folder, &companion_name, &path.with_file_name(&companion_name))?;
+    }
+    while check_file(&folder, name, path)?.is_none() {
+        make_file(&folder, name, path)?;
+    }
+    Ok(())
+}
+
+/// Checks a file in the folder. None if there is none.
+///
+/// The file is not opened: when a process closes any descriptor of a file, it loses all its locks on that file, and
+/// another store of this process may have some.
+fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<Option<()>, StoreError> {
+    let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(failed(path, error)),
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
+        return Err(not_regular(path));
+    }
+    check_private(path, &stat, Mode::RUSR | Mode::WUSR)?;
+    // Root can write the file all the same, but the mode says that it shall not be written.
+    if stat.st_mode & Mode::WUSR.as_raw_mode() == 0 {
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        return Err(StoreError::database("open its file", Fault::ReadOnly, source));
+    }
+    Ok(Some(()))
+}
+
+fn check_private(path: &Path, stat: &Stat, wanted: Mode) -> Result<(), OpenError> {
+    let found = stat.st_mode & 0o7777;
+    if stat.st_uid != geteuid().as_raw() || found & 0o077 != 0 {
+        return Err(OpenError::NotPrivate {
+            path: path.to_owned(),
+            wanted: wanted.as_raw_mode(),
+            found,
+            uid: stat.st_uid,
+        });
+    }
+    Ok(())
+}
+
+/// Makes an empty file. It gets its name when its descriptor is closed, for the reason above.
+fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<(), StoreError> {
+    let mut temporary = OsString::from(name);
+    temporary.push(format!(".new-{}-{:?}", getpid().as_raw_nonzero(), std::thread::current().id()));
+    let temporary = temporary.as_os_str();
+    // A process with the same id may have left it.
+    let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let new = rustix::fs::openat(folder, temporary, flags, mode).map_err(|error| failed(path, error))?;
+    // The umask of the process has no part in it.
+    let made = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
+    drop(new);
+    // Not a link: the file would have two names for a moment, and another process would refuse it.
+    let named = made
+        .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
+    if named.is_err() {
+        let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
+    }
+    match named {
+        // Another process was faster.
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(failed(path, error)),
+    }
+    rustix::fs::fsync(folder).map_err(|error| failed(path, error))
+}
+
+fn not_regular(path: &Path) -> StoreError {
+    OpenError::NotRegular { path: path.to_owned() }.into()
+}
+
+fn failed(path: &Path, error: Errno) -> StoreError {
+    match error {
+        Errno::ROFS => StoreError::database("open its file", Fault::ReadOnly, io::Error::from(error)),
+        Errno::NOSPC | Errno::DQUOT => {
+            StoreError::database("make its file", Fault::Full, io::Error::from(error))
+        }
+        _ => OpenError::Io { path: PathBuf::from(path), source: error.into() }.into(),
+    }
+}

@@ -1,0 +1,90 @@
+//! The store in a file of SQLite: one thread writes, and other connections read.
+
+mod connect;
+mod file;
+mod migrate;
+mod readers;
+mod session;
+mod writer;
+
+use std::{path::Path, time::Duration};
+
+use self::{connect::Connect, readers::Readers, writer::Writer};
+use crate::{
+    error::{Fault, OpenError, StoreError},
+    sql::{Backend, Operation},
+};
+
+/// How a file of SQLite is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// How long a write waits for another process. Default: 5 seconds.
+    pub busy_timeout: Duration,
+    /// The largest size of the database, without its log of at most a few MiB. It is rounded down to pages of 4 KiB.
+    /// Default: none, so that the disk is the limit.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { busy_timeout: Duration::from_secs(5), max_bytes: None }
+    }
+}
+
+/// A file of SQLite, open.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    writer: Writer,
+    readers: Readers,
+}
+
+impl Sqlite {
+    /// Opens the file, and makes or migrates it. This blocks.
+    pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+        let path =
+            std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        file::prepare(&path)?;
+        let connect = Connect { path, options };
+        let writer = Writer::start(connect.writer()?)?;
+        Ok(Self { writer, readers: Readers::new(connect) })
+    }
+}
+
+impl Backend for Sqlite {
+    async fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        self.writer.write(doing, operation).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        self.readers.read(doing, operation).await
+    }
+
+    async fn close(&self) {
+        // Readers first: the last connection brings the log into the file.
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// An error of SQLite, sorted by its code.
+fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode;
+    let fault = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Busy,
+        Some(ErrorCode::ReadOnly) => Fault::ReadOnly,
+        Some(ErrorCode::DiskFull) => Fault::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Corrupt,
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => Fault::Unavailable,
+        Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => Fault::Refused,
+        _ => Fault::Other,
+    };
+    StoreError::database(doing, fault, error)
+}

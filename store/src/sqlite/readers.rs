@@ -1,0 +1,69 @@
+//! Connections that read, each used by one operation at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::{connect::Connect, session::Session, sqlite_error};
+use crate::{
+    error::{Fault, StoreError},
+    sql::Operation,
+};
+
+/// The most connections that read at once. Further readers wait, so that a crowd of them does not take all threads for
+/// blocking work.
+const MAX_READERS: usize = 4;
+
+/// The connections of a store that read.
+#[derive(Debug)]
+pub(super) struct Readers {
+    permits: Arc<Semaphore>,
+    connect: Connect,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Readers {
+    pub(super) fn new(connect: Connect) -> Self {
+        Self { permits: Arc::new(Semaphore::new(MAX_READERS)), connect, idle: Arc::default() }
+    }
+
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+            return Err(StoreError::Closed);
+        };
+        let (connect, idle) = (self.connect.clone(), Arc::clone(&self.idle));
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let kept = lock(&idle).pop();
+            let mut connection = kept.map_or_else(|| connect.reader(), Ok)?;
+            // One transaction, so that all statements see the same rows.
+            connection.execute_batch("begin").map_err(|error| sqlite_error(doing, error))?;
+            let read = Session::new(&mut connection, doing).run(operation);
+            // A connection that cannot end its transaction is dropped.
+            if connection.execute_batch("commit").is_ok() {
+                lock(&idle).push(connection);
+            }
+            read
+        });
+        reading.await.map_err(|error| StoreError::database(doing, Fault::Other, error))?
+    }
+
+    /// Waits for the readers, and closes their connections.
+    pub(super) async fn close(&self) {
+        if let Ok(all) = self.permits.acquire_many(u32::try_from(MAX_READERS).unwrap_or(u32::MAX)).await {
+            self.permits.close();
+            drop(all);
+        }
+        lock(&self.idle).clear();
+    }
+}
+
+fn lock(idle: &Mutex<Vec<Connection>>) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    // A list of connections is whole at any time.
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}

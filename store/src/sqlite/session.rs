@@ -1,0 +1,80 @@
+//! [`Session`]: a connection that runs the statements of one operation.
+
+use async_trait::async_trait;
+use rusqlite::{
+    Connection, ToSql,
+    types::{ToSqlOutput, ValueRef},
+};
+
+use super::sqlite_error;
+use crate::{
+    error::{Fault, StoreError},
+    sql::{Operation, Row, Sql, Value},
+};
+
+/// A connection, and the operation that uses it.
+pub(super) struct Session<'a> {
+    connection: &'a mut Connection,
+    doing: &'static str,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(connection: &'a mut Connection, doing: &'static str) -> Self {
+        Self { connection, doing }
+    }
+
+    /// Runs an operation. Its futures never wait: a statement of SQLite runs on the thread that asks for it.
+    pub(super) fn run<T>(&mut self, operation: Operation<T>) -> Result<T, StoreError> {
+        pollster::block_on(operation(self))
+    }
+
+    fn query(&mut self, sql: &str, parameters: &[Value]) -> rusqlite::Result<Vec<Row>> {
+        let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let values = (0..columns).map(|column| row.get_ref(column).map(read_value));
+            found.push(Row(values.collect::<rusqlite::Result<_>>()?));
+        }
+        Ok(found)
+    }
+}
+
+/// A value that the tables cannot have becomes null, which the reader of the row refuses.
+fn read_value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Integer(value) => Value::Int(value),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => Value::Null,
+        },
+        ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => Value::Null,
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(*value),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+#[async_trait]
+impl Sql for Session<'_> {
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        self.query(sql, &parameters).map_err(|error| sqlite_error(self.doing, error))
+    }
+
+    async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError> {
+        let run = || -> rusqlite::Result<usize> {
+            let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
+            statement.execute(rusqlite::params_from_iter(&parameters))
+        };
+        let changed = run().map_err(|error| sqlite_error(self.doing, error))?;
+        u64::try_from(changed).map_err(|error| StoreError::database(self.doing, Fault::Other, error))
+    }
+}

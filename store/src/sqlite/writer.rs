@@ -1,0 +1,186 @@
+//! The thread that writes. It takes all writes that wait into one transaction, so that they share the wait for the
+//! disk, and answers each after the commit.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{session::Session, sqlite_error};
+use crate::{
+    error::{Fault, StoreError},
+    sql::Operation,
+};
+
+/// The most writes that wait. Further callers wait until there is room.
+const MAX_WAITING: usize = 1024;
+
+/// The most writes of one transaction, so that the first does not wait long for the others.
+const MAX_GROUP: usize = 256;
+
+/// The name of the thread.
+const THREAD_NAME: &str = "store-writer";
+
+/// The way to the thread that writes.
+#[derive(Debug)]
+pub(super) struct Writer {
+    jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// A write, without the type of its result.
+trait Job: Send {
+    /// Makes the changes in an open transaction, and keeps the result. False if it failed: its changes are then taken
+    /// back.
+    fn run(&mut self, connection: &mut Connection) -> bool;
+
+    /// The fault of the database, if it is the reason of the failure.
+    fn fault(&self) -> Option<Fault>;
+
+    /// Answers with the result.
+    fn answer(self: Box<Self>);
+
+    /// Answers that the changes were lost, unless the write had failed by itself.
+    fn fail(self: Box<Self>, lost: &Lost);
+}
+
+/// The reason why the changes of a group are lost. It is told to each write of the group.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{text}")]
+struct Lost {
+    fault: Fault,
+    text: String,
+}
+
+impl From<rusqlite::Error> for Lost {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        let fault = sqlite_error("write", error).fault().unwrap_or(Fault::Other);
+        Self { fault, text }
+    }
+}
+
+struct Write<T> {
+    doing: &'static str,
+    operation: Option<Operation<T>>,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send> Job for Write<T> {
+    fn run(&mut self, connection: &mut Connection) -> bool {
+        let Some(operation) = self.operation.take() else { return false };
+        let result = Session::new(connection, self.doing).run(operation);
+        let is_done = result.is_ok();
+        self.result = Some(result);
+        is_done
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.result.as_ref()?.as_ref().err()?.fault()
+    }
+
+    fn answer(self: Box<Self>) {
+        let Self { result, reply, .. } = *self;
+        // The caller may be gone.
+        let _ = reply.send(result.unwrap_or(Err(StoreError::Closed)));
+    }
+
+    fn fail(self: Box<Self>, lost: &Lost) {
+        let Self { doing, result, reply, .. } = *self;
+        let result = match result {
+            Some(Err(error)) => Err(error),
+            _ => Err(StoreError::database(doing, lost.fault, lost.clone())),
+        };
+        let _ = reply.send(result);
+    }
+}
+
+impl Writer {
+    /// Starts the thread. It ends when the store is dropped or closed, after the writes that wait.
+    pub(super) fn start(connection: Connection) -> Result<Self, StoreError> {
+        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
+        let thread = std::thread::Builder::new()
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || write_groups(connection, waiting))
+            .map_err(|error| StoreError::database("start its thread", Fault::Other, error))?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Arc::new(Mutex::new(Some(thread))) })
+    }
+
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        operation: Operation<T>,
+    ) -> Result<T, StoreError> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(jobs) = jobs else { return Err(StoreError::Closed) };
+        let (reply, answer) = oneshot::channel();
+        let write = Write { doing, operation: Some(operation), result: None, reply };
+        if jobs.send(Box::new(write)).await.is_err() {
+            return Err(StoreError::Closed);
+        }
+        drop(jobs);
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Waits for the writes that were accepted, and for the end of the thread.
+    pub(super) async fn close(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = Arc::clone(&self.thread);
+        let joining = tokio::task::spawn_blocking(move || {
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            thread.map(JoinHandle::join)
+        });
+        if !matches!(joining.await, Ok(None | Some(Ok(())))) {
+            tracing::error!("the thread that writes the store has failed");
+        }
+    }
+}
+
+fn write_groups(mut connection: Connection, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
+    while let Some(first) = waiting.blocking_recv() {
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP
+            && let Ok(next) = waiting.try_recv()
+        {
+            group.push(next);
+        }
+        let lost = write_group(&mut connection, &mut group).err();
+        for job in group {
+            match &lost {
+                None => job.answer(),
+                Some(lost) => job.fail(lost),
+            }
+        }
+    }
+}
+
+/// Writes a group in one transaction. An error means that no change of the group is kept.
+fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
+    connection.prepare_cached("begin immediate")?.execute([])?;
+    let written = write_in_transaction(connection, group);
+    if written.is_err() && !connection.is_autocommit() {
+        connection.prepare_cached("rollback")?.execute([])?;
+    }
+    written
+}
+
+fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
+    for job in group {
+        connection.prepare_cached("savepoint job")?.execute([])?;
+        if !job.run(connection) {
+            // A fault such as a full disk can end the whole transaction, with the changes of all jobs before.
+            if connection.is_autocommit() {
+                let fault = job.fault().unwrap_or(Fault::Other);
+                return Err(Lost { fault, text: "another write has ended the transaction".to_owned() });
+            }
+            connection.prepare_cached("rollback to job")?.execute([])?;
+        }
+        connection.prepare_cached("release job")?.execute([])?;
+    }
+    connection.prepare_cached("commit")?.execute([])?;
+    Ok(())
+}

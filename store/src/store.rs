@@ -1,0 +1,245 @@
+//! [`RunStore`]: what a driver of runs, a gateway and a command line ask of a store.
+
+use async_trait::async_trait;
+
+use crate::{
+    error::StoreError,
+    json::Json,
+    model::{
+        Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
+        InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
+        PendingCall, Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredMessage, TimeOut,
+    },
+};
+
+/// The place of a row in a listing by age: when it was created, and its id.
+pub type AgeCursor = (i64, String);
+
+/// A store of runs. All processes that open the same place see the same runs.
+///
+/// Ids and times come from the caller: a time is in milliseconds since the Unix epoch, and the clock of the database is
+/// not read. Each method is one transaction. Its changes are on the disk when it returns.
+///
+/// # Errors
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`] and
+/// [`StoreError::Limit`]. A method's own section names the others.
+///
+/// # Cancellation
+/// A future that is dropped before it is ready may have written all of its changes, or none.
+#[async_trait]
+pub trait RunStore: Send + Sync + std::fmt::Debug {
+    /// Adds a run, with version 1.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`].
+    async fn create_run(&self, run: NewRun) -> Result<(), StoreError>;
+
+    /// A run with its state.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn run(&self, id: &str) -> Result<Run, StoreError>;
+
+    /// Runs, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn runs(
+        &self,
+        filter: RunFilter,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<RunSummary, AgeCursor>, StoreError>;
+
+    /// Takes the lease of a run until this time, if no other owner has it. An owner can acquire its own lease again.
+    ///
+    /// The lease and the version together keep two processes from driving one run. Owners on machines whose clocks
+    /// differ can take a lease too early; the version then lets only one of them commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Leased`], [`StoreError::Ended`].
+    async fn acquire_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
+
+    /// Moves the end of a lease that has not expired. The end is not moved back.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
+    async fn renew_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
+
+    /// Gives the lease back. Without effect if the lease is not the owner's any more.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
+
+    /// Asks that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. The first time
+    /// is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Ended`].
+    async fn request_cancel(&self, run: &str, now: i64) -> Result<(), StoreError>;
+
+    /// Writes all that a step has changed, and returns the new version of the run.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::Conflict`], [`StoreError::Ended`].
+    async fn commit_step(&self, commit: CommitStep) -> Result<i64, StoreError>;
+
+    /// The messages of a run, in order. The cursor is an ordinal.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn messages(
+        &self,
+        run: &str,
+        page: PageRequest<i64>,
+    ) -> Result<Page<StoredMessage, i64>, StoreError>;
+
+    /// The steps of a run, in order. The cursor is an ordinal.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn steps(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Step, i64>, StoreError>;
+
+    /// Writes that a call is about to begin, and says whether it may. The driver asks before each call that has
+    /// effects.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
+    async fn begin_effect(&self, guard: LeaseGuard, effect: NewEffect) -> Result<EffectBegin, StoreError>;
+
+    /// Writes the result of a call that has begun.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], also if the call has not begun; [`StoreError::LeaseLost`];
+    /// [`StoreError::AlreadyExists`] if it has finished before.
+    async fn finish_effect(&self, guard: LeaseGuard, end: EffectEnd) -> Result<(), StoreError>;
+
+    /// The effects of a run, in the order in which they began. The cursor is a number of this order.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn effects(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Effect, i64>, StoreError>;
+
+    /// Adds a call whose result comes from outside.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::AlreadyExists`]; [`StoreError::CallClosed`]
+    /// for a status that takes no result.
+    async fn add_call(&self, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError>;
+
+    /// Stops waiting for a call: its result will come through the inbox. If a result was faster, it is returned.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn time_out_call(&self, id: &str, now: i64) -> Result<TimeOut, StoreError>;
+
+    /// Puts in the result of a call. A waiting run gets it inline, any other through its agent's inbox, as an entry
+    /// [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], also for a call whose time is over and that
+    /// [`Self::expire_calls`] has not seen yet. With a full inbox the call stays as it was.
+    async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<Resolution, StoreError>;
+
+    /// Cancels a call, unless it is closed. Returns whether it was open.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn cancel_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
+
+    /// Expires open calls whose time is over, at most this many, and returns their ids. Fewer than asked for means that
+    /// none are left.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
+
+    /// A call.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn call(&self, id: &str) -> Result<PendingCall, StoreError>;
+
+    /// Calls, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn calls(
+        &self,
+        filter: CallFilter,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<PendingCall, AgeCursor>, StoreError>;
+
+    /// Adds a question.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::AlreadyExists`].
+    async fn add_approval(&self, guard: LeaseGuard, approval: NewApproval) -> Result<(), StoreError>;
+
+    /// Answers a question, once, if it still waits and is bound to this hash. Returns it with the answer.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], also for a question whose
+    /// time is over.
+    async fn decide_approval(&self, id: &str, hash: &str, decision: Decision)
+    -> Result<Approval, StoreError>;
+
+    /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
+
+    /// A question.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn approval(&self, id: &str) -> Result<Approval, StoreError>;
+
+    /// Questions, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn approvals(
+        &self,
+        filter: ApprovalFilter,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<Approval, AgeCursor>, StoreError>;
+
+    /// Sends an entry to an agent's inbox, and returns its ordinal.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn push_inbox(&self, entry: NewInboxEntry) -> Result<i64, StoreError>;
+
+    /// The entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn inbox(&self, agent: &str, page: PageRequest<i64>) -> Result<Page<InboxEntry, i64>, StoreError>;
+
+    /// Consumes the entries up to this ordinal, and returns their number. A step does the same in its own transaction,
+    /// with [`CommitStep::consumed_inbox`].
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn consume_inbox(&self, agent: &str, up_to: i64, now: i64) -> Result<u64, StoreError>;
+
+    /// Removes runs that have ended and were last changed before this time, with all that belongs to them, at most this
+    /// many, and returns their number. Runs with an open call stay. Entries of inboxes that were consumed before this
+    /// time are removed too, at most as many. Fewer runs than asked for means that none are left.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn remove_ended_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
+
+    /// Reads something, so that a probe of readiness knows whether the database answers.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Ends the writes that were accepted, and closes all connections. Every later call fails with
+    /// [`StoreError::Closed`].
+    async fn close(&self);
+}

@@ -1,0 +1,79 @@
+//! Approvals: one answer, bound to a hash, in time.
+
+use portcullis_store::{
+    ApprovalFilter, ApprovalStatus, Decision, Entity, NewApproval, PageRequest, RunStore, StoreError, Verdict,
+};
+
+use super::{NOW, add_run, guard, json};
+
+fn question(id: &str, expires: Option<i64>) -> NewApproval {
+    NewApproval {
+        id: id.to_owned(),
+        call: "c".to_owned(),
+        tool: "t".to_owned(),
+        question: "Delete\n`x`?".to_owned(),
+        hash: "h1".to_owned(),
+        expires,
+    }
+}
+
+fn decision(verdict: Verdict, decided: i64) -> Decision {
+    let edited_arguments = (verdict == Verdict::Approve).then(|| json("{\"edited\":1}"));
+    Decision { verdict, by: "ada".to_owned(), via: "terminal".to_owned(), edited_arguments, decided }
+}
+
+pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
+    add_run(store, "r").await;
+    for (id, verdict, status) in
+        [("a", Verdict::Approve, ApprovalStatus::Approved), ("d", Verdict::Deny, ApprovalStatus::Denied)]
+    {
+        store.add_approval(guard("r"), question(id, None)).await.expect("asked");
+        let waiting = store.approval(id).await.expect("there");
+        assert_eq!((waiting.status, waiting.decision, waiting.created), (ApprovalStatus::Waiting, None, NOW));
+        let decided = store.decide_approval(id, "h1", decision(verdict, 7)).await.expect("decided");
+        assert_eq!((decided.status, &decided.decision), (status, &Some(decision(verdict, 7))));
+        assert_eq!((&decided.asked, &*decided.run), (&question(id, None), "r"));
+        assert_eq!(store.approval(id).await.expect("there"), decided);
+        let error = store.decide_approval(id, "h1", decision(Verdict::Deny, 8)).await.expect_err("decided");
+        assert!(
+            matches!(error, StoreError::ApprovalClosed { status: found, .. } if found == status),
+            "{error}"
+        );
+        let error = store.add_approval(guard("r"), question(id, None)).await.expect_err("taken");
+        assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Approval, .. }), "{error}");
+    }
+}
+
+pub(crate) async fn an_answer_names_the_hash(store: &dyn RunStore) {
+    add_run(store, "r").await;
+    store.add_approval(guard("r"), question("a", None)).await.expect("asked");
+    let error =
+        store.decide_approval("a", "h2", decision(Verdict::Approve, 7)).await.expect_err("other content");
+    assert!(matches!(error, StoreError::OtherHash { .. }), "{error}");
+    assert_eq!(store.approval("a").await.expect("there").status, ApprovalStatus::Waiting);
+    let error = store.decide_approval("x", "h1", decision(Verdict::Deny, 7)).await.expect_err("no question");
+    assert!(matches!(error, StoreError::NotFound { what: Entity::Approval, .. }), "{error}");
+}
+
+pub(crate) async fn questions_expire_and_are_listed(store: &dyn RunStore) {
+    add_run(store, "r").await;
+    for (id, expires) in [("a1", Some(5)), ("a2", Some(6)), ("a3", None)] {
+        store.add_approval(guard("r"), question(id, expires)).await.expect("asked");
+    }
+    let error = store.decide_approval("a1", "h1", decision(Verdict::Approve, 5)).await.expect_err("too late");
+    assert!(matches!(error, StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }), "{error}");
+    store.decide_approval("a2", "h1", decision(Verdict::Approve, 5)).await.expect("in time");
+    assert_eq!(store.expire_approvals(9, 10).await.expect("swept"), ["a1"]);
+    let list = async |filter| {
+        let page = store.approvals(filter, PageRequest::default()).await.expect("a page");
+        page.items
+            .into_iter()
+            .map(|approval| (approval.asked.id, approval.status.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let row = |id: &str, status| (id.to_owned(), status);
+    let all = [row("a3", "waiting"), row("a2", "approved"), row("a1", "expired")];
+    assert_eq!(list(ApprovalFilter::default()).await, all);
+    let (run, status) = (Some("r".to_owned()), Some(ApprovalStatus::Waiting));
+    assert_eq!(list(ApprovalFilter { run, status }).await, [row("a3", "waiting")]);
+}

@@ -1,0 +1,110 @@
+//! What every store does, as functions over [`RunStore`]. Each database runs all of them, each in an empty store.
+
+pub(crate) mod approvals;
+pub(crate) mod calls;
+pub(crate) mod effects;
+pub(crate) mod inbox;
+pub(crate) mod leases;
+pub(crate) mod limits;
+pub(crate) mod retention;
+pub(crate) mod runs;
+pub(crate) mod steps;
+
+use portcullis_store::CallStatus;
+use portcullis_store::{CommitStep, Json, LeaseGuard, NewCall, NewRun, RunStatus, RunStore, StepRecord};
+
+/// Calls a macro with every case.
+macro_rules! foreach_case {
+    ($call:ident) => {
+        $call! {
+            runs::a_run_is_kept_and_read,
+            runs::an_id_is_taken_once,
+            runs::runs_are_listed_in_pages,
+            runs::listings_are_filtered,
+            runs::a_person_asks_once_that_a_run_end,
+            leases::one_owner_has_the_lease,
+            leases::a_lease_ends,
+            leases::a_lease_is_renewed_but_not_moved_back,
+            steps::a_step_is_written_as_a_whole,
+            steps::a_step_needs_version_and_lease,
+            steps::the_last_step_ends_the_run,
+            steps::pages_of_messages_end_at_their_bytes,
+            effects::a_resumed_run_knows_what_has_finished,
+            effects::effects_need_the_lease,
+            calls::a_waiting_call_is_resolved_inline,
+            calls::a_late_result_goes_to_the_inbox,
+            calls::a_call_is_closed_once,
+            calls::calls_expire,
+            calls::calls_are_listed,
+            approvals::a_question_is_answered_once,
+            approvals::an_answer_names_the_hash,
+            approvals::questions_expire_and_are_listed,
+            inbox::entries_are_read_in_order_until_consumed,
+            inbox::a_full_inbox_refuses_and_loses_nothing,
+            retention::ended_runs_are_removed_with_all_they_have,
+            retention::a_run_with_an_open_call_stays,
+            limits::values_over_a_limit_are_refused,
+            limits::names_are_checked,
+            limits::the_number_of_open_calls_is_bounded,
+        }
+    };
+}
+pub(crate) use foreach_case;
+
+/// The owner of the leases of most tests.
+pub(crate) const OWNER: &str = "process 1";
+
+/// A time at which the leases of most tests hold.
+pub(crate) const NOW: i64 = 1_000;
+
+/// When these leases expire.
+pub(crate) const UNTIL: i64 = 1_000_000;
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::from_text(text).expect("JSON")
+}
+
+pub(crate) fn guard(run: &str) -> LeaseGuard {
+    LeaseGuard { run: run.to_owned(), owner: OWNER.to_owned(), now: NOW }
+}
+
+/// A run that the owner drives.
+pub(crate) fn new_run(id: &str) -> NewRun {
+    NewRun {
+        id: id.to_owned(),
+        agent: "agent".to_owned(),
+        created: NOW,
+        state: json("{}"),
+        labels: Vec::new(),
+        messages: Vec::new(),
+        lease: Some((OWNER.to_owned(), UNTIL)),
+    }
+}
+
+pub(crate) async fn add_run(store: &dyn RunStore, id: &str) {
+    store.create_run(new_run(id)).await.expect("a new run");
+}
+
+/// A step without messages.
+pub(crate) fn commit(run: &str, version: i64) -> CommitStep {
+    CommitStep {
+        guard: guard(run),
+        version,
+        state: json("{\"next\":\"call_model\"}"),
+        status: RunStatus::Running,
+        labels: Vec::new(),
+        messages: Vec::new(),
+        step: StepRecord { kind: "step".to_owned(), begun: 1, finished: 2, summary: "done".to_owned() },
+        consumed_inbox: None,
+    }
+}
+
+pub(crate) fn new_call(id: &str, status: CallStatus) -> NewCall {
+    NewCall {
+        id: id.to_owned(),
+        tool: "confirmAction".to_owned(),
+        arguments: json("{\"title\":\"t\"}"),
+        status,
+        expires: None,
+    }
+}

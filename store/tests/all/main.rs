@@ -1,0 +1,11 @@
+//! The tests of the store: one suite for both databases, then the faults of each, races, crashes and sizes.
+#![expect(clippy::print_stdout, reason = "tests say what they measured and skipped")]
+
+mod conformance;
+mod crash;
+mod model;
+mod postgres;
+mod postgres_server;
+mod races;
+mod scale;
+mod sqlite;

@@ -1,0 +1,298 @@
+//! The suite on SQLite, and the faults of a file.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use portcullis_store::{
+    Fault, OpenError, PageRequest, RunFilter, RunStore, SqliteOptions, StoreError, limits::MAX_PAYLOAD_BYTES,
+    open, open_sqlite,
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::conformance::{self, add_run, commit, foreach_case, json, new_run};
+
+/// A folder that is private whatever the umask.
+fn private_folder() -> TempDir {
+    let private = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().expect("a folder")
+}
+
+/// A private folder with the path of a store.
+pub(crate) fn place() -> (TempDir, PathBuf) {
+    let folder = private_folder();
+    let path = folder.path().join("runs.db");
+    (folder, path)
+}
+
+pub(crate) async fn open_default(path: &Path) -> Arc<dyn RunStore> {
+    open_sqlite(path, SqliteOptions::default()).await.expect("opens")
+}
+
+/// Runs a test with several threads, so that writes really meet.
+pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts").block_on(test)
+}
+
+macro_rules! each_case_is_a_test {
+    ($($module:ident::$case:ident,)+) => {
+        $(
+            #[test]
+            fn $case() {
+                let (_folder, path) = place();
+                block_on(async {
+                    let store = open_default(&path).await;
+                    conformance::$module::$case(&*store).await;
+                    store.close().await;
+                });
+                assert_intact(&path);
+            }
+        )+
+    };
+}
+foreach_case!(each_case_is_a_test);
+
+/// Fails unless SQLite finds no fault in the file.
+#[track_caller]
+pub(crate) fn assert_intact(path: &Path) {
+    let connection = Connection::open(path).expect("opens");
+    let verdict: String =
+        connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).expect("checks");
+    assert_eq!(verdict, "ok");
+    let mut check = connection.prepare("pragma foreign_key_check").expect("checks");
+    assert!(check.query([]).expect("checks").next().expect("checks").is_none(), "a row without its run");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).expect("there").mode() & 0o7777
+}
+
+fn companion(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().expect("a name").to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+#[track_caller]
+fn check_refused(path: &Path, expected: impl Fn(&StoreError) -> bool) {
+    let error = block_on(open_sqlite(path, SqliteOptions::default())).expect_err("refused");
+    assert!(expected(&error), "{error:?}");
+}
+
+#[test]
+fn what_is_written_is_there_after_reopening() {
+    let (_folder, path) = place();
+    block_on(async {
+        let store = open(path.to_str().expect("text")).await.expect("opens");
+        add_run(&*store, "r").await;
+        store.close().await;
+        let error = store.run("r").await.expect_err("closed");
+        assert!(matches!(error, StoreError::Closed), "{error}");
+        let error = store.create_run(new_run("s")).await.expect_err("closed");
+        assert!(matches!(error, StoreError::Closed), "{error}");
+        let store = open_default(&path).await;
+        assert_eq!(store.run("r").await.expect("there").summary.id, "r");
+    });
+}
+
+#[test]
+fn the_files_are_private_whatever_the_umask() {
+    let (folder, path) = place();
+    let old = rustix::process::umask(rustix::fs::Mode::empty());
+    let store = block_on(async {
+        let store = open_default(&path).await;
+        add_run(&*store, "r").await;
+        store
+    });
+    rustix::process::umask(old);
+    for end in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&companion(&path, end)), 0o600, "{end}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 3, "no temporary file is left");
+    block_on(store.close());
+}
+
+#[test]
+fn places_that_others_can_reach_are_refused() {
+    let (folder, path) = place();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).expect("set");
+    check_refused(&path, |error| {
+        matches!(error, StoreError::Open(OpenError::NotPrivate { wanted: 0o700, found: 0o750, .. }))
+    });
+    assert!(!path.exists());
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
+    for end in ["", "-wal", "-shm"] {
+        let file = companion(&path, end);
+        fs::write(&file, "").expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
+        check_refused(&path, |error| {
+            matches!(error, StoreError::Open(OpenError::NotPrivate { wanted: 0o600, found: 0o640, .. }))
+        });
+        fs::remove_file(&file).expect("removed");
+    }
+    check_refused(&folder.path().join("none/runs.db"), |error| {
+        matches!(error, StoreError::Open(OpenError::Io { .. }))
+    });
+}
+
+#[test]
+fn links_and_folders_are_refused() {
+    let (folder, path) = place();
+    let other = folder.path().join("other");
+    fs::write(&other, "").expect("written");
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).expect("set");
+    let not_regular = |error: &StoreError| matches!(error, StoreError::Open(OpenError::NotRegular { .. }));
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let file = companion(&path, end);
+        symlink(&other, &file).expect("linked");
+        check_refused(&path, not_regular);
+        fs::remove_file(&file).expect("removed");
+        fs::hard_link(&other, &file).expect("linked");
+        check_refused(&path, not_regular);
+        fs::remove_file(&file).expect("removed");
+        fs::create_dir(&file).expect("made");
+        check_refused(&path, not_regular);
+        fs::remove_dir(&file).expect("removed");
+    }
+    assert_eq!(fs::read(&other).expect("readable"), b"");
+}
+
+#[test]
+fn a_file_of_a_newer_version_is_not_changed() {
+    let (_folder, path) = place();
+    block_on(async { open_default(&path).await.close().await });
+    let connection = Connection::open(&path).expect("opens");
+    connection.pragma_update(None, "user_version", 7).expect("set");
+    drop(connection);
+    let before = fs::read(&path).expect("readable");
+    check_refused(&path, |error| {
+        error.to_string().contains("version 7")
+            && matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 1 }))
+    });
+    assert!(fs::read(&path).expect("readable") == before);
+}
+
+#[test]
+fn a_file_of_another_program_is_not_changed() {
+    let (_folder, path) = place();
+    let connection = Connection::open(&path).expect("opens");
+    connection.execute_batch("create table bookmarks (url text)").expect("made");
+    drop(connection);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+    let before = fs::read(&path).expect("readable");
+    check_refused(&path, |error| matches!(error, StoreError::Open(OpenError::Foreign { .. })));
+    assert!(fs::read(&path).expect("readable") == before);
+}
+
+#[test]
+fn a_file_that_shall_not_be_written_is_refused() {
+    let (_folder, path) = place();
+    block_on(async { open_default(&path).await.close().await });
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("set");
+    check_refused(&path, |error| error.fault() == Some(Fault::ReadOnly));
+}
+
+#[test]
+fn a_damaged_file_is_reported() {
+    let (_folder, path) = place();
+    fs::write(&path, "this is no database. ".repeat(1000)).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+    check_refused(&path, |error| error.fault() == Some(Fault::Corrupt));
+
+    fs::remove_file(&path).expect("removed");
+    block_on(async {
+        let store = open_default(&path).await;
+        let ids: Vec<String> = (0..2_000).map(|place| format!("r{place}")).collect();
+        futures_util::future::join_all(ids.iter().map(|id| add_run(&*store, id))).await;
+        store.close().await;
+        // The first pages, which have the version and the names of the tables, stay.
+        let mut bytes = fs::read(&path).expect("readable");
+        let half = bytes.len() / 2;
+        bytes[half..].fill(0xa5);
+        fs::write(&path, bytes).expect("written");
+        let store = open_default(&path).await;
+        let mut faults = Vec::new();
+        for id in &ids {
+            if let Err(error) = store.run(id).await {
+                faults.push(error.fault());
+            }
+        }
+        assert!(
+            !faults.is_empty() && faults.iter().all(|fault| *fault == Some(Fault::Corrupt)),
+            "{faults:?}"
+        );
+        let error = store.runs(RunFilter::default(), PageRequest::default()).await.expect_err("damaged");
+        assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
+        let error = store.create_run(new_run("r1999a")).await.expect_err("damaged");
+        assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
+    });
+}
+
+#[test]
+fn a_lock_of_another_process_is_waited_for_and_then_reported() {
+    let (_folder, path) = place();
+    block_on(async {
+        let options = SqliteOptions { busy_timeout: Duration::from_millis(50), ..SqliteOptions::default() };
+        let store = open_sqlite(&path, options.clone()).await.expect("opens");
+        add_run(&*store, "r").await;
+        let other = Connection::open(&path).expect("opens");
+        other.execute_batch("begin immediate").expect("locked");
+        let error = store.create_run(new_run("s")).await.expect_err("locked");
+        assert_eq!(error.fault(), Some(Fault::Busy), "{error:?}");
+        // Readers do not wait, and neither does an open that has nothing to migrate.
+        store.run("r").await.expect("readable");
+        open_sqlite(&path, options).await.expect("opens");
+        other.execute_batch("rollback").expect("unlocked");
+        store.create_run(new_run("s")).await.expect("unlocked");
+    });
+}
+
+#[test]
+fn a_full_database_refuses_and_goes_on_when_there_is_room() {
+    let (_folder, path) = place();
+    block_on(async {
+        let options = SqliteOptions { max_bytes: Some(4 << 20), ..SqliteOptions::default() };
+        let store = open_sqlite(&path, options).await.expect("opens");
+        add_run(&*store, "r").await;
+        let mut step = commit("r", 1);
+        step.messages = vec![json(&format!("\"{}\"", "x".repeat(MAX_PAYLOAD_BYTES - 2)))];
+        let error = store.commit_step(step.clone()).await.expect_err("full");
+        assert_eq!(error.fault(), Some(Fault::Full), "{error:?}");
+        assert_eq!(store.run("r").await.expect("there").summary.version, 1, "nothing of the step is there");
+        // Writes of one group: each is written or reported, and what is reported as written is there.
+        let ids: Vec<String> = (0..50).map(|place| format!("s{place}")).collect();
+        let large = async { store.commit_step(step).await.map(|_| ()) };
+        let small = ids.iter().map(|id| store.create_run(new_run(id)));
+        let (large, small) = futures_util::future::join(large, futures_util::future::join_all(small)).await;
+        assert_eq!(large.expect_err("full").fault(), Some(Fault::Full));
+        for (id, written) in ids.iter().zip(small) {
+            match written {
+                Ok(()) => assert_eq!(store.run(id).await.expect("there").summary.version, 1),
+                Err(error) => {
+                    assert_eq!(error.fault(), Some(Fault::Full), "{error:?}");
+                    store.run(id).await.expect_err("not there");
+                }
+            }
+        }
+        store.commit_step(commit("r", 1)).await.expect("small enough");
+        store.close().await;
+    });
+    assert_intact(&path);
+}
+
+#[test]
+fn a_name_that_sqlite_reads_otherwise_is_a_file() {
+    let folder = private_folder();
+    for name in [":memory:", "file:x?mode=memory", "a b%20c#d"] {
+        let path = folder.path().join(name);
+        block_on(async { open_default(&path).await.close().await });
+        assert!(path.is_file(), "{name}");
+    }
+    let error = block_on(open("mysql://h/db")).expect_err("refused");
+    assert!(matches!(error, StoreError::Open(OpenError::Url { .. })), "{error}");
+}
