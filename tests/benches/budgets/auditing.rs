@@ -49,7 +49,9 @@ pub(crate) fn log(report: &mut Report) {
     });
     report.check_at_most("`audit verify` of 150,000 rows, beside sha256sum", ratio, 1.2, "×");
 
-    let envelope = Fixture::new().envelope();
+    let fixture = Fixture::new();
+    let _written = fixture.policy_file();
+    let envelope = fixture.envelope();
     let files = PolicyFiles::find(&envelope).expect("found");
     let policy = files.load(SandboxTier::Process).expect("the shipped policy");
     let rows: Vec<_> = audit::rows(&path).take(50_000).map(|row| row.expect("a row")).collect();
