@@ -160,7 +160,7 @@ impl WitnessClient {
     /// Reads the answer to a request.
     ///
     /// # Errors
-    /// [`WitnessError`]. A witness that is not there yet, or whose answer is no one's, may answer the next request.
+    /// [`WitnessError`]. The next request may succeed: none of the errors is final.
     pub fn read_answer(
         &mut self,
         request: &WitnessRequest,
