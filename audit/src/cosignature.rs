@@ -94,20 +94,20 @@ impl SignedCheckpoint {
         signatures.filter_map(|signature| witness.time_of(&signature, note.text())).max()
     }
 
-    /// Adds the lines of signatures that are valid cosignatures of a witness. Other lines are ignored, as the protocol
-    /// demands. `None` if there is none.
-    pub(super) fn with_cosignatures(&self, lines: &str, witness: &WitnessKey) -> Option<Self> {
+    /// Adds the lines of signatures that are valid cosignatures of a witness, and returns the time of the newest one.
+    /// Other lines are ignored, as the protocol demands. `None` if no line is valid.
+    pub(super) fn with_cosignatures(&self, lines: &str, witness: &WitnessKey) -> Option<(Self, Timestamp)> {
         let note = Note::from_bytes(self.note().as_bytes()).ok()?;
-        let mut cosigned = self.note().to_owned();
+        let (mut cosigned, mut newest) = (self.note().to_owned(), None);
         for line in lines.lines() {
             let Ok(signature) = Signature::from_bytes(line.as_bytes()) else { continue };
-            if witness.time_of(&signature, note.text()).is_some() {
+            if let Some(time) = witness.time_of(&signature, note.text()) {
                 cosigned += line;
                 cosigned.push('\n');
+                newest = newest.max(Some(time));
             }
         }
-        let parsed = Self::parse(&cosigned)?;
-        parsed.cosigned_at(witness).map(|_| parsed)
+        Some((Self::parse(&cosigned)?, newest?))
     }
 }
 
@@ -168,13 +168,14 @@ pub(super) mod tests {
         let (witness, other) = (WitnessSigner::new("w.example/1", 1), WitnessSigner::new("w.example/1", 2));
         let (signed, later) = (signed(7, [1; 32]), signed(8, [2; 32]));
         let line = witness.line(text_of(&signed), 1_679_315_147);
-        let cosigned = signed.with_cosignatures(&line, &witness.key).expect("cosigned");
+        let (cosigned, time) = signed.with_cosignatures(&line, &witness.key).expect("cosigned");
+        assert_eq!(Some(time), cosigned.cosigned_at(&witness.key));
         assert_eq!(cosigned.checkpoint, signed.checkpoint);
         assert_eq!(cosigned.cosigned_at(&witness.key), Timestamp::from_second(1_679_315_147).ok());
         assert_eq!(SignedCheckpoint::find_all(cosigned.note()), std::slice::from_ref(&cosigned));
         // Lines of others around it are ignored.
         let noisy = format!("{}{line}— x AAAAAAA=\nno line\n", other.line(text_of(&signed), 1));
-        assert_eq!(signed.with_cosignatures(&noisy, &witness.key), Some(cosigned.clone()));
+        assert_eq!(signed.with_cosignatures(&noisy, &witness.key), Some((cosigned.clone(), time)));
         for answer in [
             String::new(),
             "\u{202e}<script>".to_owned(),
@@ -195,7 +196,7 @@ pub(super) mod tests {
         assert_eq!(cosigned.cosigned_at(&other.key), None);
         // Of several the newest counts.
         let twice = cosigned.with_cosignatures(&witness.line(text_of(&signed), 1_779_315_147), &witness.key);
-        let newest = twice.expect("cosigned").cosigned_at(&witness.key);
+        let newest = twice.expect("cosigned").0.cosigned_at(&witness.key);
         assert_eq!(newest, Timestamp::from_second(1_779_315_147).ok());
     }
 

@@ -172,8 +172,7 @@ impl WitnessClient {
             200 => {
                 let lines = std::str::from_utf8(body).unwrap_or_default();
                 let cosigned = request.checkpoint.with_cosignatures(lines, &self.key);
-                let cosigned = cosigned.ok_or(WitnessError::NoCosignature)?;
-                let time = cosigned.cosigned_at(&self.key).ok_or(WitnessError::NoCosignature)?;
+                let (cosigned, time) = cosigned.ok_or(WitnessError::NoCosignature)?;
                 (self.seen, self.cosigned) = (submitted, submitted);
                 stored_texts::keep(
                     &self.files,
