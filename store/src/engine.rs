@@ -57,6 +57,7 @@ methods! {
     read runs(filter: RunFilter, page: PageRequest<AgeCursor>) -> Page<RunSummary, AgeCursor>, "list runs";
     write acquire_lease(guard: LeaseGuard, until: i64) -> RunLease, "take the lease of a run";
     write renew_lease(guard: LeaseGuard, until: i64) -> RunLease, "renew the lease of a run";
+    write reopen_run(guard: LeaseGuard, until: i64, version: i64, state: Json) -> RunLease, "open a run again";
     write release_lease(run: &str => to_owned, owner: &str => to_owned) -> (), "release the lease of a run";
     write request_cancel(run: &str => to_owned, now: i64) -> (), "ask that a run end";
     write commit_step(commit: CommitStep) -> i64, "commit a step";

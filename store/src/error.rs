@@ -61,6 +61,12 @@ pub enum StoreError {
         /// The run.
         run: String,
     },
+    /// The run has not ended, so it cannot be opened again.
+    #[error("the run `{run}` has not ended")]
+    StillOpen {
+        /// The run.
+        run: String,
+    },
     /// The call takes no result any more.
     #[error("the call `{id}` is {status}")]
     CallClosed {

@@ -13,6 +13,7 @@
 //!     .create_run(NewRun {
 //!         id: "r1".to_owned(),
 //!         agent: "writer".to_owned(),
+//!         workspace: "/home/anna/book".to_owned(),
 //!         created: 1_000,
 //!         state: Json::of("setup")?,
 //!         labels: Vec::new(),

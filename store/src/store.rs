@@ -65,6 +65,19 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
     async fn renew_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
 
+    /// Opens a run that has ended, for a further question, and takes its lease. `state` takes the place of the run's state,
+    /// and a request to cancel it is forgotten.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Conflict`]; [`StoreError::StillOpen`] for a run that has not ended.
+    async fn reopen_run(
+        &self,
+        guard: LeaseGuard,
+        until: i64,
+        version: i64,
+        state: Json,
+    ) -> Result<RunLease, StoreError>;
+
     /// Gives the lease back. Without effect if the lease is not the owner's any more.
     ///
     /// # Errors

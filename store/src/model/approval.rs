@@ -69,6 +69,8 @@ pub struct Decision {
     pub via: String,
     /// Arguments that the person has put in place of the call's.
     pub edited_arguments: Option<Json>,
+    /// The reason, for the model.
+    pub reason: Option<String>,
     /// When.
     pub decided: i64,
 }

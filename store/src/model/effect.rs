@@ -14,6 +14,8 @@ pub struct NewEffect {
     /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
     /// id.
     pub may_repeat: bool,
+    /// The flow labels that the call adds at most. They stand for those of a call whose end is never known.
+    pub labels: Vec<String>,
 }
 
 /// A call as it is stored.
@@ -35,7 +37,7 @@ pub struct Effect {
     pub finished: Option<i64>,
     /// The result. None as for `finished`.
     pub result: Option<Json>,
-    /// The flow labels that the call has added.
+    /// The flow labels that the call has added, or adds at most if it has not finished.
     pub labels: Vec<String>,
 }
 

@@ -34,6 +34,8 @@ pub struct NewRun {
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
+    /// What it works on, for example the folder of a workspace. Any text, also an empty one.
+    pub workspace: String,
     /// Now.
     pub created: i64,
     /// Its state before the first step.
@@ -54,6 +56,8 @@ pub struct RunSummary {
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
+    /// What it works on.
+    pub workspace: String,
     /// When it was created.
     pub created: i64,
     /// When a step was last committed.
@@ -88,6 +92,8 @@ pub struct Run {
 pub struct RunFilter {
     /// Only runs of this agent.
     pub agent: Option<String>,
+    /// Only runs that work on this.
+    pub workspace: Option<String>,
     /// Only runs with this status.
     pub status: Option<RunStatus>,
     /// Only runs that have not ended and that no process drives at this time: those to resume.
@@ -116,4 +122,6 @@ pub struct RunLease {
     pub until: i64,
     /// The version of the run, for the next [`CommitStep`](super::CommitStep).
     pub version: i64,
+    /// When a person asked that the run end.
+    pub cancel_requested: Option<i64>,
 }

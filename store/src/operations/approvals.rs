@@ -66,6 +66,9 @@ pub(crate) async fn decide_approval(
 ) -> Result<Approval, StoreError> {
     check_name("the person who decides", &decision.by)?;
     check_name("the way of the decision", &decision.via)?;
+    if let Some(reason) = &decision.reason {
+        check_text("the reason", reason)?;
+    }
     let edited_bytes = decision.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
     let status = match decision.verdict {
@@ -75,7 +78,7 @@ pub(crate) async fn decide_approval(
     let changed = sql
         .execute(
             "update approvals set status = $3, decided_by = $4, decided_via = $5, decided = $6, \
-             edited_arguments = $7, bytes = bytes + $8 \
+             edited_arguments = $7, bytes = bytes + $8, reason = $9 \
              where id = $1 and hash = $2 and status = 'waiting' and (expires is null or expires > $6)",
             parameters![
                 &id,
@@ -85,7 +88,8 @@ pub(crate) async fn decide_approval(
                 decision.via,
                 decision.decided,
                 decision.edited_arguments.map(Json::into_text),
-                to_i64(edited_bytes)
+                to_i64(edited_bytes + decision.reason.as_ref().map_or(0, String::len)),
+                decision.reason
             ],
         )
         .await?;
@@ -122,7 +126,7 @@ pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<Approval, 
     let row = sql
         .row(
             "select id, run, call, tool, question, hash, status, created, expires, decided_by, decided_via, decided, \
-             edited_arguments, bytes from approvals where id = $1",
+             edited_arguments, bytes, reason from approvals where id = $1",
             parameters![&id],
         )
         .await?;
@@ -141,7 +145,7 @@ pub(crate) async fn approvals(
     let rows = sql
         .rows(
             "select a.id, run, call, tool, question, hash, status, a.created, expires, decided_by, decided_via, \
-             decided, edited_arguments, bytes from approvals a join ( \
+             decided, edited_arguments, bytes, reason from approvals a join ( \
                  select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
                      select id, created, bytes from approvals \
                      where (created, id) < ($1, $2) \
@@ -178,6 +182,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
             via: row.text(10)?,
             decided: row.int(11)?,
             edited_arguments: row.optional_text(12)?.map(Json::stored),
+            reason: row.optional_text(14)?,
         }),
         None => None,
     };

@@ -24,6 +24,7 @@ pub(crate) async fn begin_effect(
     check_name("the id of the call", &effect.call)?;
     check_name("the tool", &effect.tool)?;
     check_size("the arguments", effect.arguments.len(), MAX_ARGUMENTS_BYTES)?;
+    check_labels(&effect.labels)?;
     lock_run(sql, &guard).await?;
     let stored = sql
         .row(
@@ -66,7 +67,7 @@ async fn add_effect(
     check_count("the effects of the run", ordinal, MAX_EFFECTS)?;
     sql.execute(
         "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, labels) \
-         values ($1, $2, $3, $4, $5, $6, $7, 1, $8, '[]')",
+         values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9)",
         parameters![
             &guard.run,
             effect.call,
@@ -75,7 +76,8 @@ async fn add_effect(
             to_i64(effect.arguments.len()),
             effect.arguments.into_text(),
             effect.may_repeat,
-            guard.now
+            guard.now,
+            labels_text(&effect.labels)?
         ],
     )
     .await?;

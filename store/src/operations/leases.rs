@@ -1,9 +1,11 @@
 //! Leases: taking, renewing and proving them.
 
+use super::runs::check_payloads;
 use crate::{
     error::{Entity, StoreError},
+    json::Json,
     limits::check_name,
-    model::{LeaseGuard, RunLease},
+    model::{LeaseGuard, RunLease, RunStatus},
     sql::{Sql, parameters},
 };
 
@@ -16,13 +18,15 @@ pub(crate) async fn acquire_lease(
     let row = sql
         .row(
             "update runs set lease_owner = $2, lease_until = $4 where id = $1 and ended = 0 \
-             and (lease_owner is null or lease_owner = $2 or lease_until <= $3) returning version",
+             and (lease_owner is null or lease_owner = $2 or lease_until <= $3) \
+             returning version, cancel_requested",
             parameters![&guard.run, &guard.owner, guard.now, until],
         )
         .await?;
     let LeaseGuard { run, owner, .. } = guard;
     if let Some(mut row) = row {
-        return Ok(RunLease { run, owner, until, version: row.int(0)? });
+        let (version, cancel_requested) = (row.int(0)?, row.optional_int(1)?);
+        return Ok(RunLease { run, owner, until, version, cancel_requested });
     }
     let found =
         sql.row("select ended, lease_owner, lease_until from runs where id = $1", parameters![&run]).await?;
@@ -43,13 +47,46 @@ pub(crate) async fn renew_lease(
     let row = sql
         .row(
             "update runs set lease_until = case when lease_until < $4 then $4 else lease_until end \
-             where id = $1 and lease_owner = $2 and lease_until > $3 and ended = 0 returning version, lease_until",
+             where id = $1 and lease_owner = $2 and lease_until > $3 and ended = 0 \
+             returning version, lease_until, cancel_requested",
             parameters![&guard.run, &guard.owner, guard.now, until],
         )
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, None).await?) };
     let LeaseGuard { run, owner, .. } = guard;
-    Ok(RunLease { run, owner, version: row.int(0)?, until: row.int(1)? })
+    let (version, until, cancel_requested) = (row.int(0)?, row.int(1)?, row.optional_int(2)?);
+    Ok(RunLease { run, owner, until, version, cancel_requested })
+}
+
+pub(crate) async fn reopen_run(
+    sql: &mut dyn Sql,
+    guard: LeaseGuard,
+    until: i64,
+    version: i64,
+    state: Json,
+) -> Result<RunLease, StoreError> {
+    check_name("the owner of the lease", &guard.owner)?;
+    check_payloads(&state, &[])?;
+    let row = sql
+        .row(
+            "update runs set version = version + 1, updated = $3, status = $6, ended = 0, cancel_requested = null, \
+             lease_owner = $2, lease_until = $4 where id = $1 and version = $5 and ended = 1 returning version",
+            parameters![&guard.run, &guard.owner, guard.now, until, version, RunStatus::Running.as_str()],
+        )
+        .await?;
+    let LeaseGuard { run, owner, .. } = guard;
+    let Some(mut row) = row else {
+        let found = sql.row("select version, ended from runs where id = $1", parameters![&run]).await?;
+        let mut found = found.ok_or_else(|| StoreError::not_found(Entity::Run, &run))?;
+        return Err(match (found.int(0)?, found.int(1)?) {
+            (found, _) if found != version => StoreError::Conflict { run, expected: version, found },
+            _ => StoreError::StillOpen { run },
+        });
+    };
+    let version = row.int(0)?;
+    sql.execute("update run_states set state = $2 where run = $1", parameters![&run, state.into_text()])
+        .await?;
+    Ok(RunLease { run, owner, until, version, cancel_requested: None })
 }
 
 pub(crate) async fn release_lease(sql: &mut dyn Sql, run: String, owner: String) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use crate::{
     json::Json,
     limits::{
         MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, MAX_PAYLOAD_BYTES, check_count, check_labels, check_name,
-        check_size, to_i64,
+        check_size, check_text, to_i64,
     },
     model::{NewRun, Page, PageRequest, Run, RunFilter, RunStatus, RunSummary},
     sql::{Row, Sql, parameters},
@@ -16,6 +16,7 @@ use crate::{
 pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), StoreError> {
     check_name("the id of the run", &run.id)?;
     check_name("the agent", &run.agent)?;
+    check_text("the workspace", &run.workspace)?;
     check_labels(&run.labels)?;
     check_payloads(&run.state, &run.messages)?;
     if let Some((owner, _)) = &run.lease {
@@ -26,7 +27,7 @@ pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), Sto
     let inserted = sql
         .execute(
             "insert into runs (id, agent, created, updated, status, ended, version, messages, steps, effects, labels, \
-             lease_owner, lease_until) values ($1, $2, $3, $3, $4, 0, 1, $5, 0, 0, $6, $7, $8) \
+             lease_owner, lease_until, workspace) values ($1, $2, $3, $3, $4, 0, 1, $5, 0, 0, $6, $7, $8, $9) \
              on conflict (id) do nothing",
             parameters![
                 &run.id,
@@ -36,7 +37,8 @@ pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), Sto
                 to_i64(run.messages.len()),
                 labels,
                 owner,
-                until
+                until,
+                run.workspace
             ],
         )
         .await?;
@@ -84,12 +86,12 @@ pub(crate) async fn run(sql: &mut dyn Sql, id: String) -> Result<Run, StoreError
     let row = sql
         .row(
             "select id, agent, created, updated, status, version, messages, steps, labels, lease_owner, lease_until, \
-             cancel_requested, state from runs join run_states on run = id where id = $1",
+             cancel_requested, workspace, state from runs join run_states on run = id where id = $1",
             parameters![&id],
         )
         .await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Run, &id))?;
-    Ok(Run { summary: read_summary(&mut row)?, state: Json::stored(row.text(12)?) })
+    Ok(Run { summary: read_summary(&mut row)?, state: Json::stored(row.text(13)?) })
 }
 
 /// The statement that lists runs, with a condition by which the database finds them through an index.
@@ -97,12 +99,12 @@ macro_rules! select_runs {
     ($condition:literal) => {
         concat!(
             "select id, agent, created, updated, status, version, messages, steps, labels, lease_owner, lease_until, \
-             cancel_requested from runs where ",
+             cancel_requested, workspace from runs where ",
             $condition,
             " and (created, id) < ($1, $2) and (cast($3 as text) is null or agent = $3) \
              and (cast($4 as text) is null or status = $4) \
              and (cast($5 as bigint) is null or (ended = 0 and (lease_owner is null or lease_until <= $5))) \
-             order by created desc, id desc limit $6"
+             and (cast($7 as text) is null or workspace = $7) order by created desc, id desc limit $6"
         )
     };
 }
@@ -113,14 +115,16 @@ pub(crate) async fn runs(
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<RunSummary, AgeCursor>, StoreError> {
     let limit = request.rows();
-    let RunFilter { agent, status, resumable_at } = filter;
+    let RunFilter { agent, workspace, status, resumable_at } = filter;
     let (created, id) = request.after.unwrap_or(NEWEST);
-    let statement = match (&agent, resumable_at) {
-        (Some(_), _) => select_runs!("agent = $3"),
-        (None, Some(_)) => select_runs!("ended = 0"),
-        (None, None) => select_runs!("true"),
+    let statement = match (&workspace, &agent, resumable_at) {
+        (Some(_), ..) => select_runs!("workspace = $7"),
+        (None, Some(_), _) => select_runs!("agent = $3"),
+        (None, None, Some(_)) => select_runs!("ended = 0"),
+        (None, None, None) => select_runs!("true"),
     };
-    let parameters = parameters![created, id, agent, status.map(RunStatus::as_str), resumable_at, limit];
+    let status = status.map(RunStatus::as_str);
+    let parameters = parameters![created, id, agent, status, resumable_at, limit, workspace];
     let rows = sql.rows(statement, parameters).await?;
     page(rows, limit, |row| {
         let run = read_summary(row)?;
@@ -142,6 +146,7 @@ fn read_summary(row: &mut Row) -> Result<RunSummary, StoreError> {
         labels: row.parsed(8, parse_labels)?,
         lease: row.optional_text(9)?.zip(row.optional_int(10)?),
         cancel_requested: row.optional_int(11)?,
+        workspace: row.text(12)?,
     })
 }
 

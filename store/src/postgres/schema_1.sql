@@ -4,6 +4,7 @@
 create table runs (
     id text collate "C" primary key not null,
     agent text collate "C" not null,
+    workspace text collate "C" not null,
     created bigint not null,
     updated bigint not null,
     status text collate "C" not null,
@@ -19,6 +20,7 @@ create table runs (
 );
 create index runs_by_age on runs (created, id);
 create index runs_by_agent on runs (agent, created, id);
+create index runs_by_workspace on runs (workspace, created, id);
 create index runs_by_openness on runs (ended, created, id);
 create index runs_by_end on runs (ended, updated);
 
@@ -94,7 +96,8 @@ create table approvals (
     decided_by text collate "C",
     decided_via text collate "C",
     decided bigint,
-    edited_arguments text collate "C"
+    edited_arguments text collate "C",
+    reason text collate "C"
 );
 create index approvals_by_age on approvals (created, id);
 create index approvals_by_run on approvals (run, status);

@@ -4,6 +4,7 @@
 create table runs (
     id text primary key not null,
     agent text not null,
+    workspace text not null,
     created integer not null,
     updated integer not null,
     status text not null,
@@ -19,6 +20,7 @@ create table runs (
 ) strict, without rowid;
 create index runs_by_age on runs (created, id);
 create index runs_by_agent on runs (agent, created, id);
+create index runs_by_workspace on runs (workspace, created, id);
 create index runs_by_openness on runs (ended, created, id);
 create index runs_by_end on runs (ended, updated);
 
@@ -94,7 +96,8 @@ create table approvals (
     decided_by text,
     decided_via text,
     decided integer,
-    edited_arguments text
+    edited_arguments text,
+    reason text
 ) strict;
 create index approvals_by_age on approvals (created, id);
 create index approvals_by_run on approvals (run, status);

@@ -19,7 +19,14 @@ fn question(id: &str, expires: Option<i64>) -> NewApproval {
 
 fn decision(verdict: Verdict, decided: i64) -> Decision {
     let edited_arguments = (verdict == Verdict::Approve).then(|| json("{\"edited\":1}"));
-    Decision { verdict, by: "ada".to_owned(), via: "terminal".to_owned(), edited_arguments, decided }
+    Decision {
+        verdict,
+        by: "ada".to_owned(),
+        via: "terminal".to_owned(),
+        edited_arguments,
+        reason: Some("it is late".to_owned()),
+        decided,
+    }
 }
 
 pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {

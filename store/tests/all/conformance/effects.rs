@@ -5,7 +5,13 @@ use portcullis_store::{EffectBegin, EffectEnd, Entity, NewEffect, PageRequest, R
 use super::{add_run, guard, json};
 
 fn effect(call: &str, may_repeat: bool) -> NewEffect {
-    NewEffect { call: call.to_owned(), tool: "t".to_owned(), arguments: json("{}"), may_repeat }
+    NewEffect {
+        call: call.to_owned(),
+        tool: "t".to_owned(),
+        arguments: json("{}"),
+        may_repeat,
+        labels: vec!["vault".to_owned()],
+    }
 }
 
 fn end(call: &str) -> EffectEnd {

@@ -1,8 +1,8 @@
 //! Leases: one owner drives a run.
 
-use portcullis_store::{Entity, LeaseGuard, RunLease, RunStore, StoreError};
+use portcullis_store::{Entity, LeaseGuard, RunLease, RunStatus, RunStore, StoreError};
 
-use super::{NOW, OWNER, UNTIL, add_run, commit, guard, new_run};
+use super::{NOW, OWNER, UNTIL, add_run, commit, guard, json, new_run};
 
 fn of_other(now: i64) -> LeaseGuard {
     LeaseGuard { run: "r".to_owned(), owner: "process 2".to_owned(), now }
@@ -15,7 +15,13 @@ pub(crate) async fn one_owner_has_the_lease(store: &dyn RunStore) {
     let error = store.acquire_lease(of_other(NOW), UNTIL).await.expect_err("taken");
     assert!(matches!(&error, StoreError::Leased { owner, until: UNTIL, .. } if owner == OWNER), "{error}");
     let again = store.acquire_lease(guard("r"), UNTIL + 1).await.expect("its own");
-    let expected = RunLease { run: "r".to_owned(), owner: OWNER.to_owned(), until: UNTIL + 1, version: 1 };
+    let expected = RunLease {
+        run: "r".to_owned(),
+        owner: OWNER.to_owned(),
+        until: UNTIL + 1,
+        version: 1,
+        cancel_requested: None,
+    };
     assert_eq!(again, expected);
     store.release_lease("r", "process 2").await.expect("without effect");
     let error = store.acquire_lease(of_other(NOW), UNTIL).await.expect_err("still taken");
@@ -49,4 +55,29 @@ pub(crate) async fn a_lease_is_renewed_but_not_moved_back(store: &dyn RunStore) 
     assert_eq!(renewed.until, UNTIL + 5);
     let error = store.renew_lease(of_other(NOW), UNTIL).await.expect_err("not its own");
     assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
+}
+
+pub(crate) async fn a_run_that_has_ended_is_opened_again(store: &dyn RunStore) {
+    let reopen = async |version| store.reopen_run(of_other(NOW), UNTIL, version, json("[1]")).await;
+    let error = reopen(1).await.expect_err("no run");
+    assert!(matches!(error, StoreError::NotFound { what: Entity::Run, .. }), "{error}");
+    add_run(store, "r").await;
+    let error = reopen(1).await.expect_err("open");
+    assert!(matches!(error, StoreError::StillOpen { .. }), "{error}");
+    store.request_cancel("r", NOW).await.expect("asked");
+    let mut end = commit("r", 1);
+    end.status = RunStatus::Cancelled;
+    store.commit_step(end).await.expect("committed");
+    let error = reopen(1).await.expect_err("changed");
+    assert!(matches!(error, StoreError::Conflict { expected: 1, found: 2, .. }), "{error}");
+    let lease = reopen(2).await.expect("open again");
+    assert_eq!((&*lease.owner, lease.version, lease.cancel_requested), ("process 2", 3, None));
+    let run = store.run("r").await.expect("there");
+    assert_eq!((run.summary.status, run.summary.cancel_requested), (RunStatus::Running, None));
+    assert_eq!(run.state, json("[1]"));
+    let error = reopen(3).await.expect_err("open");
+    assert!(matches!(error, StoreError::StillOpen { .. }), "{error}");
+    let mut next = commit("r", 3);
+    next.guard = of_other(NOW);
+    store.commit_step(next).await.expect("committed");
 }

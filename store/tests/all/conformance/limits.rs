@@ -59,7 +59,7 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
         .await
         .expect("the largest result fits into an inbox");
     let (tool, arguments) = ("t".to_owned(), call.arguments);
-    let effect = NewEffect { call: "c".to_owned(), tool, arguments, may_repeat: true };
+    let effect = NewEffect { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
     too_large(store.begin_effect(guard("r"), effect).await, "the arguments", MAX_ARGUMENTS_BYTES);
     let end = EffectEnd { call: "c".to_owned(), result, labels: Vec::new() };
     too_large(store.finish_effect(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);

@@ -25,6 +25,7 @@ macro_rules! foreach_case {
             leases::one_owner_has_the_lease,
             leases::a_lease_ends,
             leases::a_lease_is_renewed_but_not_moved_back,
+            leases::a_run_that_has_ended_is_opened_again,
             steps::a_step_is_written_as_a_whole,
             steps::a_step_needs_version_and_lease,
             steps::the_last_step_ends_the_run,
@@ -73,6 +74,7 @@ pub(crate) fn new_run(id: &str) -> NewRun {
     NewRun {
         id: id.to_owned(),
         agent: "agent".to_owned(),
+        workspace: "/work".to_owned(),
         created: NOW,
         state: json("{}"),
         labels: Vec::new(),

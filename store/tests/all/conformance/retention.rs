@@ -24,8 +24,13 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     for run in ["r1", "r2", "r3", "r4"] {
         add_run(store, run).await;
     }
-    let effect =
-        NewEffect { call: "c".to_owned(), tool: "t".to_owned(), arguments: json("1"), may_repeat: false };
+    let effect = NewEffect {
+        call: "c".to_owned(),
+        tool: "t".to_owned(),
+        arguments: json("1"),
+        may_repeat: false,
+        labels: Vec::new(),
+    };
     store.begin_effect(guard("r1"), effect).await.expect("begun");
     store.add_call(guard("r1"), new_call("c", CallStatus::Waiting)).await.expect("a new call");
     store.cancel_call("c", NOW).await.expect("cancelled");

@@ -4,7 +4,7 @@ use portcullis_store::{
     Entity, Fault, Page, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
 };
 
-use super::{OWNER, UNTIL, add_run, commit, json, new_run};
+use super::{OWNER, UNTIL, add_run, commit, guard, json, new_run};
 
 pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
     let mut new = new_run("r");
@@ -17,6 +17,7 @@ pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
     let expected = RunSummary {
         id: "r".to_owned(),
         agent: "agent".to_owned(),
+        workspace: "/work".to_owned(),
         created: 1_000,
         updated: 1_000,
         status: RunStatus::Running,
@@ -77,6 +78,7 @@ pub(crate) async fn listings_are_filtered(store: &dyn RunStore) {
     for (id, agent, until) in [("r1", "a", 100), ("r2", "b", 300), ("r3", "a", 300), ("r4", "a", 9_999)] {
         let mut new = new_run(id);
         new.agent = agent.to_owned();
+        new.workspace = format!("/{agent}");
         new.lease = Some((OWNER.to_owned(), until));
         store.create_run(new).await.expect("a new run");
     }
@@ -92,10 +94,14 @@ pub(crate) async fn listings_are_filtered(store: &dyn RunStore) {
     let (status, all) = (Some(RunStatus::Completed), RunFilter::default());
     assert_eq!(list(all.clone()).await, ["r4", "r3", "r2", "r1"]);
     assert_eq!(list(RunFilter { agent: agent.clone(), ..all.clone() }).await, ["r4", "r3", "r1"]);
+    let workspace = Some("/b".to_owned());
+    assert_eq!(list(RunFilter { workspace: workspace.clone(), ..all.clone() }).await, ["r2"]);
+    let elsewhere = RunFilter { workspace, agent: agent.clone(), ..all.clone() };
+    assert_eq!(list(elsewhere).await, [""; 0]);
     assert_eq!(list(RunFilter { status, ..all.clone() }).await, ["r4"]);
     assert_eq!(list(RunFilter { resumable_at: Some(100), ..all.clone() }).await, ["r3", "r1"]);
     assert_eq!(list(RunFilter { resumable_at: Some(300), ..all.clone() }).await, ["r3", "r2", "r1"]);
-    assert_eq!(list(RunFilter { resumable_at: Some(300), agent, status }).await, [""; 0]);
+    assert_eq!(list(RunFilter { resumable_at: Some(300), agent, status, ..all }).await, [""; 0]);
 }
 
 pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
@@ -106,6 +112,8 @@ pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
     assert_eq!((run.summary.cancel_requested, run.summary.version), (Some(7), 1));
     let mut end = commit("r", 1);
     end.status = RunStatus::Cancelled;
+    let lease = store.renew_lease(guard("r"), UNTIL + 1).await.expect("renewed");
+    assert_eq!(lease.cancel_requested, Some(7), "the driver learns of it");
     store.commit_step(end).await.expect("committed");
     let error = store.request_cancel("r", 11).await.expect_err("over");
     assert!(matches!(error, StoreError::Ended { .. }), "{error}");
