@@ -22,6 +22,8 @@ portcullis_types::words! {
         Elicitation = "elicitation",
         /// An earlier answer, which covers later calls too.
         Session = "session",
+        /// A person at another process, who answered with `portcullis approvals`.
+        Store = "store",
         /// Code of the program that embeds the runtime.
         Program = "program",
     }

@@ -6,8 +6,8 @@ use portcullis_types::{Access, ToolName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, GrantedSecret, MatchedFlowRule, MemoryBytes, MountName, NetworkGrant, OutputBytes, ProfileName,
-    RequestedSubject, ShellGrant, limits::as_millis,
+    Approval, FlowLabel, GrantedSecret, MatchedFlowRule, MemoryBytes, MountName, NetworkGrant, OutputBytes,
+    ProfileName, RequestedSubject, ShellGrant, limits::as_millis,
 };
 
 /// Everything that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] creates grants.
@@ -89,6 +89,15 @@ pub struct GrantLimits {
 }
 
 impl Grant {
+    /// The labels that the call adds to its run if it uses all that it is granted.
+    pub fn possible_labels(&self) -> impl Iterator<Item = FlowLabel> {
+        let has_network =
+            self.network.is_some() || self.shell.as_ref().is_some_and(|shell| shell.network.is_some());
+        let mounts = self.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
+        let secrets = self.secrets.iter().map(|secret| FlowLabel::Secret(secret.name.clone()));
+        mounts.chain(has_network.then_some(FlowLabel::Web)).chain(secrets)
+    }
+
     /// The granted access to a mount; `None` if the mount is not granted.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {

@@ -97,6 +97,12 @@ impl GuestModule {
         Ok(module)
     }
 
+    /// Whether a call finds the code loaded, so that it need not wait for it.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.linked.get().is_some()
+    }
+
     /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks, which are all that
     /// guests can import. `load` is called once to load the code. Its argument holds the module's bytes if the module is
     /// embedded.

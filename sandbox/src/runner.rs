@@ -357,7 +357,17 @@ impl HostWasmToolRunner {
         report
     }
 
-    /// The module's code, which is loaded on first use. This takes some milliseconds for the first call in a process.
+    /// Loads a module's code, if it is not loaded. This takes some milliseconds if the cache has the code, and seconds if
+    /// it must be compiled. It blocks the thread. A call loads the code itself, in its own time; a program that counts the
+    /// time of calls loads it before.
+    ///
+    /// # Errors
+    /// [`WasmError`] if the code cannot be compiled, loaded or linked. The call then fails in the same way.
+    pub fn load_code(&self, module: &GuestModule) -> Result<(), WasmError> {
+        self.ready(module).map(drop)
+    }
+
+    /// The module's code, which is loaded on first use.
     fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
         let ready = module.ready(&self.linker.0, |embedded| match embedded {
             Some(wasm) => self.cache.load(&self.engine, wasm, module.digest()),

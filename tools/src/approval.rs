@@ -48,11 +48,16 @@ pub enum ApprovalRule {
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Answers one request. Called once per request, after the checks of policy and paths and before the call has any
-    /// effect. A panic, or no answer within [`APPROVAL_TIMEOUT`], counts as no.
+    /// effect. A panic, or no answer within [`Approver::time_limit`], counts as no.
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
     async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer;
+
+    /// How long an answer may take. Default: [`APPROVAL_TIMEOUT`].
+    fn time_limit(&self) -> Duration {
+        APPROVAL_TIMEOUT
+    }
 }
 
 /// An answer, and who gave it. An answer that is converted into this comes from the embedding program.
@@ -185,9 +190,9 @@ pub(crate) async fn ask(
     let offer = standing.and_then(|standing| standing.offer(&request));
     request.standing.clone_from(&offer);
     // The approver is foreign code: a separate task catches its panic.
-    let approver = Arc::clone(approver);
+    let (approver, time_limit) = (Arc::clone(approver), approver.time_limit());
     let answering = spawn::spawn_task(async move { approver.decide(&request).await });
-    let GivenAnswer { answer, by, name } = match tokio::time::timeout(APPROVAL_TIMEOUT, answering).await {
+    let GivenAnswer { answer, by, name } = match tokio::time::timeout(time_limit, answering).await {
         Err(_elapsed) => return unanswered(DenialCode::ApprovalTimedOut),
         // The approver panicked.
         Ok(None) => return unanswered(DenialCode::ApprovalUnavailable),

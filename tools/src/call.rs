@@ -1,6 +1,7 @@
 //! The caller of a call, and the terms that the caller sets.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -9,8 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portcullis_policy::FlowLabel;
 use portcullis_types::{
     CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolError, ToolEvent, ToolUpdateFn,
+    async_trait,
 };
 
 use crate::{
@@ -47,6 +50,37 @@ pub(crate) fn cancelled_error() -> ToolError {
 /// the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Is told of a call before its first effect, and can stop it. A program that stores its runs writes here that the call
+/// has begun.
+#[async_trait]
+pub trait BeginCall: Send + Sync {
+    /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not called for
+    /// the steps of an operation, and not for calls that a tool makes: they belong to the call that makes them.
+    ///
+    /// # Errors
+    /// The call's error. It then has no effect.
+    ///
+    /// # Cancellation
+    /// The future is dropped when the call is cancelled.
+    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError>;
+}
+
+/// A call that is about to run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct BeginningCall {
+    /// The call's id.
+    pub call_id: String,
+    /// The tool's canonical name, even if an alias was called.
+    pub tool: String,
+    /// The JSON text of the arguments that the call runs with.
+    pub arguments: String,
+    /// Whether a second run of the same call does no harm: the tool only reads, or says that it is idempotent.
+    pub may_repeat: bool,
+    /// The labels that the call adds to its run at most: if it is interrupted, it may have read all of this.
+    pub labels: BTreeSet<FlowLabel>,
+}
+
 /// The caller of a call, and the terms of the call.
 ///
 /// [`Caller::new`] lists the defaults: no approver, so calls that need an approval are denied; no listeners; no
@@ -71,6 +105,8 @@ pub struct Caller {
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
     /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Is told of each call before its first effect. Default: none.
+    pub before_effects: Option<Arc<dyn BeginCall>>,
     /// Receives partial results.
     pub on_update: Option<ToolUpdateFn>,
     /// Receives progress texts.
@@ -143,6 +179,7 @@ impl Caller {
             turn_deadline: None,
             approval_policy: None,
             approver: None,
+            before_effects: None,
             on_update: None,
             on_progress: None,
             on_event: None,

@@ -64,7 +64,7 @@ pub use bootstrap::{
     runtime_builder_with,
 };
 pub use builder::RegistryBuilder;
-pub use call::{Caller, StderrFn, new_call};
+pub use call::{BeginCall, BeginningCall, Caller, StderrFn, new_call};
 pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};

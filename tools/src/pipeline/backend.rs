@@ -50,6 +50,15 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The confinement of the tool.
     fn confinement(&self) -> Confinement;
 
+    /// Readies what every call of the tool needs, before the time of the call begins. A failure is left to the attempt,
+    /// which reports it. Default: nothing.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the work that it started goes on, for the next call.
+    async fn prepare(&self, host: &Host) {
+        let _ = host;
+    }
+
     /// Makes one attempt at a call. Only the run step calls this method, up to three times per call, with one slot and
     /// one deadline for all attempts.
     ///

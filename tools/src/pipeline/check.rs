@@ -23,6 +23,13 @@ pub(crate) struct Checked {
     pub(super) notes: CallNotes,
 }
 
+impl Checked {
+    /// Whether a second run of the call does no harm. `tier` is the tool's tier under the policy.
+    pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
+        tier == Some(SafetyTier::ReadOnly) || self.tool.meta().idempotent
+    }
+}
+
 /// Notes on a call, for the result's details.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallNotes {

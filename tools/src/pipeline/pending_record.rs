@@ -105,7 +105,7 @@ impl PendingRecord {
         request: &ApprovalRequest,
     ) -> Result<(), ToolError> {
         let question_sha256 = match by {
-            ApproverKind::Terminal | ApproverKind::Elicitation => {
+            ApproverKind::Terminal | ApproverKind::Elicitation | ApproverKind::Store => {
                 let question = approval::question(request, KEPT_QUESTION_COLUMNS);
                 let sha256 = hex::encode(Sha256::digest(&question));
                 self.log.keep_question(&sha256, &question).map_err(|error| unrecorded(&error))?;

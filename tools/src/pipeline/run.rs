@@ -17,8 +17,10 @@ use super::{
     pending_record::unrecorded,
 };
 use crate::{
+    approval::StepGrant,
     audit::Confinement,
-    call::{Caller, cancelled_error},
+    call::{BeginningCall, Caller, cancelled_error},
+    registered::RegisteredTool,
     slots::AbandonOnDrop,
 };
 
@@ -56,10 +58,12 @@ pub(crate) async fn run(
     };
     // The turn may have ended just after the slot was taken.
     ensure_not_over(caller)?;
+    // The labels are judged after this wait, in which the run may read more.
+    within_deadline(caller, prepare(&checked.tool, host)).await?;
     if caller.operation_step.is_none() {
         let run_facts = host.labels.facts(caller);
         // An operation has no grant of its own to judge, only the grants of its steps.
-        for grant in [&grant].into_iter().chain(steps.iter().map(|step| &step.grant)) {
+        for grant in grants(&grant, &steps) {
             judge_flow_again(&checked, grant, host, &run_facts)
                 .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
@@ -70,6 +74,18 @@ pub(crate) async fn run(
     if checked.tool.backend().confinement() != Confinement::Native {
         pending_record.call.secrets =
             grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
+    }
+    if let Some(before_effects) = &caller.before_effects
+        && caller.operation_step.is_none()
+    {
+        let call = BeginningCall {
+            call_id: checked.call.id.clone(),
+            tool: checked.tool.facts().name.to_string(),
+            arguments: checked.args.text().to_owned(),
+            may_repeat: checked.may_repeat(pending_record.call.tier),
+            labels: grants(&grant, &steps).flat_map(Grant::possible_labels).collect(),
+        };
+        within_deadline(caller, before_effects.begin(&call)).await??;
     }
     if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
         pending_record.begin().map_err(|error| unrecorded(&error))?;
@@ -120,6 +136,19 @@ pub(crate) async fn run(
     checked.notes.tries = tries;
     // `labels` is dropped here, before the result is released, because the run's next call is judged by these labels.
     Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
+}
+
+/// Readies the tool and, if it is an operation, its steps: their time is the operation's.
+async fn prepare(tool: &RegisteredTool, host: &Host) {
+    tool.backend().prepare(host).await;
+    for step in tool.steps() {
+        step.backend().prepare(host).await;
+    }
+}
+
+/// The grant of a call and those of its steps.
+fn grants<'a>(own: &'a Grant, steps: &'a [StepGrant]) -> impl Iterator<Item = &'a Grant> {
+    [own].into_iter().chain(steps.iter().map(|step| &step.grant))
 }
 
 /// Makes up to three attempts at a call, if something that it needs is unavailable and another attempt does no harm.

@@ -20,6 +20,7 @@ use crate::{
     modules::DeclarationFacts,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
     sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, ModuleDigest, Violation, WasmError},
+    spawn,
     web::DeclaredHosts,
 };
 
@@ -65,6 +66,17 @@ impl Backend for GuestTool {
 
     fn guest(&self) -> Option<&GuestTool> {
         Some(self)
+    }
+
+    /// Loads the module's code. On the first call ever, that compiles it, which can take seconds.
+    async fn prepare(&self, host: &Host) {
+        let Some(runner) = host.runner.clone() else { return };
+        if self.module.is_loaded() {
+            return;
+        }
+        let module = Arc::clone(&self.module);
+        // Ignore the error, as the trait says.
+        let _ = spawn::spawn_blocking(async move { runner.load_code(&module) }).await;
     }
 
     async fn attempt(

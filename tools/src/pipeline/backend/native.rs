@@ -11,9 +11,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use portcullis_types::{
-    SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind, ToolOutput, async_trait,
-};
+use portcullis_types::{Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind, ToolOutput, async_trait};
 
 use super::{
     AttemptOutcome, Backend, CallAttempt,
@@ -60,8 +58,7 @@ impl Backend for NativeTool {
         let has_called = Arc::new(AtomicBool::new(false));
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
-        let harmless =
-            pending_record.call.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
+        let harmless = checked.may_repeat(pending_record.call.tier);
         // A tool that made nested calls is not attempted again, because a second attempt would repeat their effects.
         let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
         Ok(AttemptOutcome { may_retry, ..AttemptOutcome::without_retry(result) })
@@ -83,7 +80,8 @@ fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext
     // The reports of a native tool are passed on like the frames of a guest.
     ctx.on_update = update_forwarder(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = progress_forwarder(&call.id, caller);
-    let caller = Caller { slot: Some(slot.clone()), ..caller.clone() };
+    // The calls that the tool makes belong to its own call, which has begun.
+    let caller = Caller { slot: Some(slot.clone()), before_effects: None, ..caller.clone() };
     ctx.extensions = host.states.clone();
     ctx.extensions.insert(NestingContext { caller, has_called });
     ctx
