@@ -94,13 +94,25 @@ impl AgentLoop {
     /// # Cancellation
     /// As for [`AgentLoop::run`].
     pub async fn ask(&mut self, question: Message) -> AgentRun {
+        self.resume(RunState::new(question)).await
+    }
+
+    /// Goes on with a run from a state that a [`MessageStore`] has kept, perhaps in another process. The run takes the
+    /// step that follows that state. Messages that [`AgentHandle`] has queued go to the model with the next request.
+    ///
+    /// A step that was interrupted is taken again. Its calls reach the executor again, so an executor of stored runs
+    /// must know which of them have begun.
+    ///
+    /// # Cancellation
+    /// As for [`AgentLoop::run`].
+    pub async fn resume(&mut self, state: RunState) -> AgentRun {
+        let mut state = state;
         // Renew the token when the run ends or its future is dropped, so that a cancellation ends only this run.
         let _token_renewal = TokenRenewalGuard(&self.handle);
         let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
         let _run_end = RunEndGuard { agent: self, run_id: run_id.clone() };
         let mut steps = Steps::new(self, guard, run_id.clone());
-        let mut state = RunState::new(question);
         steps
             .report(AgentEvent::AgentStart { agent_id: self.config.agent_id.clone(), run_id: run_id.clone() })
             .await;

@@ -1,6 +1,6 @@
 //! [`AgentEvent`]: the events of a run, for observers. The event formats of other systems derive from it.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use portcullis_types::{Message, ToolEvent, ToolResult};
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,21 @@ pub enum AgentEnd {
         /// Message for the operator.
         message: String,
     },
+}
+
+impl fmt::Display for AgentEnd {
+    /// How the run ended, in a few words for an operator, without the model's text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer { .. } => f.write_str("the model answered"),
+            Self::MaxIterations { limit } => write!(f, "no answer after {limit} turns"),
+            Self::Length { .. } => f.write_str("the answer was cut off"),
+            Self::Repeated { tool } => write!(f, "the same call of `{tool}` over and over"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Provider { message, .. } => write!(f, "the provider failed: {message}"),
+            Self::Internal { message } => write!(f, "an internal fault: {message}"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! [`RunState`]: a run between two of its steps.
 
-use portcullis_types::Message;
+use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 
 use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGuard, transcript};
@@ -37,8 +37,9 @@ pub(super) enum RunStep {
 }
 
 impl RunState {
-    /// A run that begins.
-    pub(super) fn new(question: Message) -> Self {
+    /// A run that begins with this question.
+    #[must_use]
+    pub fn new(question: Message) -> Self {
         Self {
             next: RunStep::Setup { question },
             turns_total: 0,
@@ -48,25 +49,79 @@ impl RunState {
         }
     }
 
-    /// Whether the run has ended.
+    /// The state from which a run that has ended without an answer asks the model once more. The model gets its full
+    /// number of turns.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        matches!(self.next, RunStep::Ended { .. })
+    pub fn asking_again() -> Self {
+        Self { next: RunStep::CallModel, ..Self::new(Message::user("")) }
     }
 
-    /// The message that an interrupted run was about to store: the question, or the model's answer. The answer's
-    /// calls may have begun, so they belong into the conversation: a run that reads it tells the model that their
-    /// effects are unknown. None if the stored conversation is complete.
+    /// The same state, with which the model gets its full number of turns for a further question.
     #[must_use]
-    pub fn unstored_message(&self) -> Option<Message> {
-        let answer = match &self.next {
-            RunStep::Setup { question } => return Some(question.clone()),
-            RunStep::RunTools { answer } | RunStep::Finalize { answer } => answer,
-            RunStep::CallModel | RunStep::Ended { .. } => return None,
+    pub fn with_all_turns(self) -> Self {
+        Self { turns_for_question: 0, ..self }
+    }
+
+    /// How the run has ended. None for a run that has a next step.
+    #[must_use]
+    pub fn end(&self) -> Option<&AgentEnd> {
+        match &self.next {
+            RunStep::Ended { end } => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The name of the next step: `setup`, `call_model`, `run_tools` or `finalize`, and `ended` if there is none.
+    #[must_use]
+    pub fn next_step(&self) -> &'static str {
+        match &self.next {
+            RunStep::Setup { .. } => "setup",
+            RunStep::CallModel => "call_model",
+            RunStep::RunTools { .. } => "run_tools",
+            RunStep::Finalize { .. } => "finalize",
+            RunStep::Ended { .. } => "ended",
+        }
+    }
+
+    /// The state of a run that is cancelled here, and the message that its next step was about to store: the question, or
+    /// the model's answer. The answer's calls may have begun, so they belong into the conversation: a run that reads it
+    /// tells the model that their effects are not known.
+    #[must_use]
+    pub fn cancelled(self) -> (Self, Option<Message>) {
+        let message = match &self.next {
+            RunStep::Setup { question } => Some(question.clone()),
+            RunStep::RunTools { answer } | RunStep::Finalize { answer } => {
+                let calls = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
+                let message = Message::assistant(answer.text.clone(), calls);
+                (!message.content.is_empty() || !message.tool_calls.is_empty()).then_some(message)
+            }
+            RunStep::CallModel | RunStep::Ended { .. } => None,
         };
-        let calls = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
-        let message = Message::assistant(answer.text.clone(), calls);
-        (!message.content.is_empty() || !message.tool_calls.is_empty()).then_some(message)
+        (Self { next: RunStep::Ended { end: AgentEnd::Cancelled }, ..self }, message)
+    }
+
+    /// The question of a run whose first step has not been taken.
+    #[must_use]
+    pub fn question(&self) -> Option<&Message> {
+        match &self.next {
+            RunStep::Setup { question } => Some(question),
+            _ => None,
+        }
+    }
+
+    /// The calls that the next step runs, in the order in which the model asked for them.
+    pub fn next_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let calls = match &self.next {
+            RunStep::RunTools { answer } => &*answer.calls,
+            _ => &[],
+        };
+        calls.iter().map(|call| &call.call)
+    }
+
+    /// Tokens of all answers to the current question together, as far as the provider reports them.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// Adds the tokens of one answer.
@@ -91,17 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_has_a_message_that_is_not_stored() {
+    fn a_state_tells_its_next_step() {
         let new = RunState::new(Message::user("q"));
-        assert_eq!(new.unstored_message(), Some(Message::user("q")));
-        assert!(!new.is_over());
+        assert_eq!((new.next_step(), new.question(), new.end()), ("setup", Some(&Message::user("q")), None));
         let call = json!({"id": "c", "tool": "t", "arguments": "{\"a\":1}"});
         let answer = json!({"text": "x", "calls": [{"call": call, "refused": null}], "stop": "tool_calls", "usage": null});
-        let message = state(&json!({"type": "run_tools", "answer": answer})).unstored_message();
+        let tools = state(&json!({"type": "run_tools", "answer": answer}));
+        let ids: Vec<&str> = tools.next_calls().map(|call| &*call.id).collect();
+        assert_eq!((tools.next_step(), ids), ("run_tools", vec!["c"]));
+        let (cancelled, message) = tools.cancelled();
         let message = message.expect("the answer");
         assert_eq!((message.text().as_str(), &*message.tool_calls[0].id), ("x", "c"));
-        assert_eq!(state(&json!({"type": "call_model"})).unstored_message(), None);
+        assert_eq!(cancelled.end(), Some(&AgentEnd::Cancelled));
+        assert_eq!(new.clone().cancelled().1, Some(Message::user("q")));
         let over = state(&json!({"type": "over", "end": {"type": "cancelled"}}));
-        assert!(over.is_over() && over.unstored_message().is_none());
+        assert_eq!((over.next_step(), over.end()), ("ended", Some(&AgentEnd::Cancelled)));
+        assert_eq!(over.next_calls().count(), 0);
+        assert_eq!(over.cancelled().1, None);
+        assert_eq!(RunState::asking_again().next_step(), "call_model");
     }
 }

@@ -39,7 +39,15 @@ impl AgentHandle {
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
     pub fn steer(&self, text: impl Into<String>) -> Result<(), QueueFull> {
-        push(&mut self.lock().steering, text.into())
+        self.steer_with(Message::user(text))
+    }
+
+    /// As [`AgentHandle::steer`], with a message that may have other content than text.
+    ///
+    /// # Errors
+    /// As for [`AgentHandle::steer`].
+    pub fn steer_with(&self, message: Message) -> Result<(), QueueFull> {
+        push(&mut self.lock().steering, message)
     }
 
     /// Queues a message for after the model's answer. The run then continues with this message.
@@ -47,7 +55,7 @@ impl AgentHandle {
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
     pub fn follow_up(&self, text: impl Into<String>) -> Result<(), QueueFull> {
-        push(&mut self.lock().follow_ups, text.into())
+        push(&mut self.lock().follow_ups, Message::user(text))
     }
 
     /// Cancels the current run, or the next run if none is active. Running calls get the grace period to end.
@@ -84,11 +92,11 @@ impl AgentHandle {
     }
 }
 
-fn push(queue: &mut VecDeque<Message>, text: String) -> Result<(), QueueFull> {
+fn push(queue: &mut VecDeque<Message>, message: Message) -> Result<(), QueueFull> {
     if queue.len() >= MAX_QUEUED_MESSAGES {
         return Err(QueueFull);
     }
-    queue.push_back(Message::user(text));
+    queue.push_back(message);
     Ok(())
 }
 

@@ -45,6 +45,14 @@ fn sendable_arguments(text: &str) -> String {
     json!({ UNREADABLE_KEY: excerpt }).to_string()
 }
 
+/// The error of a call that had begun when its process ended, and that may not be repeated.
+#[must_use]
+pub fn interrupted_error() -> ToolError {
+    ToolError::cancelled("the run was interrupted; whether the call took effect is not known")
+        .with_code("unknown")
+        .with_hint("look at what the call would have changed before you call it again")
+}
+
 /// Repairs a conversation so that providers accept it. A run writes only valid conversations, but another program may
 /// have written to the store, or the store may have lost its last messages.
 pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
@@ -76,9 +84,7 @@ pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
 /// Gives each call without a result one that says so.
 fn answer_open_calls(open_ids: &mut Vec<String>, messages: &mut Vec<Message>) {
     for id in open_ids.drain(..) {
-        let interrupted =
-            ToolError::cancelled("the run was interrupted; whether the call took effect is not known");
-        messages.push(Message::tool_failure(id, &interrupted));
+        messages.push(Message::tool_failure(id, &interrupted_error()));
     }
 }
 

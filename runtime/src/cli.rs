@@ -9,18 +9,23 @@ use clap::{
 use portcullis_types::SandboxTier;
 
 mod agent;
+mod approvals;
 mod audit;
 mod audit_report;
 mod explain;
 mod mount_option;
 mod mounts;
 mod policy_test;
+mod runs;
 mod serve;
 mod shell_option;
 mod tool;
 mod undo;
 
-pub(crate) use agent::{AgentOptions, DemoOptions, KeptOptions};
+pub(crate) use agent::{AgentOptions, DemoOptions, ModelOptions, StoreOptions};
+pub(crate) use approvals::{
+    ApprovalsCommand, ApproveCallOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions,
+};
 pub(crate) use audit::{
     AuditCommand, BundleOptions, FilterOptions, LogOptions, ReplayOptions, VerifyOptions,
 };
@@ -29,6 +34,7 @@ pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
 pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};
+pub(crate) use runs::{ListRunsOptions, OneRunOptions, ResumeOptions, RunsCommand};
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{
@@ -127,6 +133,10 @@ pub(crate) enum CliCommand {
     Changes(ChangesOptions),
     Undo(UndoOptions),
     Agent(AgentOptions),
+    #[command(subcommand)]
+    Runs(RunsCommand),
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
@@ -224,7 +234,7 @@ pub(crate) struct CallOptions {
 }
 
 /// Foreign modules, beside those in the policy's folder.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Modules {
     /// Load a further foreign module. May be given several times.
     ///

@@ -1,6 +1,7 @@
 //! The commands, one per file, and their dispatch.
 
 mod agent;
+mod approvals;
 mod audit;
 pub(crate) mod author;
 mod call;
@@ -13,6 +14,7 @@ mod interrupts;
 mod mounts;
 mod policy;
 mod progress;
+mod runs;
 mod serve;
 mod shell;
 mod tools;
@@ -21,7 +23,7 @@ mod undo;
 use std::process::ExitCode;
 
 use crate::{
-    cli::{AuditCommand, Cli, CliCommand, PolicyCommand},
+    cli::{ApprovalsCommand, AuditCommand, Cli, CliCommand, PolicyCommand, RunsCommand},
     error::CliError,
 };
 
@@ -58,6 +60,16 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Changes(options) => undo::changes(common, &options),
         CliCommand::Undo(options) => undo::undo(common, &options),
         CliCommand::Agent(options) => agent::run(common, options),
+        CliCommand::Runs(RunsCommand::List(options)) => runs::list(common, &options),
+        CliCommand::Runs(RunsCommand::Show(options)) => runs::show(common, &options),
+        CliCommand::Runs(RunsCommand::Watch(options)) => runs::watch(common, &options),
+        CliCommand::Runs(RunsCommand::Resume(options)) => agent::resume(common, options),
+        CliCommand::Runs(RunsCommand::Cancel(options)) => runs::cancel(common, &options),
+        CliCommand::Runs(RunsCommand::Export(options)) => runs::export(common, &options),
+        CliCommand::Approvals(ApprovalsCommand::List(options)) => approvals::list(common, &options),
+        CliCommand::Approvals(ApprovalsCommand::Show(options)) => approvals::show(common, &options),
+        CliCommand::Approvals(ApprovalsCommand::Approve(options)) => approvals::approve(common, &options),
+        CliCommand::Approvals(ApprovalsCommand::Deny(options)) => approvals::deny(common, &options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

@@ -5,10 +5,12 @@ use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
 use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
+use portcullis_runs::{RunError, RunId, store::StoreError};
 use portcullis_tools::{
     BootstrapError, RowError,
     audit::{AuditError, BundleError, KeyError},
     modules::{ApproveError, PinError},
+    state::StateError,
     undo::UndoError,
 };
 use portcullis_types::ToolError;
@@ -18,7 +20,7 @@ mod author;
 
 pub(crate) use author::AuthorError;
 
-use crate::{agent_file::AgentFileError, conversations::ConversationError};
+use crate::agent_file::AgentFileError;
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -141,9 +143,27 @@ pub(crate) enum CliError {
     /// The operator's instructions to the model cannot be read.
     #[error("cannot read the instructions in `{}`", path.display())]
     Instructions { path: PathBuf, source: io::Error },
-    /// A conversation cannot be continued or kept.
+    /// A run cannot be driven.
     #[error(transparent)]
-    Conversation(#[from] ConversationError),
+    Run(#[from] RunError),
+    /// The store of runs cannot be used.
+    #[error("cannot use the store of runs")]
+    Store {
+        #[from]
+        source: StoreError,
+    },
+    /// The state folder cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The process of a run in the background has ended at once.
+    #[error("the process of the run `{id}` has ended; its last words stand in `{}`", log.display())]
+    Detached { id: RunId, log: PathBuf },
+    /// The process of a run in the background cannot be started.
+    #[error("cannot start the process of the run `{id}`")]
+    Detach { id: RunId, source: io::Error },
+    /// Arguments that take the place of a call's are no JSON object.
+    #[error("the arguments are no JSON object")]
+    EditedArguments,
     /// A file that states the default model cannot be used.
     #[error(transparent)]
     AgentFile(#[from] AgentFileError),
@@ -234,7 +254,10 @@ impl CliError {
             | Self::Picture { .. }
             | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
-            Self::Conversation(error) if error.is_usage() => USAGE,
+            Self::Run(error) if is_usage(error) => USAGE,
+            Self::Store { source: StoreError::NotFound { .. } | StoreError::Open(_) }
+            | Self::State(_)
+            | Self::EditedArguments => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
             _ => 1,
@@ -261,6 +284,21 @@ impl CliError {
         report.push_str(&causes(self));
         report
     }
+}
+
+/// Whether a run that cannot be driven is a mistake of the command line.
+fn is_usage(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::InvalidId { .. }
+            | RunError::None { .. }
+            | RunError::OtherWorkspace { .. }
+            | RunError::Answered { .. }
+            | RunError::Newer { .. }
+            | RunError::Malformed { .. }
+            | RunError::Label { .. }
+            | RunError::Store(StoreError::NotFound { .. } | StoreError::Leased { .. })
+    )
 }
 
 /// The causes of an error, one per line.

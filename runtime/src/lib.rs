@@ -13,7 +13,7 @@
 //! | `setup.rs` | assembles a registry from the options |
 //! | `sidecar.rs` | the shell sidecar: which one the options name, and how it is started |
 //! | `agent_file.rs` | the operator's default model, and prices |
-//! | `conversations/` | conversations with a model that outlive a process |
+//! | `run_store.rs` | opens the store of runs |
 //! | `policy_edit.rs` | edits of a policy that keep its comments; `rule_writer.rs` writes standing approvals so |
 //! | `project.rs` | existing folders with their own policies; `toolchain.rs` finds what their commands need |
 //! | `workspace.rs` | the workspace's first use |
@@ -40,7 +40,6 @@ mod atomic_dir;
 mod cli;
 mod client_config;
 mod command;
-mod conversations;
 mod error;
 mod line_editor;
 mod output;
@@ -48,6 +47,7 @@ mod policy_edit;
 mod project;
 mod rule_writer;
 mod run;
+mod run_store;
 mod setup;
 mod sidecar;
 mod terminal_approver;

@@ -18,8 +18,8 @@ use super::Modules;
 /// Let a model work with the tools, for one question or in a conversation.
 ///
 /// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a question,
-/// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are kept in the state folder;
-/// `--continue` and `--resume` go on with one.
+/// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are runs, which
+/// are kept in a store: `--continue` and `--resume` go on with one, and `portcullis runs` shows them.
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
@@ -36,6 +36,7 @@ Examples:
   portcullis agent 'Tidy up notes.md' --model qwen3 --base-url http://127.0.0.1:8080/v1
   portcullis agent - --provider ollama --model llama3.1 < question.txt
   portcullis agent --continue
+  portcullis agent --detach 'Update the dependencies'
 
 Exit codes:
   0 the model answered    1 the run ended without an answer    2 wrong usage, or an unusable policy
@@ -48,6 +49,32 @@ pub(crate) struct AgentOptions {
     #[command(flatten)]
     pub(crate) kept: KeptOptions,
 
+    /// Print the run's events instead of the answer, as JSON, one object a line.
+    #[arg(long, requires = "prompt")]
+    pub(crate) json: bool,
+
+    /// The format of the events: `everruns`, `yoagent` or `hsafa`.
+    #[arg(long, value_name = "FORM", default_value = EventFormatKind::Yoagent.as_str(), requires = "json",
+          value_parser = form())]
+    pub(crate) form: EventFormatKind,
+
+    /// Work in the background: print the id of the run, and end.
+    ///
+    /// The run goes on in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The process
+    /// writes to `detached/ID.log` of the state folder.
+    #[arg(long, requires = "prompt", conflicts_with_all = ["json", "newest", "resume"])]
+    pub(crate) detach: bool,
+
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
+
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
+}
+
+/// The model of a run, and what it may do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelOptions {
     /// The model's name, as the provider knows it. Default: that of `agent.toml`.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -90,17 +117,20 @@ pub(crate) struct AgentOptions {
     #[arg(long)]
     pub(crate) approve: bool,
 
-    /// Print the run's events instead of the answer, as JSON, one object a line.
-    #[arg(long, requires = "prompt")]
-    pub(crate) json: bool,
-
-    /// The format of the events: `everruns`, `yoagent` or `hsafa`.
-    #[arg(long, value_name = "FORM", default_value = EventFormatKind::Yoagent.as_str(), requires = "json",
-          value_parser = form())]
-    pub(crate) form: EventFormatKind,
-
     #[command(flatten)]
     pub(crate) modules: Modules,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreOptions {
+    /// Where runs are kept: a file of SQLite, or `postgres://…` for several machines.
+    ///
+    /// Default: the variable `PORTCULLIS_STORE`, else `runs.db` in the state folder. Give a URL with a password in the
+    /// variable, because other users can read the command line. PostgreSQL is reached with TLS; `sslmode=disable` and
+    /// `sslrootcert=FILE` in the URL change that.
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) store: Option<String>,
 }
 
 /// Which conversation goes on.

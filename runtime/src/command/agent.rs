@@ -1,6 +1,7 @@
 //! `portcullis agent`: a model works with the tools, for one question or in a conversation.
 
 mod conversation;
+mod detached;
 mod instructions;
 mod model;
 mod pictures;
@@ -12,11 +13,13 @@ mod summary;
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Instant,
 };
 
+use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, ProviderSettings, RemoteProvider};
+use portcullis_runs::{NextMove, RunId, RunSubject, RunTotals, Runs, StoredState, store::RunSummary};
 use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::Approver,
@@ -27,11 +30,12 @@ use portcullis_tools::{
     shell::ShellSource,
 };
 use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope};
+use tokio::runtime::Runtime;
 
 use self::{
     instructions::{PROJECT_FILE, ProjectFile},
-    question::{Answerer, executor, exit_code},
-    session::{Session, View},
+    question::exit_code,
+    session::{Answers, Session, View},
 };
 use super::{
     call,
@@ -40,80 +44,144 @@ use super::{
 };
 use crate::{
     agent_file::{AgentFile, Price},
-    cli::{AGENT_ID, AgentOptions, CommonOptions, KeptOptions},
-    conversations::{
-        ConversationFile, ConversationFolder, ConversationId, ConversationRecord, KeptConversation,
-    },
+    cli::{AGENT_ID, AgentOptions, CommonOptions, ModelOptions, ResumeOptions, StoreOptions},
     error::CliError,
     line_editor::TerminalMode,
     output::{
         live::{Live, PausingApprover},
         stream,
     },
-    setup, sidecar,
+    run_store, setup, sidecar,
 };
 
-/// Runs the command.
+/// What the process does with a run.
+enum Task {
+    /// Asks one question.
+    Ask { prompt: String, which: Which },
+    /// Asks one question in the background.
+    AskDetached { prompt: String },
+    /// Asks the questions that a person types.
+    Converse { which: Which },
+    /// Goes on where the run was interrupted.
+    Resume { id: RunId },
+    /// Goes on in the background.
+    ResumeDetached { id: RunId },
+    /// Is the process in the background.
+    Background { id: RunId },
+}
+
+/// Which run goes on.
+enum Which {
+    New,
+    /// The newest about this workspace.
+    Newest,
+    This(RunId),
+}
+
+/// How the command line wants it.
+struct Request<'a> {
+    task: Task,
+    model: &'a ModelOptions,
+    store: &'a StoreOptions,
+    /// The format of the events on standard output, if they stand for the answer.
+    json: Option<EventFormatKind>,
+}
+
+/// Runs `portcullis agent`.
 pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitCode, CliError> {
-    if options.prompt.is_none() && !io::stdin().is_terminal() {
+    let AgentOptions { prompt, kept, json, form, detach, model, store } = options;
+    if prompt.is_none() && !io::stdin().is_terminal() {
         return Err(CliError::NoPrompt);
     }
+    let which = match (&kept.resume, kept.newest) {
+        (Some(id), _) => Which::This(id.parse()?),
+        (None, true) => Which::Newest,
+        (None, false) => Which::New,
+    };
+    let task = match (detached::background_run()?, prompt) {
+        (Some(id), _) => Task::Background { id },
+        (None, Some(prompt)) if detach => Task::AskDetached { prompt },
+        (None, Some(prompt)) => Task::Ask { prompt, which },
+        (None, None) => Task::Converse { which },
+    };
+    begin(common, Request { task, model: &model, store: &store, json: json.then_some(form) })
+}
+
+/// Runs `portcullis runs resume`.
+pub(crate) fn resume(common: &CommonOptions, options: ResumeOptions) -> Result<ExitCode, CliError> {
+    let ResumeOptions { id, detach, model, store } = options;
+    let id = id.parse()?;
+    let task = match detached::background_run()? {
+        Some(id) => Task::Background { id },
+        None if detach => Task::ResumeDetached { id },
+        None => Task::Resume { id },
+    };
+    begin(common, Request { task, model: &model, store: &store, json: None })
+}
+
+fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliError> {
+    let Request { mut task, model, store, json } = request;
     // The provider comes first, so that a mistake in its settings makes no workspace.
     let file = AgentFile::read()?;
-    let provider = RemoteProvider::new(model::settings(&options, &file)?)?;
+    let provider = RemoteProvider::new(model::settings(model, &file)?)?;
     let mut config = AgentConfig::new(AGENT_ID);
-    config.max_iterations = options.max_turns;
-    config.strategy = options.strategy.0;
-    let operator_text = instructions::operator_text(options.system.as_deref())?;
-    let prompt = options.prompt.map(call::arguments).transpose()?;
-    let envelope = setup::envelope_with(common, options.modules)?;
+    config.max_iterations = model.max_turns;
+    config.strategy = model.strategy.0;
+    let operator_text = instructions::operator_text(model.system.as_deref())?;
+    if let Task::Ask { prompt, .. } | Task::AskDetached { prompt } = &mut task {
+        *prompt = call::arguments(std::mem::take(prompt))?;
+    }
+    let envelope = setup::envelope_with(common, model.modules.clone())?;
     let files = setup::policy_files(&envelope)?;
     let policy = files.load(envelope.sandbox_tier)?;
     let settings = confined_as_tools(&provider, &policy, &envelope);
-    let (file_of_conversation, record) = conversation(common, &options.kept, &envelope)?;
+    let project = setup::project(common)?;
+    let workspace = project.as_ref().map_or(&envelope.workspace, |project| &project.folder);
 
-    let view = if options.json { View::Json(options.form) } else { View::Live(Arc::new(Live::to_stderr())) };
+    let view = json.map_or_else(|| View::Live(Arc::new(Live::to_stderr())), View::Json);
     config.system = Some(operator_text);
-    config.run_id = Some(record.id.to_string());
-    let caller = caller(options.approve, &view);
+    let is_background = matches!(task, Task::Background { .. });
     let setting = Setting {
+        workspace: workspace.to_string_lossy().into_owned(),
         price: file.prices.get(&settings.model).cloned(),
         config,
         settings,
-        caller,
+        caller: caller(model.approve, &view),
+        answers: match (model.approve, is_background) {
+            (true, _) => Answers::InAdvance,
+            (false, true) => Answers::Elsewhere,
+            (false, false) => Answers::Here,
+        },
         view,
         files,
-        reads_project_file: !options.no_instructions,
+        reads_project_file: !model.no_instructions,
         envelope,
         shell: sidecar::shell_source(common),
+        store: store.clone(),
     };
     let progress = Progress::default();
     // The first interrupt cancels a question, even if its run has not begun.
-    let work = match prompt {
-        Some(prompt) => Work::Question { prompt, cancel: progress.begin_work().unwrap_or_default() },
-        None => Work::Conversation { progress: progress.clone() },
+    let cancel = match task {
+        Task::Converse { .. } => CancellationToken::new(),
+        _ => progress.begin_work().unwrap_or_default(),
     };
     let terminal_mode = TerminalMode::remember();
-    let code = run_interruptibly(&progress, move || setting.work(file_of_conversation, record, work))?;
+    let progress_of_work = progress.clone();
+    let code = run_interruptibly(&progress, move || setting.work(task, &progress_of_work, &cancel))?;
     if code.is_none() {
         terminal_mode.restore();
     }
     Ok(code.unwrap_or(ExitCode::from(INTERRUPTED)))
 }
 
-/// The work of the process in its conversation.
-enum Work {
-    /// It asks one question.
-    Question { prompt: String, cancel: CancellationToken },
-    /// It asks the questions that a person types.
-    Conversation { progress: Progress },
-}
-
-/// All that a conversation needs, before anything is started.
+/// All that a run needs, before anything is started.
 struct Setting {
+    /// The workspace or the project's folder that the run is about.
+    workspace: String,
     config: AgentConfig,
     settings: ProviderSettings,
     caller: Caller,
+    answers: Answers,
     view: View,
     price: Option<Price>,
     files: PolicyFiles,
@@ -121,85 +189,103 @@ struct Setting {
     reads_project_file: bool,
     envelope: RunnerBootstrapEnvelope,
     shell: ShellSource,
+    store: StoreOptions,
 }
 
 impl Setting {
-    /// Starts the registry, and works until the question is answered or the conversation is over.
-    fn work(
-        self,
-        file: ConversationFile,
-        record: ConversationRecord,
-        work: Work,
-    ) -> Result<ExitCode, CliError> {
-        let Self { mut config, settings, caller, view, price, files, reads_project_file, envelope, shell } =
-            self;
-        let runtime = match work {
-            Work::Question { .. } => setup::runtime()?,
-            Work::Conversation { .. } => setup::waiting_runtime()?,
+    /// Finds or begins the run, starts the registry, and works until the question is answered or the conversation is
+    /// over.
+    fn work(self, task: Task, progress: &Progress, cancel: &CancellationToken) -> Result<ExitCode, CliError> {
+        let runtime = match task {
+            Task::Converse { .. } => setup::waiting_runtime()?,
+            _ => setup::runtime()?,
         };
-        let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
-        let run_caller = Caller::new(AGENT_ID, record.id.as_str());
-        if reads_project_file {
-            add_project_file(&mut config, &registry, &run_caller, &view);
+        let runs = runtime.block_on(run_store::open_to_drive(&self.store, &self.envelope.state))?;
+        let (next, which) = match task {
+            Task::AskDetached { prompt } => {
+                let subject = self.subject(RunId::random()?);
+                runtime.block_on(runs.add(subject.clone(), Message::user(prompt)))?;
+                return detached::start(&runtime, &runs, &subject.id, &self.envelope.state);
+            }
+            Task::ResumeDetached { id } => {
+                runtime.block_on(runs.ensure_resumable(&id, &self.workspace))?;
+                return detached::start(&runtime, &runs, &id, &self.envelope.state);
+            }
+            Task::Ask { prompt, which } => (Some(NextMove::Ask(Message::user(prompt))), which),
+            Task::Converse { which } => (None, which),
+            Task::Resume { id } | Task::Background { id } => (Some(NextMove::Resume), Which::This(id)),
+        };
+        let id = match which {
+            Which::New => None,
+            Which::Newest => Some(runtime.block_on(runs.newest(&self.workspace))?),
+            Which::This(id) => Some(id),
+        };
+        let stored = match &id {
+            Some(id) => Some(runtime.block_on(runs.find(id, &self.workspace))?),
+            None => None,
+        };
+        if let (Some(id), Some(NextMove::Resume)) = (&id, &next) {
+            runtime.block_on(runs.ensure_resumable(id, &self.workspace))?;
         }
-        let id = record.id.clone();
-        let kept = KeptConversation::new(Arc::clone(&registry), run_caller.clone(), file, record)?;
-        let kept = Arc::new(kept);
-        let model = settings.model.clone();
-        let session = Session {
-            id,
-            model,
-            answerer: Answerer {
-                config,
-                provider: Arc::new(RemoteProvider::new(settings)?),
-                executor: executor(Arc::clone(&registry), caller).with_continued_run(),
-                store: Arc::<KeptConversation>::clone(&kept),
-            },
-            kept,
-            registry,
-            files,
-            audit_log: audit::log_path(&envelope.state),
-            view,
-            price,
-        };
-        let code = match work {
-            Work::Question { prompt, cancel } => {
+        let id = id.map_or_else(RunId::random, Ok)?;
+        let state = self.envelope.state.clone();
+        let session = self.session(&runtime, runs, id, stored.as_ref())?;
+        let code = match next {
+            Some(next) => {
                 let began = Instant::now();
-                let question = Message::user(prompt);
-                let run = runtime.block_on(session.ask(question, &cancel))?;
+                let run = runtime.block_on(session.go_on(next, cancel))?;
                 session.show_answer(&run)?;
-                session.end_question(&run, began.elapsed())?;
+                session.show_costs(&run, began.elapsed());
                 exit_code(&run.end)
             }
-            Work::Conversation { progress } => {
-                conversation::run(&runtime, &session, &envelope.state, &progress)?
-            }
+            None => conversation::run(&runtime, &session, &state, progress)?,
         };
-        session.registry.end_run(&run_caller);
+        session.registry.end_run(&session.run_caller);
+        runtime.block_on(session.runs.store().close());
         // Do not wait for a native tool that blocks its thread, or for an unanswered question.
         runtime.shutdown_background();
         Ok(code)
     }
-}
 
-/// The conversation that the options name, or a new one, with its file.
-fn conversation(
-    common: &CommonOptions,
-    options: &KeptOptions,
-    envelope: &RunnerBootstrapEnvelope,
-) -> Result<(ConversationFile, ConversationRecord), CliError> {
-    let project = setup::project(common)?;
-    let workspace = project.as_ref().map_or(&envelope.workspace, |project| &project.folder);
-    let workspace = workspace.to_string_lossy();
-    let folder = ConversationFolder::open(&envelope.state)?;
-    Ok(match (&options.resume, options.newest) {
-        (Some(id), _) => folder.resume(&id.parse()?, &workspace)?,
-        (None, true) => folder.newest(&workspace)?,
-        (None, false) => {
-            let record = ConversationRecord::new(ConversationId::random()?, &workspace);
-            (folder.begin(record.id.clone()), record)
+    fn subject(&self, id: RunId) -> RunSubject {
+        RunSubject { id, agent: AGENT_ID.to_owned(), workspace: self.workspace.clone() }
+    }
+
+    /// Starts the registry.
+    fn session(
+        self,
+        runtime: &Runtime,
+        runs: Runs,
+        id: RunId,
+        stored: Option<&(RunSummary, StoredState)>,
+    ) -> Result<Session, CliError> {
+        let subject = self.subject(id);
+        let Self { mut config, settings, caller, answers, view, price, files, envelope, shell, .. } = self;
+        config.run_id = Some(subject.id.to_string());
+        let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
+        let run_caller = Caller::new(AGENT_ID, subject.id.as_str());
+        if self.reads_project_file {
+            add_project_file(&mut config, &registry, &run_caller, &view);
         }
-    })
+        Ok(Session {
+            subject,
+            runs,
+            is_stored: AtomicBool::new(stored.is_some()),
+            was_interrupted: stored.is_some_and(|(summary, _)| !summary.status.has_ended()),
+            totals: Mutex::new(stored.map_or_else(RunTotals::default, |(_, state)| state.totals)),
+            model: settings.model.clone(),
+            config,
+            provider: Arc::new(RemoteProvider::new(settings)?),
+            caller,
+            answers,
+            registry,
+            run_caller,
+            files,
+            audit_log: audit::log_path(&envelope.state),
+            view,
+            price,
+        })
+    }
 }
 
 /// The caller of the model's calls. Its approver leaves the terminal to a question.

@@ -90,7 +90,7 @@ fn answer(
         let answerer = Answerer {
             config: AgentConfig::new(AGENT),
             provider: Arc::new(script),
-            executor: executor(registry, caller),
+            executor: Arc::new(executor(registry, caller)),
             store: Arc::new(InMemoryMessageStore::new()),
         };
         let show = |event: &_| {

@@ -3,6 +3,7 @@
 mod command_line;
 mod conversation;
 mod demo;
+mod durable;
 pub(crate) mod model;
 mod programs;
 mod refused;

@@ -2,6 +2,7 @@
 
 use std::{path::Path, process::ExitCode, time::Instant};
 
+use portcullis_runs::NextMove;
 use portcullis_types::Content;
 use tokio::runtime::Runtime;
 
@@ -34,13 +35,15 @@ pub(super) fn run(
     let mut editor = LineEditor::open(state, HISTORY)?;
     stream::write_stderr(&format!(
         "conversation {} with {}; /help lists the commands, Ctrl-D ends it\n",
-        session.id,
+        session.subject.id,
         text::inline(&session.model)
     ));
-    if session.kept.was_interrupted() {
-        stream::write_stderr(
-            "its last answer was interrupted; the effects of the calls then are not known\n",
-        );
+    if session.was_interrupted {
+        stream::write_stderr(&format!(
+            "its last answer was interrupted, and goes on with the next question; without one: portcullis runs resume \
+             {}\n",
+            session.subject.id
+        ));
     }
     let mut pictures: Vec<Content> = Vec::new();
     while progress.begin_next(true) {
@@ -78,11 +81,13 @@ pub(super) fn run(
         pictures.clear();
         let Some(cancel) = progress.begin_work() else { break };
         let began = Instant::now();
-        let run = runtime.block_on(session.ask(question, &cancel))?;
-        session.show_answer(&run)?;
-        // The conversation goes on: its earlier part is kept, and the person may want the rest of the answers.
-        if let Err(error) = session.end_question(&run, began.elapsed()) {
-            stream::write_stderr(&error.report());
+        match runtime.block_on(session.go_on(NextMove::Ask(question), &cancel)) {
+            Ok(run) => {
+                session.show_answer(&run)?;
+                session.show_costs(&run, began.elapsed());
+            }
+            // The conversation goes on: its earlier part is stored, and the store may answer again.
+            Err(error) => stream::write_stderr(&error.report()),
         }
     }
     session.show_how_to_continue();
@@ -101,9 +106,9 @@ fn obey(
         SlashCommand::Help => slash::help(),
         SlashCommand::Tools => format!("{}{}", tools::listing(registry), tools::refused_modules(registry)),
         SlashCommand::Policy => policy::summary(&session.files, registry.policy()),
-        SlashCommand::Log => audit::listing_of_run(&session.audit_log, session.id.as_str())?,
-        SlashCommand::Changes => undo::changes_of_run(registry, session.id.as_str())?,
-        SlashCommand::Undo => undo::undo_newest_of_run(registry, session.id.as_str())?,
+        SlashCommand::Log => audit::listing_of_run(&session.audit_log, session.subject.id.as_str())?,
+        SlashCommand::Changes => undo::changes_of_run(registry, session.subject.id.as_str())?,
+        SlashCommand::Undo => undo::undo_newest_of_run(registry, session.subject.id.as_str())?,
         SlashCommand::Image => {
             return pictures::add(pictures, Path::new(argument));
         }

@@ -4,8 +4,9 @@ use std::{process::ExitCode, sync::Arc};
 
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, DEFAULT_EVENT_CAPACITY, MessageStore, Provider,
-    ProviderErrorKind, event_channel,
+    ProviderErrorKind, ToolExecutor, event_channel,
 };
+use portcullis_runs::DrivenRun;
 use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry};
 use portcullis_types::{CancellationToken, Message, ToolErrorKind};
 
@@ -20,7 +21,7 @@ const HOW_TO_APPROVE: &str =
 pub(in crate::command) struct Answerer {
     pub(in crate::command) config: AgentConfig,
     pub(in crate::command) provider: Arc<dyn Provider>,
-    pub(in crate::command) executor: RegistryExecutor,
+    pub(in crate::command) executor: Arc<dyn ToolExecutor>,
     pub(in crate::command) store: Arc<dyn MessageStore>,
 }
 
@@ -36,6 +37,37 @@ impl Answerer {
         self,
         question: Message,
         cancel_requested: &CancellationToken,
+        show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
+    ) -> Result<AgentRun, CliError> {
+        self.work(async move |agent| agent.ask(question).await, cancel_requested, show).await
+    }
+
+    /// Goes on with a run, as [`Answerer::answer`] answers a question. The lease of the run is kept meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Answerer::answer`].
+    ///
+    /// # Cancellation
+    /// As for [`Answerer::answer`], and a person can cancel the run from another process.
+    pub(in crate::command) async fn go_on(
+        self,
+        run: &Arc<DrivenRun>,
+        cancel_requested: &CancellationToken,
+        show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
+    ) -> Result<AgentRun, CliError> {
+        let work = async |agent: &mut AgentLoop| {
+            let handle = agent.handle();
+            let state = run.take_start(&handle).expect("a driven run is gone on with once");
+            let _lease = run.keep_lease(handle);
+            agent.resume(state).await
+        };
+        self.work(work, cancel_requested, show).await
+    }
+
+    async fn work(
+        self,
+        work: impl AsyncFnOnce(&mut AgentLoop) -> AgentRun,
+        cancel_requested: &CancellationToken,
         mut show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
     ) -> Result<AgentRun, CliError> {
         let Self { config, provider, executor, store } = self;
@@ -43,7 +75,7 @@ impl Answerer {
         let mut agent = AgentLoop::new(config, events, store, provider, executor);
         let handle = agent.handle();
         let work = async move {
-            let run = agent.ask(question).await;
+            let run = work(&mut agent).await;
             // Close the event channel, which ends `watch`.
             drop(agent);
             run

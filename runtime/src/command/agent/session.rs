@@ -1,16 +1,26 @@
-//! One process's part of a conversation: asks the questions, shows the answers, and keeps both.
+//! One process's part of a run: asks the questions, shows the answers, and stores both.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use portcullis_adapters::event_formats::EventFormatKind;
-use portcullis_agent::AgentRun;
-use portcullis_tools::{PolicyFiles, ToolRegistry};
-use portcullis_types::{CancellationToken, Message};
+use portcullis_agent::{AgentConfig, AgentRun, Provider};
+use portcullis_runs::{DrivenRun, NextMove, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor};
+use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
+use portcullis_types::CancellationToken;
 
-use super::{question::Answerer, summary};
+use super::{
+    question::{Answerer, executor},
+    summary,
+};
 use crate::{
     agent_file::Price,
-    conversations::{ConversationId, KeptConversation},
     error::CliError,
     output::{live::Live, stream, text},
 };
@@ -24,43 +34,104 @@ pub(super) enum View {
     Json(EventFormatKind),
 }
 
-/// One process's part of a conversation.
+/// Who answers the policy's questions about calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// The option `--approve` has answered them in advance.
+    InAdvance,
+    /// A person at this process, or at `portcullis approvals`. Without a person here, there is no answer.
+    Here,
+    /// A person at `portcullis approvals`.
+    Elsewhere,
+}
+
+/// One process's part of a run.
 pub(super) struct Session {
-    pub(super) id: ConversationId,
+    pub(super) subject: RunSubject,
+    pub(super) runs: Runs,
+    /// Whether the run is in the store. A new run is stored with its first question.
+    pub(super) is_stored: AtomicBool,
+    /// Whether the last process ended before the run did.
+    pub(super) was_interrupted: bool,
     /// The model's name, as the provider knows it.
     pub(super) model: String,
-    pub(super) answerer: Answerer,
-    pub(super) kept: Arc<KeptConversation>,
+    pub(super) config: AgentConfig,
+    pub(super) provider: Arc<dyn Provider>,
+    /// The caller of the model's calls.
+    pub(super) caller: Caller,
+    pub(super) answers: Answers,
     pub(super) registry: Arc<ToolRegistry>,
+    /// The caller whose labels are those of the run.
+    pub(super) run_caller: Caller,
     pub(super) files: PolicyFiles,
     pub(super) audit_log: PathBuf,
     pub(super) view: View,
     pub(super) price: Option<Price>,
+    pub(super) totals: Mutex<RunTotals>,
 }
 
 impl Session {
-    /// Asks a question, and shows what happens.
+    /// Goes on with the run, and shows what happens.
+    ///
+    /// # Errors
+    /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
     ///
     /// # Cancellation
-    /// As for [`Answerer::answer`].
-    pub(super) async fn ask(
+    /// As for [`Answerer::go_on`].
+    pub(super) async fn go_on(
         &self,
-        question: Message,
+        mut next: NextMove,
         cancel: &CancellationToken,
     ) -> Result<AgentRun, CliError> {
-        let answerer = self.answerer.clone();
-        match &self.view {
+        if !self.is_stored.load(Ordering::Relaxed)
+            && let NextMove::Ask(question) = next
+        {
+            self.runs.add(self.subject.clone(), question).await?;
+            self.is_stored.store(true, Ordering::Relaxed);
+            next = NextMove::Resume;
+        }
+        let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
+        let run = self.runs.drive(&self.subject, next, registry, caller).await?;
+        let answerer = self.answerer(&run);
+        let ended = match &self.view {
             View::Live(live) => {
                 let show = |event: &_| {
                     live.show(event);
                     Ok(())
                 };
-                answerer.answer(question, cancel, show).await
+                answerer.go_on(&run, cancel, show).await
             }
             View::Json(form) => {
                 let mut format = form.begin();
-                answerer.answer(question, cancel, |event| stream::write_answer(&format.lines(event))).await
+                let show = |event: &_| stream::write_answer(&format.lines(event));
+                answerer.go_on(&run, cancel, show).await
             }
+        };
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = run.totals().await;
+        if let Err(error) = run.release().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the lease of the run is not given back"
+            );
+        }
+        ended
+    }
+
+    fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
+        let mut caller = self.caller.clone();
+        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.approver = match (self.answers, caller.approver.take()) {
+            (Answers::InAdvance, approver) => approver,
+            (Answers::Elsewhere, _) => Some(Arc::new(StoredApprover::elsewhere(Arc::clone(run)))),
+            (Answers::Here, Some(here)) => Some(Arc::new(StoredApprover::also_here(Arc::clone(run), here))),
+            (Answers::Here, None) => None,
+        };
+        let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();
+        Answerer {
+            config: self.config.clone(),
+            provider: Arc::clone(&self.provider),
+            executor: Arc::new(StoredExecutor::new(executor, Arc::clone(run))),
+            store: Arc::<DrivenRun>::clone(run),
         }
     }
 
@@ -73,20 +144,20 @@ impl Session {
         stream::write_answer(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
     }
 
-    /// Keeps the tokens and the time of a question, and shows them.
-    pub(super) fn end_question(&self, run: &AgentRun, elapsed: Duration) -> Result<(), CliError> {
-        self.kept.end_question(run.usage, elapsed)?;
+    /// Shows the tokens and the time of a question, and of the whole run.
+    pub(super) fn show_costs(&self, run: &AgentRun, elapsed: Duration) {
         if matches!(self.view, View::Live(_)) {
-            let line = summary::line((run.usage, elapsed), self.kept.totals(), self.price.as_ref());
+            let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let totals = (totals.usage, totals.elapsed().max(elapsed));
+            let line = summary::line((run.usage, elapsed), totals, self.price.as_ref());
             stream::write_stderr(&line);
         }
-        Ok(())
     }
 
     /// Shows how the conversation goes on later, if it has a question.
     pub(super) fn show_how_to_continue(&self) {
-        if self.kept.has_messages() {
-            stream::write_stderr(&format!("to go on: portcullis agent --resume {}\n", self.id));
+        if self.is_stored.load(Ordering::Relaxed) {
+            stream::write_stderr(&format!("to go on: portcullis agent --resume {}\n", self.subject.id));
         }
     }
 }

@@ -1,0 +1,201 @@
+//! [`StoredApprover`]: asks through the store, so that another process can answer.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use portcullis_store::{Approval, ApprovalStatus, Decision, NewApproval, RunStore, StoreError, Verdict};
+use portcullis_tools::approval::{
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
+};
+use portcullis_types::chain;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    DrivenRun,
+    clock::{milliseconds, now},
+};
+
+/// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
+pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How much longer the call waits than its question: the store says first that the question has expired.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// How often the store is asked for an answer.
+const POLL: Duration = Duration::from_millis(250);
+
+/// The width of a stored question. Terminals wrap at another width themselves.
+const COLUMNS: usize = 100;
+
+/// How many bytes of a hash name a question.
+const ID_BYTES: usize = 8;
+
+/// How many times one call asks the same question again after it has expired, as a run does that was resumed each time.
+const MAX_ASKED: u32 = 100;
+
+/// An approver whose questions are rows of the store. An answer from another process counts, and so does that of the
+/// approver at this process, if there is one: the first of the two.
+pub struct StoredApprover {
+    run: Arc<DrivenRun>,
+    here: Option<Arc<dyn Approver>>,
+    expires: Duration,
+}
+
+impl StoredApprover {
+    /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
+    #[must_use]
+    pub fn elsewhere(run: Arc<DrivenRun>) -> Self {
+        Self { run, here: None, expires: APPROVAL_EXPIRES }
+    }
+
+    /// Asks at this process too, and expires with the question there.
+    #[must_use]
+    pub fn also_here(run: Arc<DrivenRun>, here: Arc<dyn Approver>) -> Self {
+        let expires = here.time_limit();
+        Self { run, here: Some(here), expires }
+    }
+
+    fn store(&self) -> &dyn RunStore {
+        &**self.run.store()
+    }
+
+    /// Writes the question, unless the same question of the same call waits or is answered. Returns its id.
+    async fn write(&self, request: &ApprovalRequest) -> Result<String, StoreError> {
+        for number in 1..=MAX_ASKED {
+            let id = question_id(request, number);
+            let new = NewApproval {
+                id: id.clone(),
+                call: request.call_id.clone(),
+                tool: request.tool.clone(),
+                question: question(request, COLUMNS),
+                hash: request.binding.clone(),
+                expires: Some(now() + milliseconds(self.expires)),
+            };
+            match self.store().add_approval(self.run.guard(), new).await {
+                Err(StoreError::AlreadyExists { .. }) => {}
+                added => return added.map(|()| id),
+            }
+            // A run that was resumed asks again: the answer may have come meanwhile.
+            let earlier = self.store().approval(&id).await?;
+            if !has_expired(&earlier) {
+                return Ok(id);
+            }
+        }
+        let status = ApprovalStatus::Expired;
+        Err(StoreError::ApprovalClosed { id: question_id(request, MAX_ASKED), status })
+    }
+
+    /// Waits until another process has answered.
+    async fn wait(&self, id: &str) -> GivenAnswer {
+        loop {
+            match self.store().approval(id).await {
+                Ok(approval) => {
+                    if let Some(answer) = given_answer(&approval) {
+                        return answer;
+                    }
+                }
+                // The question stays in the store, so a later read may succeed.
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, id, "an approval is not read");
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Writes an answer that was given at this process. If another process was faster, its answer counts.
+    async fn record(&self, id: &str, request: &ApprovalRequest, given: GivenAnswer) -> GivenAnswer {
+        let (verdict, reason) = match &given.answer {
+            ApprovalAnswer::Deny { reason } => (Verdict::Deny, reason.clone()),
+            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways | ApprovalAnswer::ApproveWith { .. } => {
+                (Verdict::Approve, None)
+            }
+        };
+        let decision = Decision {
+            verdict,
+            by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
+            via: given.by.to_string(),
+            edited_arguments: None,
+            reason,
+            decided: now(),
+        };
+        match self.store().decide_approval(id, &request.binding, decision).await {
+            Err(StoreError::ApprovalClosed { .. }) => match self.store().approval(id).await {
+                Ok(approval) => given_answer(&approval).unwrap_or(given),
+                Err(_) => given,
+            },
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, id, "an answer is not stored");
+                given
+            }
+            Ok(_) => given,
+        }
+    }
+}
+
+impl fmt::Debug for StoredApprover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredApprover").field("run", self.run.id()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Approver for StoredApprover {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+        let id = match self.write(request).await {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a question is not stored");
+                return match &self.here {
+                    Some(here) => here.decide(request).await,
+                    None => denied(format!("the question cannot be stored: {}", chain(&error))),
+                };
+            }
+        };
+        let Some(here) = &self.here else { return self.wait(&id).await };
+        tokio::select! {
+            given = here.decide(request) => self.record(&id, request, given).await,
+            given = self.wait(&id) => given,
+        }
+    }
+
+    fn time_limit(&self) -> Duration {
+        self.expires + MARGIN
+    }
+}
+
+/// The id of a question: the same for the same call, the same access and the same number, in every process.
+#[must_use]
+pub fn question_id(request: &ApprovalRequest, number: u32) -> String {
+    let parts = format!("{}\0{}\0{}\0{number}", request.run_id, request.call_id, request.binding);
+    let hash = Sha256::digest(parts);
+    format!("approval_{}", hex::encode(hash.get(..ID_BYTES).unwrap_or(&hash)))
+}
+
+fn has_expired(approval: &Approval) -> bool {
+    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now());
+    match approval.status {
+        ApprovalStatus::Waiting => is_over,
+        ApprovalStatus::Expired => true,
+        ApprovalStatus::Approved | ApprovalStatus::Denied => false,
+    }
+}
+
+/// The answer to a question, if it has one or its time is over.
+fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
+    let Some(decision) = &approval.decision else {
+        return has_expired(approval).then(|| denied("no person has answered in time".to_owned()));
+    };
+    let answer = match (decision.verdict, &decision.edited_arguments) {
+        (Verdict::Approve, None) => ApprovalAnswer::Approve,
+        (Verdict::Approve, Some(arguments)) => {
+            ApprovalAnswer::ApproveWith { arguments: arguments.as_str().to_owned() }
+        }
+        (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: decision.reason.clone() },
+    };
+    Some(GivenAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
+}
+
+fn denied(reason: String) -> GivenAnswer {
+    GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Deny { reason: Some(reason) })
+}

@@ -1,0 +1,452 @@
+//! [`DrivenRun`]: a run that this process drives. It is the store of the run's loop, keeps the lease, and writes each
+//! call before its first effect.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use portcullis_agent::{
+    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, interrupted_error,
+};
+use portcullis_store::{
+    CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease, RunStatus,
+    RunStore, StepRecord, StoreError, StoredMessage,
+};
+use portcullis_tools::{BeginCall, BeginningCall, Caller, ToolRegistry, policy::FlowLabel};
+use portcullis_types::{Message, ToolError, ToolResult};
+use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle};
+
+use crate::{
+    Driver, RunError, RunId, RunTotals, StoredState,
+    clock::{milliseconds, now},
+    pages::all_rows,
+    state::parse_label,
+};
+
+/// How long a lease holds without being renewed: 30 s. A run whose process cannot be examined waits so long after the
+/// process has died.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// How often a lease is renewed, and a request to cancel is seen: every 2 s.
+pub const RENEWAL: Duration = Duration::from_secs(2);
+
+/// The pauses after which a write is tried again, if the database could not be reached or was busy.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(6),
+];
+
+/// The longest summary of a step, in characters. A listing shows it in one line.
+const MAX_SUMMARY_CHARS: usize = 200;
+
+/// A run that this process drives.
+#[derive(Debug)]
+pub struct DrivenRun {
+    store: Arc<dyn RunStore>,
+    driver: Arc<Driver>,
+    id: RunId,
+    registry: Arc<ToolRegistry>,
+    caller: Caller,
+    began: Instant,
+    totals_before: RunTotals,
+    /// The calls of the interrupted step that had begun.
+    begun_before: HashMap<String, BegunCall>,
+    /// The calls that have begun in this process, and whose end is not written.
+    begun_here: Mutex<HashSet<String>>,
+    /// The state that the run goes on from, and what a person has asked meanwhile. Taken by the loop.
+    start: Mutex<Option<(RunState, Option<Message>)>>,
+    is_cancel_requested: bool,
+    progress: AsyncMutex<Progress>,
+}
+
+/// What is known of a call that began before its step was interrupted.
+#[derive(Debug, Clone)]
+pub(crate) enum BegunCall {
+    /// It has this result.
+    Finished(Box<ToolResult>),
+    /// Its effects are not known, and it may not be repeated.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Progress {
+    version: i64,
+    /// The messages of the step, which are written with its state.
+    messages: Vec<Json>,
+    next_step: &'static str,
+    next_calls: usize,
+    step_began: i64,
+    totals: RunTotals,
+}
+
+impl DrivenRun {
+    /// A run whose lease this process has.
+    pub(crate) async fn new(
+        (store, driver): (Arc<dyn RunStore>, Arc<Driver>),
+        (id, lease, state, steering): (RunId, RunLease, StoredState, Option<Message>),
+        (registry, caller): (Arc<ToolRegistry>, Caller),
+    ) -> Result<Self, RunError> {
+        let (begun_before, labels) = begun_before(&*store, &id, &state.run).await?;
+        registry.add_run_labels(&caller, labels);
+        let progress = Progress {
+            version: lease.version,
+            messages: Vec::new(),
+            next_step: state.run.next_step(),
+            next_calls: state.run.next_calls().count(),
+            step_began: now(),
+            totals: state.totals,
+        };
+        Ok(Self {
+            store,
+            driver,
+            id,
+            registry,
+            caller,
+            began: Instant::now(),
+            totals_before: state.totals,
+            begun_before,
+            begun_here: Mutex::default(),
+            start: Mutex::new(Some((state.run, steering))),
+            is_cancel_requested: lease.cancel_requested.is_some(),
+            progress: AsyncMutex::new(progress),
+        })
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn RunStore> {
+        &self.store
+    }
+
+    /// Takes the state that the loop goes on from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and
+    /// gives the handle a question that a person has asked meanwhile. None the second time.
+    #[must_use]
+    pub fn take_start(&self, handle: &AgentHandle) -> Option<RunState> {
+        let (state, steering) = self.start.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        // An empty queue has room.
+        let _ = steering.map(|message| handle.steer_with(message));
+        Some(state)
+    }
+
+    /// Renews the lease until the returned watch is dropped, and cancels the loop if a person has asked for it from
+    /// elsewhere, or if the lease is lost.
+    #[must_use]
+    pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
+        let run = Arc::clone(self);
+        LeaseWatch(tokio::spawn(async move {
+            if run.is_cancel_requested {
+                handle.cancel();
+            }
+            loop {
+                tokio::time::sleep(RENEWAL).await;
+                match run.renew().await {
+                    Ok(lease) if lease.cancel_requested.is_none() => {}
+                    Ok(_) => handle.cancel(),
+                    Err(error) if error.fault().is_some() => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "the lease is not renewed");
+                    }
+                    // The run has ended, or another process drives it.
+                    Err(_) => handle.cancel(),
+                }
+            }
+        }))
+    }
+
+    async fn renew(&self) -> Result<RunLease, StoreError> {
+        let until = now() + milliseconds(LEASE);
+        match self.store.renew_lease(self.guard(), until).await {
+            // The process stood still for long, or the clock was set.
+            Err(StoreError::LeaseLost { .. }) => self.store.acquire_lease(self.guard(), until).await,
+            renewed => renewed,
+        }
+    }
+
+    /// The tokens and the time of all questions of the run.
+    pub async fn totals(&self) -> RunTotals {
+        self.progress.lock().await.totals
+    }
+
+    /// Gives the lease back, if the run goes on elsewhere. Call it when the loop is over.
+    ///
+    /// # Errors
+    /// [`RunError::Store`]. The lease then expires.
+    pub async fn release(&self) -> Result<(), RunError> {
+        Ok(self.store.release_lease(self.id.as_str(), self.driver.name()).await?)
+    }
+
+    pub(crate) fn guard(&self) -> LeaseGuard {
+        LeaseGuard { run: self.id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+    }
+
+    /// What is known of a call that began before its step was interrupted.
+    pub(crate) fn begun_before(&self, call: &str) -> Option<&BegunCall> {
+        self.begun_before.get(call)
+    }
+
+    /// Writes the result of a call that has begun in this process.
+    pub(crate) async fn finish(&self, result: &ToolResult) {
+        if !self.begun_here().remove(&result.call_id) {
+            return;
+        }
+        let finished = async {
+            let (call, result) = (result.call_id.clone(), Json::of(result)?);
+            let labels = label_texts(self.registry.run_labels(&self.caller).keys());
+            self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
+        };
+        // The result is written once more with the step. Until then, it counts as a call whose effects are not known.
+        if let Err(error) = finished.await {
+            let call = &result.call_id;
+            tracing::warn!(error = &error as &dyn std::error::Error, call, "the end of a call is not stored");
+        }
+    }
+
+    fn begun_here(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a step. A write that may have been done is not done a second time: only the holder of the lease changes
+    /// the version.
+    async fn commit(&self, commit: CommitStep) -> Result<i64, StoreError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let commit = CommitStep { guard: self.guard(), ..commit.clone() };
+            let version = commit.version;
+            let error = match self.store.commit_step(commit).await {
+                Err(error) => error,
+                committed => return committed,
+            };
+            let may_retry = match &error {
+                StoreError::LeaseLost { .. } => {
+                    self.renew().await.is_ok_and(|lease| lease.version == version)
+                }
+                error => matches!(error.fault(), Some(Fault::Busy | Fault::Unavailable | Fault::TimedOut)),
+            };
+            let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
+            tokio::time::sleep(*pause).await;
+            if let Ok(run) = self.store.run(self.id.as_str()).await
+                && run.summary.version > version
+            {
+                return Ok(run.summary.version);
+            }
+        }
+    }
+
+    /// Ends a run that no process drives. The lease is that of this process.
+    pub(crate) async fn end_cancelled(
+        store: &dyn RunStore,
+        driver: &Driver,
+        id: &RunId,
+        lease: RunLease,
+    ) -> Result<(), RunError> {
+        let run = store.run(id.as_str()).await?;
+        let state = StoredState::parse(run.state.as_str(), id)?;
+        let (run_state, message) = state.run.clone().cancelled();
+        let state = state.with_run(run_state);
+        let now = now();
+        let step = StepRecord {
+            kind: "cancel".to_owned(),
+            begun: now,
+            finished: now,
+            summary: AgentEnd::Cancelled.to_string(),
+        };
+        let messages = message.iter().map(Json::of).collect::<Result<_, _>>()?;
+        let commit = CommitStep {
+            guard: LeaseGuard { run: id.to_string(), owner: driver.name().to_owned(), now },
+            version: lease.version,
+            state: state.to_json()?,
+            status: RunStatus::Cancelled,
+            labels: run.summary.labels,
+            messages,
+            step,
+            consumed_inbox: None,
+        };
+        store.commit_step(commit).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MessageStore for DrivenRun {
+    async fn load(&self) -> Result<Vec<Message>, MessageStoreError> {
+        let failed = |source: RunError| MessageStoreError::new("the run is not read").with_source(source);
+        let stored = all_rows(|request| self.store.messages(self.id.as_str(), request)).await;
+        let parse = |message: StoredMessage| {
+            serde_json::from_str(message.body.as_str()).map_err(|source| {
+                failed(RunError::Malformed { id: self.id.clone(), what: "message", source })
+            })
+        };
+        stored.map_err(|source| failed(source.into()))?.into_iter().map(parse).collect()
+    }
+
+    async fn append(&self, messages: Vec<Message>) -> Result<(), MessageStoreError> {
+        let messages = messages.iter().map(Json::of).collect::<Result<Vec<_>, _>>();
+        let messages =
+            messages.map_err(|source| MessageStoreError::new("a message is not kept").with_source(source))?;
+        self.progress.lock().await.messages.extend(messages);
+        Ok(())
+    }
+
+    async fn keep(&self, state: &RunState) -> Result<(), MessageStoreError> {
+        let mut progress = self.progress.lock().await;
+        let labels = self.registry.run_labels(&self.caller);
+        let mut totals = self.totals_before;
+        if state.end().is_some() {
+            totals = totals.and(state.usage(), self.began.elapsed());
+        }
+        let stored = StoredState::new(state.clone(), &labels, totals);
+        let finished = now();
+        let committed = async {
+            let commit = CommitStep {
+                guard: self.guard(),
+                version: progress.version,
+                state: stored.to_json()?,
+                status: status(state),
+                labels: label_texts(labels.keys()),
+                messages: progress.messages.clone(),
+                step: StepRecord {
+                    kind: progress.next_step.to_owned(),
+                    begun: progress.step_began,
+                    finished,
+                    summary: summary(progress.next_step, progress.next_calls, state),
+                },
+                consumed_inbox: None,
+            };
+            self.commit(commit).await
+        };
+        let version = committed
+            .await
+            .map_err(|error| MessageStoreError::new("the run is not kept").with_source(error))?;
+        *progress = Progress {
+            version,
+            messages: Vec::new(),
+            next_step: state.next_step(),
+            next_calls: state.next_calls().count(),
+            step_began: finished,
+            totals,
+        };
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl BeginCall for DrivenRun {
+    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+        let begun = async {
+            let effect = NewEffect {
+                call: call.call_id.clone(),
+                tool: call.tool.clone(),
+                arguments: Json::from_text(call.arguments.as_str())?,
+                may_repeat: call.may_repeat,
+                labels: label_texts(call.labels.iter()),
+            };
+            self.store.begin_effect(self.guard(), effect).await
+        };
+        match begun.await {
+            Ok(EffectBegin::Begun { .. }) => {
+                self.begun_here().insert(call.call_id.clone());
+                Ok(())
+            }
+            // The executor answers such a call itself, so two calls have the same id.
+            Ok(EffectBegin::Finished(_) | EffectBegin::Unknown(_)) => Err(interrupted_error()),
+            Err(error) => {
+                let reason = "the store of the run has not taken the call, so it has not run";
+                Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
+            }
+        }
+    }
+}
+
+/// Renews a lease until it is dropped.
+#[derive(Debug)]
+pub struct LeaseWatch(JoinHandle<()>);
+
+impl Drop for LeaseWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What is known of the calls of an interrupted step, and the labels that they have brought.
+async fn begun_before(
+    store: &dyn RunStore,
+    id: &RunId,
+    state: &RunState,
+) -> Result<(HashMap<String, BegunCall>, Vec<(FlowLabel, String)>), RunError> {
+    let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
+    let (mut begun, mut labels) = (HashMap::new(), Vec::new());
+    if calls.is_empty() {
+        return Ok((begun, labels));
+    }
+    let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+    for effect in effects.into_iter().filter(|effect| calls.contains(&*effect.call)) {
+        for label in &effect.labels {
+            labels.push((parse_label(label, id)?, effect.call.clone()));
+        }
+        if let Some(call) = begun_call(&effect, id)? {
+            begun.insert(effect.call, call);
+        }
+    }
+    Ok((begun, labels))
+}
+
+/// None for a call that runs again.
+fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
+    Ok(match &effect.result {
+        Some(result) => {
+            let parsed = serde_json::from_str(result.as_str());
+            let result =
+                parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
+            Some(BegunCall::Finished(Box::new(result)))
+        }
+        None if effect.may_repeat => None,
+        None => Some(BegunCall::Unknown),
+    })
+}
+
+fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {
+    labels.map(ToString::to_string).collect()
+}
+
+fn status(state: &RunState) -> RunStatus {
+    match state.end() {
+        None => RunStatus::Running,
+        Some(AgentEnd::Answer { .. }) => RunStatus::Completed,
+        Some(AgentEnd::Cancelled) => RunStatus::Cancelled,
+        Some(
+            AgentEnd::MaxIterations { .. }
+            | AgentEnd::Length { .. }
+            | AgentEnd::Repeated { .. }
+            | AgentEnd::Provider { .. }
+            | AgentEnd::Internal { .. },
+        ) => RunStatus::Failed,
+    }
+}
+
+/// How a step ended, in one line.
+fn summary(step: &str, calls: usize, state: &RunState) -> String {
+    let text = match (step, state.next_step()) {
+        (_, "ended") => state.end().map(ToString::to_string).unwrap_or_default(),
+        ("setup", _) => "stored the question".to_owned(),
+        (_, "run_tools") => {
+            let tools: Vec<&str> = state.next_calls().map(|call| &*call.tool).collect();
+            format!("asked for {}", tools.join(", "))
+        }
+        ("run_tools", _) => format!("has {calls} result{}", if calls == 1 { "" } else { "s" }),
+        ("finalize", _) => "has a further question".to_owned(),
+        _ => "answered".to_owned(),
+    };
+    // A line for a listing: no character that controls a terminal.
+    text.chars().take(MAX_SUMMARY_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,164 @@
+//! [`Driver`]: a process that drives runs. It holds a lock as long as it lives, so that a process with the same state
+//! folder need not wait until the leases of a dead process expire.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::RunError;
+
+/// The folder of the locks, in the state folder.
+const FOLDER: &str = "drivers";
+
+/// The beginning of every driver's name.
+const PREFIX: &str = "driver_";
+
+/// The random part of a name, in bytes. A name owns leases, so it must be unique among all processes of a store.
+const RANDOM_BYTES: usize = 16;
+
+/// How many bytes of a hash tell one folder of one start of the system from any other.
+const PLACE_BYTES: usize = 8;
+
+/// The kernel's id of the present start of the system (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A process that drives runs.
+#[derive(Debug)]
+pub struct Driver {
+    folder: PathBuf,
+    /// The part of the name that all drivers of this folder have.
+    place: String,
+    name: String,
+    /// The system gives the lock up when the process ends, in whatever way.
+    _lock: File,
+}
+
+impl Driver {
+    /// Makes this process known in the state folder, and removes the files of processes that have died.
+    ///
+    /// # Errors
+    /// [`RunError::Driver`], [`RunError::Random`].
+    pub fn start(state: &Path) -> Result<Self, RunError> {
+        let mut random = [0; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;
+        let folder = state.join(FOLDER);
+        let failed = |source| RunError::Driver { folder: folder.clone(), source };
+        let place = prepare(&folder).map_err(failed)?;
+        let name = format!("{place}_{}", hex::encode(random));
+        let lock = lock_new_file(&folder, &name).map_err(failed)?;
+        Ok(Self { folder, place, name, _lock: lock })
+    }
+
+    /// The name, which owns the leases of this process.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the process with this name is known to have died. That of another machine or another state folder never
+    /// is.
+    pub(crate) fn has_died(&self, name: &str) -> bool {
+        let is_of_this_folder = name
+            .strip_prefix(&self.place)
+            .and_then(|rest| rest.strip_prefix('_'))
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // A file that cannot be examined proves nothing.
+        is_of_this_folder && name != self.name && !is_locked(&self.folder.join(name)).unwrap_or(true)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Ignore the error: the next process removes the file.
+        let _ = fs::remove_file(self.folder.join(&self.name));
+    }
+}
+
+/// Makes the folder, and removes the files of processes that have died. Returns the beginning of its drivers' names.
+fn prepare(folder: &Path) -> io::Result<String> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_driver = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+        if is_driver && !is_locked(&path)? {
+            match fs::remove_file(&path) {
+                // Another process was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+    }
+    let metadata = fs::metadata(folder)?;
+    let boot_id = fs::read_to_string(BOOT_ID)?;
+    let place = format!("{}\0{}\0{}", boot_id.trim(), metadata.dev(), metadata.ino());
+    let hash = Sha256::digest(place);
+    Ok(format!("{PREFIX}{}", hex::encode(hash.get(..PLACE_BYTES).unwrap_or(&hash))))
+}
+
+/// Makes a file, and takes its lock. The file gets its name when it is locked, so that no other process takes it for
+/// that of a dead process.
+fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
+    let unnamed = folder.join(format!(".{name}"));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
+    file.lock()?;
+    fs::rename(&unnamed, folder.join(name))?;
+    Ok(file)
+}
+
+/// Whether a process holds the lock of this file. Without a file, none does.
+fn is_locked(path: &Path) -> io::Result<bool> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_to_have_died_by_its_lock() {
+        let state = tempfile::tempdir().expect("a folder");
+        let own = Driver::start(state.path()).expect("starts");
+        let other = Driver::start(state.path()).expect("starts");
+        assert!(!own.has_died(other.name()) && !own.has_died(own.name()));
+        let dead = format!("{}_00ff", own.place);
+        let file = state.path().join(FOLDER).join(&dead);
+        File::create(&file).expect("made");
+        assert!(own.has_died(&dead));
+        let third = Driver::start(state.path()).expect("starts");
+        assert!(!file.exists(), "the file of a dead process is removed");
+        assert!(own.has_died(&dead) && third.has_died(&dead));
+        let name = other.name().to_owned();
+        assert!(!third.has_died(&name));
+        drop(other);
+        assert!(third.has_died(&name));
+    }
+
+    #[test]
+    fn a_process_elsewhere_is_never_known_to_have_died() {
+        let (here, there) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let here = Driver::start(here.path()).expect("starts");
+        let name = Driver::start(there.path()).expect("starts").name().to_owned();
+        assert!(!here.has_died(&name));
+        for other in ["", "x", "driver_", &here.place, &format!("{}_../x", here.place)] {
+            assert!(!here.has_died(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! [`RunError`]: why a run cannot be driven.
+
+use std::{io, path::PathBuf};
+
+use portcullis_store::StoreError;
+use portcullis_tools::policy::InvalidFlowLabel;
+use thiserror::Error;
+
+use crate::RunId;
+
+/// A run cannot be begun, or not be gone on with.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The text is not the id of a run.
+    #[error("`{}` is no id of a run: `run_` and 16 hexadecimal digits", .text.escape_debug())]
+    InvalidId {
+        /// The text.
+        text: String,
+    },
+    /// The system gives no random bytes for an id.
+    #[error("the system gives no random bytes")]
+    Random {
+        /// The system's error.
+        #[source]
+        source: getrandom::Error,
+    },
+    /// There is no run about this workspace.
+    #[error("there is no run about `{}`", .workspace.escape_debug())]
+    None {
+        /// The workspace.
+        workspace: String,
+    },
+    /// The run is about another workspace. Its messages speak of other folders.
+    #[error("the run `{id}` is about `{}`, not about `{}`", .other.escape_debug(), .workspace.escape_debug())]
+    OtherWorkspace {
+        /// The run.
+        id: RunId,
+        /// The workspace of the run.
+        other: String,
+        /// The workspace of this process.
+        workspace: String,
+    },
+    /// The run has its answer, so there is nothing to go on with.
+    #[error(
+        "the run `{id}` has its answer; a further question goes on with it: portcullis agent --resume {id}"
+    )]
+    Answered {
+        /// The run.
+        id: RunId,
+    },
+    /// A newer program has written the state.
+    #[error("the state of the run `{id}` has the format {found}, and this program reads up to {known}")]
+    Newer {
+        /// The run.
+        id: RunId,
+        /// The format of the state.
+        found: u32,
+        /// The newest format that this program reads.
+        known: u32,
+    },
+    /// The store has something that is not of this program's form.
+    #[error("the store has a {what} of the run `{id}` that cannot be read")]
+    Malformed {
+        /// The run.
+        id: RunId,
+        /// The kind of the row.
+        what: &'static str,
+        /// The parser's error.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The run has a label that this program does not know. Its flow rules could not hold.
+    #[error("the run `{id}` has a label that is not known")]
+    Label {
+        /// The run.
+        id: RunId,
+        /// The label.
+        #[source]
+        source: InvalidFlowLabel,
+    },
+    /// The folder in which a process shows that it lives cannot be used.
+    #[error("cannot use the folder `{}`", .folder.display())]
+    Driver {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The store has not done what it was asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,59 @@
+//! [`StoredExecutor`]: runs the calls of a driven run, each at most once.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor, interrupted_error};
+use portcullis_types::{ToolCall, ToolError, ToolResult};
+
+use crate::{DrivenRun, driven::BegunCall};
+
+/// An executor over another one. A call that began before its step was interrupted does not run again, unless it may be
+/// repeated: it has the result that is stored, or the model is told that its effects are not known.
+///
+/// The inner executor must tell the run of each call before its first effect, through
+/// [`Caller::before_effects`](portcullis_tools::Caller::before_effects).
+#[derive(Debug)]
+pub struct StoredExecutor<E> {
+    inner: E,
+    run: Arc<DrivenRun>,
+}
+
+impl<E: ToolExecutor> StoredExecutor<E> {
+    /// The executor of this run's calls.
+    #[must_use]
+    pub fn new(inner: E, run: Arc<DrivenRun>) -> Self {
+        Self { inner, run }
+    }
+}
+
+#[async_trait]
+impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.inner.offers()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        match self.run.begun_before(&call.id) {
+            Some(BegunCall::Finished(result)) => return ToolResult::clone(result),
+            // The refusal leaves a row in the log, in which the call has a begin without an end.
+            Some(BegunCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
+            None => {}
+        }
+        let result = self.inner.execute(call, terms).await;
+        self.run.finish(&result).await;
+        result
+    }
+
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        self.inner.refuse(call, error, terms)
+    }
+
+    fn never_blocks(&self) -> bool {
+        self.inner.never_blocks()
+    }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        self.inner.run_ended(agent_id, run_id);
+    }
+}

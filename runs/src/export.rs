@@ -1,0 +1,182 @@
+//! [`RunExport`]: all that the store has about a run, as one document.
+
+use portcullis_store::{Approval, ApprovalFilter, Decision, Effect, Json, RunStore, RunSummary, Verdict};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{RunError, RunId, pages::all_rows};
+
+/// The format of the document.
+const FORMAT: u32 = 1;
+
+/// All that the store has about a run. Times are milliseconds since the Unix epoch. States, messages, arguments and
+/// results stand as they are stored.
+#[derive(Debug, Serialize)]
+pub struct RunExport {
+    format: u32,
+    run: ExportedRun,
+    state: Box<RawValue>,
+    messages: Vec<Box<RawValue>>,
+    steps: Vec<ExportedStep>,
+    calls: Vec<ExportedCall>,
+    approvals: Vec<ExportedApproval>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExportedRun {
+    id: String,
+    agent: String,
+    workspace: String,
+    status: &'static str,
+    created: i64,
+    updated: i64,
+    labels: Vec<String>,
+    cancel_requested: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExportedStep {
+    kind: String,
+    begun: i64,
+    finished: i64,
+    summary: String,
+}
+
+/// A call that has begun.
+#[derive(Debug, Serialize)]
+struct ExportedCall {
+    id: String,
+    tool: String,
+    arguments: Box<RawValue>,
+    may_repeat: bool,
+    attempts: i64,
+    begun: i64,
+    finished: Option<i64>,
+    result: Option<Box<RawValue>>,
+    labels: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExportedApproval {
+    id: String,
+    call: String,
+    tool: String,
+    question: String,
+    hash: String,
+    created: i64,
+    expires: Option<i64>,
+    status: &'static str,
+    decision: Option<ExportedDecision>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExportedDecision {
+    verdict: &'static str,
+    by: String,
+    via: String,
+    edited_arguments: Option<Box<RawValue>>,
+    reason: Option<String>,
+    decided: i64,
+}
+
+impl RunExport {
+    /// Reads all of a run. A run that is driven meanwhile may have gone on between two parts of the document.
+    ///
+    /// # Errors
+    /// [`RunError::Store`], [`RunError::Malformed`].
+    pub async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
+        let raw = |what: &'static str, json: Json| {
+            RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
+                id: id.clone(),
+                what,
+                source,
+            })
+        };
+        let run = store.run(id.as_str()).await?;
+        let messages = all_rows(|request| store.messages(id.as_str(), request)).await?;
+        let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
+        let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
+        let mut approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
+        // The store lists the newest first.
+        approvals.reverse();
+        let effect = |effect: Effect| {
+            Ok(ExportedCall {
+                id: effect.call,
+                tool: effect.tool,
+                arguments: raw("call", effect.arguments)?,
+                may_repeat: effect.may_repeat,
+                attempts: effect.attempts,
+                begun: effect.begun,
+                finished: effect.finished,
+                result: effect.result.map(|result| raw("result", result)).transpose()?,
+                labels: effect.labels,
+            })
+        };
+        let approval = |approval: Approval| {
+            let Approval { asked, created, status, decision, run: _ } = approval;
+            let decision = decision.map(|decision| {
+                let Decision { verdict, by, via, edited_arguments, reason, decided } = decision;
+                let verdict = match verdict {
+                    Verdict::Approve => "approve",
+                    Verdict::Deny => "deny",
+                };
+                let edited_arguments =
+                    edited_arguments.map(|arguments| raw("answer", arguments)).transpose()?;
+                Ok::<_, RunError>(ExportedDecision { verdict, by, via, edited_arguments, reason, decided })
+            });
+            Ok(ExportedApproval {
+                id: asked.id,
+                call: asked.call,
+                tool: asked.tool,
+                question: asked.question,
+                hash: asked.hash,
+                created,
+                expires: asked.expires,
+                status: status.as_str(),
+                decision: decision.transpose()?,
+            })
+        };
+        let RunSummary {
+            id: run_id,
+            agent,
+            workspace,
+            created,
+            updated,
+            status,
+            labels,
+            cancel_requested,
+            ..
+        } = run.summary;
+        let status = status.as_str();
+        Ok(Self {
+            format: FORMAT,
+            run: ExportedRun {
+                id: run_id,
+                agent,
+                workspace,
+                status,
+                created,
+                updated,
+                labels,
+                cancel_requested,
+            },
+            state: raw("state", run.state)?,
+            messages: messages
+                .into_iter()
+                .map(|message| raw("message", message.body))
+                .collect::<Result<_, _>>()?,
+            steps: steps
+                .into_iter()
+                .map(|step| ExportedStep {
+                    kind: step.record.kind,
+                    begun: step.record.begun,
+                    finished: step.record.finished,
+                    summary: step.record.summary,
+                })
+                .collect(),
+            calls: effects.into_iter().map(effect).collect::<Result<_, RunError>>()?,
+            approvals: approvals.into_iter().map(approval).collect::<Result<_, RunError>>()?,
+        })
+    }
+}

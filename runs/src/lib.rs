@@ -1,0 +1,47 @@
+//! Runs that another process can go on with: a driver of agent loops over a store.
+//!
+//! The state of a run is in the store after each step, and each call is written there before its first effect and after
+//! its end. After a process has died, another one takes the step that was interrupted once more: a call that has
+//! finished keeps its result, a call that may be repeated runs again, and any other call is told to the model as one
+//! whose effects are not known.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `driver.rs` | a process that drives runs, and how another process knows whether it lives |
+//! | `runs.rs` | begins runs, and goes on with them |
+//! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
+//! | `executor.rs` | runs the calls of a driven run, each at most once |
+//! | `approver.rs` | asks through the store, so that another process can answer |
+//! | `state.rs` | the state of a run as it is stored |
+//! | `id.rs` | the id of a run |
+//! | `pages.rs` | reads all pages of a listing |
+//! | `export.rs` | all that the store has about a run, as one document |
+//! | `error.rs` | why a run cannot be driven |
+#![forbid(unsafe_code)]
+
+mod approver;
+mod clock;
+mod driven;
+mod driver;
+mod error;
+mod executor;
+mod export;
+mod id;
+mod pages;
+mod runs;
+mod state;
+
+pub use approver::{APPROVAL_EXPIRES, StoredApprover, question_id};
+pub use clock::now;
+pub use driven::{DrivenRun, LEASE, LeaseWatch, RENEWAL};
+pub use driver::Driver;
+pub use error::RunError;
+pub use executor::StoredExecutor;
+pub use export::RunExport;
+pub use id::RunId;
+pub use pages::all_rows;
+pub use runs::{NextMove, RunSubject, Runs};
+pub use state::{RunTotals, StoredState};
+
+/// Re-exported: the store that a driver works on.
+pub use portcullis_store as store;

@@ -1,0 +1,223 @@
+//! [`Runs`]: begins runs, and goes on with them.
+
+use std::sync::Arc;
+
+use portcullis_agent::RunState;
+use portcullis_store::{
+    LeaseGuard, NewRun, PageRequest, Run, RunFilter, RunLease, RunStatus, RunStore, RunSummary, StoreError,
+};
+use portcullis_tools::{Caller, ToolRegistry};
+use portcullis_types::Message;
+
+use crate::{
+    DrivenRun, Driver, LEASE, RunError, RunId, RunTotals, StoredState,
+    clock::{milliseconds, now},
+};
+
+/// How often another process may change a run between the read of it and the take of its lease.
+const MAX_TRIES: usize = 3;
+
+/// The runs of a store, as one process drives them.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    store: Arc<dyn RunStore>,
+    driver: Arc<Driver>,
+}
+
+/// Names a run, and says what it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSubject {
+    /// The run.
+    pub id: RunId,
+    /// The agent that it belongs to.
+    pub agent: String,
+    /// The folder that it works on, as the operator names it.
+    pub workspace: String,
+}
+
+/// How a run goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NextMove {
+    /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
+    Resume,
+    /// With a further question. An interrupted step is taken first.
+    Ask(Message),
+}
+
+impl Runs {
+    /// The runs of this store, driven by this process.
+    #[must_use]
+    pub fn new(store: Arc<dyn RunStore>, driver: Driver) -> Self {
+        Self { store, driver: Arc::new(driver) }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn RunStore> {
+        &self.store
+    }
+
+    /// Adds a run with its first question. No process drives it yet.
+    ///
+    /// # Errors
+    /// [`RunError::Store`].
+    pub async fn add(&self, subject: RunSubject, question: Message) -> Result<(), RunError> {
+        let RunSubject { id, agent, workspace } = subject;
+        let state = StoredState::new(RunState::new(question), &[].into(), RunTotals::default());
+        let run = NewRun {
+            id: id.to_string(),
+            agent,
+            workspace,
+            created: now(),
+            state: state.to_json()?,
+            labels: Vec::new(),
+            messages: Vec::new(),
+            lease: None,
+        };
+        Ok(self.store.create_run(run).await?)
+    }
+
+    /// The newest run about a workspace.
+    ///
+    /// # Errors
+    /// [`RunError::None`], [`RunError::Store`].
+    pub async fn newest(&self, workspace: &str) -> Result<RunId, RunError> {
+        let filter = RunFilter { workspace: Some(workspace.to_owned()), ..RunFilter::default() };
+        let page = self.store.runs(filter, PageRequest::first(1)).await?;
+        match page.items.into_iter().next() {
+            Some(run) => run.id.parse(),
+            None => Err(RunError::None { workspace: workspace.to_owned() }),
+        }
+    }
+
+    /// A run, which must be about this workspace.
+    ///
+    /// # Errors
+    /// [`RunError::OtherWorkspace`], [`RunError::Store`].
+    pub async fn find(&self, id: &RunId, workspace: &str) -> Result<(RunSummary, StoredState), RunError> {
+        let Run { summary, state } = self.store.run(id.as_str()).await?;
+        if summary.workspace != workspace {
+            let (other, workspace) = (summary.workspace, workspace.to_owned());
+            return Err(RunError::OtherWorkspace { id: id.clone(), other, workspace });
+        }
+        Ok((summary, StoredState::parse(state.as_str(), id)?))
+    }
+
+    /// Fails unless the run can go on without a further question.
+    ///
+    /// # Errors
+    /// [`RunError::Answered`], and as for [`Runs::find`].
+    pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
+        match self.find(id, workspace).await? {
+            (summary, _) if summary.status == RunStatus::Completed => {
+                Err(RunError::Answered { id: id.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the lease of a run, so that this process drives it. The labels of what the run has read hold from now on.
+    ///
+    /// # Errors
+    /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::Answered`]
+    /// if it has ended with an answer and there is no further question.
+    pub async fn drive(
+        &self,
+        subject: &RunSubject,
+        next: NextMove,
+        registry: Arc<ToolRegistry>,
+        caller: Caller,
+    ) -> Result<Arc<DrivenRun>, RunError> {
+        for _ in 1..MAX_TRIES {
+            match self.drive_once(subject, &next, &registry, &caller).await {
+                Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Ended { .. })) => {}
+                driven => return driven,
+            }
+        }
+        self.drive_once(subject, &next, &registry, &caller).await
+    }
+
+    async fn drive_once(
+        &self,
+        subject: &RunSubject,
+        next: &NextMove,
+        registry: &Arc<ToolRegistry>,
+        caller: &Caller,
+    ) -> Result<Arc<DrivenRun>, RunError> {
+        let RunSubject { id, workspace, .. } = subject;
+        let (summary, mut state) = self.find(id, workspace).await?;
+        // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
+        registry.add_run_labels(caller, state.labels(id)?);
+        let mut steering = None;
+        let lease = if summary.status.has_ended() {
+            state.run = match next {
+                NextMove::Ask(question) => RunState::new(question.clone()),
+                NextMove::Resume if summary.status == RunStatus::Completed => {
+                    return Err(RunError::Answered { id: id.clone() });
+                }
+                NextMove::Resume => RunState::asking_again(),
+            };
+            let until = now() + milliseconds(LEASE);
+            self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
+        } else {
+            if let NextMove::Ask(question) = next {
+                steering = Some(question.clone());
+                state.run = state.run.with_all_turns();
+            }
+            let lease = self.acquire(id).await?;
+            if lease.version != summary.version {
+                // Another process has driven the run meanwhile, so the state that was read is not the last.
+                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                let (expected, found) = (summary.version, lease.version);
+                return Err(StoreError::Conflict { run: id.to_string(), expected, found }.into());
+            }
+            lease
+        };
+        let driven = DrivenRun::new(
+            (Arc::clone(&self.store), Arc::clone(&self.driver)),
+            (id.clone(), lease, state, steering),
+            (Arc::clone(registry), caller.clone()),
+        );
+        match driven.await {
+            Ok(driven) => Ok(Arc::new(driven)),
+            Err(error) => {
+                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the lease, also that of a process that has died.
+    async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
+        let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
+        match acquire().await {
+            Err(StoreError::Leased { owner, .. }) if self.driver.has_died(&owner) => {
+                self.store.release_lease(id.as_str(), &owner).await?;
+                acquire().await
+            }
+            acquired => acquired,
+        }
+    }
+
+    fn guard(&self, id: &RunId) -> LeaseGuard {
+        LeaseGuard { run: id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+    }
+
+    /// Asks that a run end. If no process drives the run, it ends at once.
+    ///
+    /// # Errors
+    /// [`RunError::Store`], for example [`StoreError::Ended`].
+    pub async fn cancel(&self, id: &RunId) -> Result<RunStatus, RunError> {
+        self.store.request_cancel(id.as_str(), now()).await?;
+        match self.acquire(id).await {
+            // The process that drives the run ends it.
+            Err(StoreError::Leased { .. }) => Ok(RunStatus::Running),
+            Err(StoreError::Ended { .. }) => Ok(self.store.run(id.as_str()).await?.summary.status),
+            Err(error) => Err(error.into()),
+            Ok(lease) => {
+                DrivenRun::end_cancelled(&*self.store, &self.driver, id, lease).await?;
+                Ok(RunStatus::Cancelled)
+            }
+        }
+    }
+}

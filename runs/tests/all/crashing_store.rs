@@ -1,0 +1,107 @@
+//! A store whose process dies at a chosen write: before it, or just after it.
+
+use std::{
+    future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use portcullis_runs::store::{
+    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
+    InboxEntry, Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
+    PendingCall, Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredMessage,
+    TimeOut,
+};
+use tokio::sync::Notify;
+
+/// When a write counts in [`CrashingStore`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The write is not done.
+    Before,
+    /// The write is done, and its caller does not learn of it.
+    After,
+}
+
+/// A store that never answers the chosen write. The test drops all that waits for it, as a killed process would.
+#[derive(Debug)]
+pub(crate) struct CrashingStore {
+    inner: Arc<dyn RunStore>,
+    writes: AtomicUsize,
+    at: (usize, Crash),
+    died: Arc<Notify>,
+}
+
+impl CrashingStore {
+    /// The number of the write counts from 0.
+    pub(crate) fn new(inner: Arc<dyn RunStore>, at: (usize, Crash)) -> (Arc<Self>, Arc<Notify>) {
+        let died = Arc::new(Notify::new());
+        (Arc::new(Self { inner, writes: AtomicUsize::new(0), at, died: Arc::clone(&died) }), died)
+    }
+
+    async fn write<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        if self.writes.fetch_add(1, Ordering::SeqCst) != self.at.0 {
+            return write.await;
+        }
+        if self.at.1 == Crash::After {
+            write.await?;
+        }
+        self.died.notify_one();
+        future::pending().await
+    }
+}
+
+/// Forwards a method: a `read` as it is, a `write` through [`CrashingStore::write`].
+macro_rules! forward {
+    ($($kind:ident $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)+) => {
+        #[async_trait]
+        impl RunStore for CrashingStore {
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$output, StoreError> {
+                forward!(@ $kind self, self.inner.$name($($argument),*))
+            })+
+
+            async fn close(&self) {
+                self.inner.close().await;
+            }
+        }
+    };
+    (@ read $self:ident, $call:expr) => { $call.await };
+    (@ write $self:ident, $call:expr) => { $self.write($call).await };
+}
+
+forward! {
+    read create_run(run: NewRun) -> ();
+    read run(id: &str) -> Run;
+    read runs(filter: RunFilter, page: PageRequest<AgeCursor>) -> Page<RunSummary, AgeCursor>;
+    write acquire_lease(guard: LeaseGuard, until: i64) -> RunLease;
+    read renew_lease(guard: LeaseGuard, until: i64) -> RunLease;
+    write reopen_run(guard: LeaseGuard, until: i64, version: i64, state: Json) -> RunLease;
+    read release_lease(run: &str, owner: &str) -> ();
+    read request_cancel(run: &str, now: i64) -> ();
+    write commit_step(commit: CommitStep) -> i64;
+    read messages(run: &str, page: PageRequest<i64>) -> Page<StoredMessage, i64>;
+    read steps(run: &str, page: PageRequest<i64>) -> Page<Step, i64>;
+    write begin_effect(guard: LeaseGuard, effect: NewEffect) -> EffectBegin;
+    write finish_effect(guard: LeaseGuard, end: EffectEnd) -> ();
+    read effects(run: &str, page: PageRequest<i64>) -> Page<Effect, i64>;
+    write add_call(guard: LeaseGuard, call: NewCall) -> ();
+    write time_out_call(id: &str, now: i64) -> TimeOut;
+    write resolve_call(id: &str, result: Json, now: i64) -> Resolution;
+    write cancel_call(id: &str, now: i64) -> bool;
+    write expire_calls(now: i64, at_most: u32) -> Vec<String>;
+    read call(id: &str) -> PendingCall;
+    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<PendingCall, AgeCursor>;
+    write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
+    write decide_approval(id: &str, hash: &str, decision: Decision) -> Approval;
+    write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
+    read approval(id: &str) -> Approval;
+    read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>;
+    write push_inbox(entry: NewInboxEntry) -> i64;
+    read inbox(agent: &str, page: PageRequest<i64>) -> Page<InboxEntry, i64>;
+    write consume_inbox(agent: &str, up_to: i64, now: i64) -> u64;
+    write remove_ended_before(time: i64, at_most: u32) -> u64;
+    read ping() -> ();
+}

@@ -1,0 +1,131 @@
+//! Questions that are answered from another process, before or after the one that asked has died.
+
+use std::time::Duration;
+
+use portcullis_agent::AgentEnd;
+use portcullis_runs::{
+    NextMove, RunError, now,
+    store::{Approval, ApprovalFilter, ApprovalStatus, Decision, Json, PageRequest, RunStatus, Verdict},
+};
+use portcullis_types::Message;
+
+use crate::{model::Turn, world::World};
+
+async fn world() -> World {
+    World::new(vec![Turn::Calls(vec![("ask", "{\"text\":\"a\"}")]), Turn::Answer("Done.")]).await
+}
+
+/// The one question that waits.
+async fn question(world: &World) -> Approval {
+    let waiting = ApprovalFilter { run: None, status: Some(ApprovalStatus::Waiting) };
+    loop {
+        let page = world.store.approvals(waiting.clone(), PageRequest::default()).await.expect("listed");
+        if let Some(approval) = page.items.into_iter().next() {
+            return approval;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
+    let question = question(world).await;
+    let decision = Decision {
+        verdict,
+        by: "ada".to_owned(),
+        via: "test".to_owned(),
+        edited_arguments: edited.map(|text| Json::from_text(text).expect("JSON")),
+        reason: reason.map(str::to_owned),
+        decided: now(),
+    };
+    let (id, hash) = (&question.asked.id, &question.asked.hash);
+    world.store.decide_approval(id, hash, decision).await.expect("waits");
+}
+
+#[tokio::test]
+async fn an_answer_lets_the_call_run_once() {
+    let world = world().await;
+    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Approve, None, None));
+    assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
+    assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"]);
+}
+
+#[tokio::test]
+async fn a_refusal_has_its_reason_for_the_model() {
+    let world = world().await;
+    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Deny, None, Some("not on a Friday")));
+    run.expect("driven");
+    assert_eq!(world.notes(), [""; 0]);
+    let messages = world.messages().await;
+    assert!(messages.iter().any(|message| message.text().contains("not on a Friday")), "{messages:?}");
+}
+
+/// The call with other arguments is another call to ask about, because the policy asks about it too.
+#[tokio::test]
+async fn edited_arguments_take_the_place_of_the_models() {
+    let world = world().await;
+    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let answering = async {
+        answer(&world, Verdict::Approve, Some("{\"text\":\"b\"}"), None).await;
+        answer(&world, Verdict::Approve, None, None).await;
+    };
+    let (run, ()) = tokio::join!(driving, answering);
+    run.expect("driven");
+    assert_eq!(world.notes(), ["ask {\"text\":\"b\"}"]);
+}
+
+#[tokio::test]
+async fn an_answer_waits_for_the_run_whose_process_has_died() {
+    let world = world().await;
+    {
+        let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+        tokio::select! {
+            driven = driving => panic!("{driven:?}"),
+            _ = question(&world) => {}
+        }
+    }
+    answer(&world, Verdict::Approve, None, None).await;
+    let run = world.drive(world.process(None), NextMove::Resume, None, true).await.expect("driven");
+    assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
+    assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"], "the call had not begun when its process died");
+    let page =
+        world.store.approvals(ApprovalFilter::default(), PageRequest::default()).await.expect("listed");
+    assert_eq!(page.items.len(), 1, "the same question is asked once");
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_from_another_process() {
+    let world = world().await;
+    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let cancelling = async {
+        question(&world).await;
+        world.process(None).cancel(&world.subject.id).await.expect("asked")
+    };
+    let (run, status) = tokio::join!(driving, cancelling);
+    assert_eq!(status, RunStatus::Running, "its process ends it");
+    assert_eq!(run.expect("driven").end, AgentEnd::Cancelled);
+    assert_eq!(world.notes(), [""; 0]);
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    assert_eq!(summary.status, RunStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn a_run_without_a_process_is_cancelled_at_once() {
+    let world = world().await;
+    {
+        let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+        tokio::select! {
+            driven = driving => panic!("{driven:?}"),
+            _ = question(&world) => {}
+        }
+    }
+    let status = world.process(None).cancel(&world.subject.id).await.expect("cancelled");
+    assert_eq!(status, RunStatus::Cancelled);
+    // The model's calls stay in the conversation, and a further question tells the model about them.
+    let next = NextMove::Ask(Message::user("And now?"));
+    let run = world.drive(world.process(None), next, None, true).await.expect("driven");
+    assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
+    let error = world.drive(world.process(None), NextMove::Resume, None, true).await.expect_err("answered");
+    assert!(matches!(error, RunError::Answered { .. }), "{error}");
+}

@@ -1,0 +1,170 @@
+//! A store, tools with effects that are counted, and processes that drive a run.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
+use portcullis_runs::{
+    Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, all_rows,
+    store::{RunStore, SqliteOptions, open_sqlite},
+};
+use portcullis_tools::{
+    BeginCall, Caller, RegistryExecutor, ToolRegistry,
+    approval::{ApproveAll, Approver},
+    policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+};
+use portcullis_types::{
+    FunctionDecl, JsonSchema, Message, SafetyTier, SandboxTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolOutput,
+};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+use crate::model::{Model, Turn};
+
+const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
+    [tools.look]\nenabled = true\napproval = \"allow\"\n\
+    [tools.ask]\nenabled = true\napproval = \"ask\"\n";
+
+/// A tool that notes its arguments: an effect that can be counted.
+struct Noting {
+    name: &'static str,
+    tier: SafetyTier,
+    notes: Arc<Mutex<Vec<String>>>,
+    /// The effect during which the process dies.
+    dies_in: Option<(usize, Arc<Notify>)>,
+}
+
+#[async_trait]
+impl Tool for Noting {
+    fn schema(&self) -> FunctionDecl {
+        let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+        FunctionDecl {
+            name: self.name.to_owned(),
+            description: None,
+            parameters: JsonSchema::new(parameters),
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        self.tier
+    }
+
+    async fn execute(&self, args: &str) -> Result<String, ToolError> {
+        let count = {
+            let mut notes = self.notes.lock().expect("not poisoned");
+            notes.push(format!("{} {args}", self.name));
+            notes.len()
+        };
+        if let Some((number, died)) = &self.dies_in
+            && *number == count
+        {
+            died.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok("noted".to_owned())
+    }
+
+    async fn call(&self, _ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        self.execute(args.text()).await.map(ToolOutput::text)
+    }
+}
+
+/// All that outlives a process.
+pub(crate) struct World {
+    state: TempDir,
+    pub(crate) store: Arc<dyn RunStore>,
+    pub(crate) subject: RunSubject,
+    notes: Arc<Mutex<Vec<String>>>,
+    turns: Vec<Turn>,
+}
+
+impl World {
+    /// A run with a question, which no process has begun.
+    pub(crate) async fn new(turns: Vec<Turn>) -> Self {
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        let state = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
+        let file = state.path().join("runs.db");
+        let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
+        let id = RunId::random().expect("random bytes");
+        let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
+        let world = Self { state, store, subject, notes: Arc::default(), turns };
+        world.process(None).add(world.subject.clone(), Message::user("Do it.")).await.expect("added");
+        world
+    }
+
+    /// The runs as a new process sees them.
+    pub(crate) fn process(&self, store: Option<Arc<dyn RunStore>>) -> Runs {
+        let store = store.unwrap_or_else(|| Arc::clone(&self.store));
+        Runs::new(store, Driver::start(self.state.path()).expect("starts"))
+    }
+
+    fn registry(&self, dies_in: Option<(usize, Arc<Notify>)>) -> Arc<ToolRegistry> {
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &format!("{DEFAULT_POLICY}{POLICY}") },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        });
+        let mut builder = ToolRegistry::builder().policy(policy.expect("loads"));
+        for (name, tier) in [
+            ("note", SafetyTier::SideEffecting),
+            ("look", SafetyTier::ReadOnly),
+            ("ask", SafetyTier::SideEffecting),
+        ] {
+            let (notes, dies_in) = (Arc::clone(&self.notes), dies_in.clone());
+            builder = builder.tool(Noting { name, tier, notes, dies_in });
+        }
+        Arc::new(builder.state(self.state.path()).build().expect("builds"))
+    }
+
+    /// Drives the run in a new process, until it ends. The process dies in its tool's effect with this number.
+    pub(crate) async fn drive(
+        &self,
+        runs: Runs,
+        next: NextMove,
+        dies_in: Option<(usize, Arc<Notify>)>,
+        asks_elsewhere: bool,
+    ) -> Result<AgentRun, RunError> {
+        let registry = self.registry(dies_in);
+        let caller = Caller::new("agent", self.subject.id.as_str());
+        let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
+        let mut template = caller;
+        template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.approver = Some(if asks_elsewhere {
+            Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+        } else {
+            Arc::new(ApproveAll)
+        });
+        let executor = RegistryExecutor::new(registry, template).with_continued_run();
+        let mut config = AgentConfig::new("agent");
+        config.run_id = Some(self.subject.id.to_string());
+        let executor = StoredExecutor::new(executor, Arc::clone(&run));
+        let model = Model(self.turns.clone());
+        let mut agent = AgentLoop::new(config, (), Arc::clone(&run), model, executor);
+        let handle = agent.handle();
+        let state = run.take_start(&handle).expect("taken once");
+        let _lease = run.keep_lease(handle);
+        Ok(agent.resume(state).await)
+    }
+
+    /// The effects so far, in order.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().expect("not poisoned").clone()
+    }
+
+    /// The stored conversation.
+    pub(crate) async fn messages(&self) -> Vec<Message> {
+        let id = self.subject.id.as_str();
+        let stored = all_rows(|request| self.store.messages(id, request)).await.expect("listed");
+        let parse = |text: &str| serde_json::from_str(text).expect("a message");
+        stored.iter().map(|message| parse(message.body.as_str())).collect()
+    }
+}

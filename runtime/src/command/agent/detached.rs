@@ -1,0 +1,98 @@
+//! A run in the background: this program once more, in a session of its own.
+
+use std::{
+    ffi::OsString,
+    fs::{DirBuilder, File, OpenOptions},
+    io,
+    os::unix::{
+        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use portcullis_runs::{RunId, Runs};
+use tokio::runtime::Runtime;
+
+use crate::{error::CliError, output::stream};
+
+/// The variable by which the process in the background knows its run.
+const VARIABLE: &str = "PORTCULLIS_BACKGROUND_RUN";
+
+/// The option that the process in the background does not have.
+const OPTION: &str = "--detach";
+
+/// The folder of the background processes' outputs, in the state folder.
+const FOLDER: &str = "detached";
+
+/// How often the start of the process is looked for.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The run of this process, if it is the one in the background.
+pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
+    match std::env::var(VARIABLE) {
+        Ok(id) => Ok(Some(id.parse()?)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Starts the process in the background, and waits until it drives the run or has ended. Prints the id.
+pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) -> Result<ExitCode, CliError> {
+    let failed = |source| CliError::Detach { id: id.clone(), source };
+    let log = log_file(state, id);
+    let mut child = spawn(id, &log).map_err(failed)?;
+    let begun_at = runtime.block_on(runs.store().run(id.as_str()))?.summary.version;
+    loop {
+        let run = runtime.block_on(runs.store().run(id.as_str()))?.summary;
+        if run.lease.is_some() || run.version > begun_at || run.status.has_ended() && begun_at != run.version
+        {
+            break;
+        }
+        if child.try_wait().map_err(failed)?.is_some() {
+            return Err(CliError::Detached { id: id.clone(), log });
+        }
+        std::thread::sleep(POLL);
+    }
+    runtime.block_on(runs.store().close());
+    stream::write_answer(&format!("{id}\n"))?;
+    stream::write_stderr(&format!("to follow it: portcullis runs watch {id}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log_file(state: &Path, id: &RunId) -> PathBuf {
+    state.join(FOLDER).join(format!("{id}.log"))
+}
+
+/// Starts this program with the same options, without a terminal.
+#[expect(clippy::disallowed_methods, reason = "this program, with the arguments that the operator gave it")]
+fn spawn(id: &RunId, log: &Path) -> io::Result<std::process::Child> {
+    let log = open_log(log)?;
+    let (program, arguments) = (std::env::current_exe()?, arguments());
+    let mut command = Command::new(program);
+    command.args(arguments).env(VARIABLE, id.as_str());
+    // A group of its own gets no Ctrl-C of this terminal.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
+}
+
+fn open_log(log: &Path) -> io::Result<File> {
+    if let Some(folder) = log.parent() {
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(log)
+}
+
+/// The arguments of this process without the option. A prompt that reads like it follows `--`.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    if let Some(position) = arguments.iter().take(end).position(|argument| argument == OPTION) {
+        arguments.remove(position);
+    }
+    arguments
+}

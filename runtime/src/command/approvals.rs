@@ -1,0 +1,143 @@
+//! `portcullis approvals`: lists the questions of runs, and answers them.
+
+use std::process::ExitCode;
+
+use portcullis_runs::{
+    now,
+    store::{
+        Approval, ApprovalFilter, ApprovalStatus, Decision, Entity, Json, RunStore, StoreError, Verdict,
+    },
+};
+use serde_json::{Map, Value, json as value};
+
+use super::runs::with_store;
+use crate::{
+    cli::{
+        ApproveCallOptions, CommonOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions,
+        StoreOptions,
+    },
+    error::CliError,
+    output::{json, stream, table, text},
+};
+
+/// The way of an answer, as the store keeps it.
+const VIA: &str = "portcullis approvals";
+
+/// Lists questions.
+pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Result<ExitCode, CliError> {
+    with_store(common, &options.store, async |store| {
+        let status = (!options.all).then_some(ApprovalStatus::Waiting);
+        let filter = ApprovalFilter { run: None, status };
+        let mut approvals = match &store {
+            Some(store) => {
+                portcullis_runs::all_rows(|request| store.approvals(filter.clone(), request)).await?
+            }
+            None => Vec::new(),
+        };
+        if !options.all {
+            approvals.retain(|approval| status_word(approval) == ApprovalStatus::Waiting.as_str());
+        }
+        if options.json {
+            return json::write_answer(&approvals.iter().map(as_json).collect::<Vec<_>>());
+        }
+        let text = if approvals.is_empty() {
+            "no call waits for an approval\n".to_owned()
+        } else {
+            let rows = approvals.iter().map(|approval| {
+                let Approval { asked, run, created, .. } = approval;
+                let at = super::runs::time(*created);
+                [asked.id.clone(), run.clone(), at, asked.tool.clone(), status_word(approval).to_owned()]
+            });
+            table::render(["question", "run", "at", "tool", "status"], rows)
+        };
+        stream::write_answer(&text)
+    })
+}
+
+/// Shows a question in full.
+pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Result<ExitCode, CliError> {
+    with_question(common, &options.store, &options.id, async |_, approval| {
+        let mut out = approval.asked.question.clone();
+        if !out.ends_with('\n') {
+            out.push('\n');
+        }
+        out.push_str(&format!("status: {}\n", status_word(&approval)));
+        if let Some(expires) = approval.asked.expires {
+            out.push_str(&format!("expires: {}\n", super::runs::time(expires)));
+        }
+        if let Some(Decision { by, via, reason, .. }) = &approval.decision {
+            let reason =
+                reason.as_ref().map(|reason| format!(": {}", text::inline(reason))).unwrap_or_default();
+            out.push_str(&format!("answered by {} ({}){reason}\n", text::inline(by), text::inline(via)));
+        }
+        // The question was escaped and framed when it was asked; a store can be written by others.
+        stream::write_answer(&text::for_terminal(&out))
+    })
+}
+
+/// Lets a call run.
+pub(crate) fn approve(common: &CommonOptions, options: &ApproveCallOptions) -> Result<ExitCode, CliError> {
+    let edited_arguments = match &options.arguments {
+        None => None,
+        Some(text) => {
+            let is_object = serde_json::from_str::<Map<String, Value>>(text).is_ok();
+            let arguments =
+                is_object.then(|| Json::from_text(text.as_str())).ok_or(CliError::EditedArguments)?;
+            Some(arguments?)
+        }
+    };
+    answer(common, &options.store, &options.id, (Verdict::Approve, edited_arguments, None))
+}
+
+/// Refuses a call.
+pub(crate) fn deny(common: &CommonOptions, options: &DenyCallOptions) -> Result<ExitCode, CliError> {
+    answer(common, &options.store, &options.id, (Verdict::Deny, None, options.reason.clone()))
+}
+
+fn answer(
+    common: &CommonOptions,
+    options: &StoreOptions,
+    id: &str,
+    (verdict, edited_arguments, reason): (Verdict, Option<Json>, Option<String>),
+) -> Result<ExitCode, CliError> {
+    with_question(common, options, id, async |store, approval| {
+        let by = format!("user {}", rustix::process::getuid().as_raw());
+        let decision =
+            Decision { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
+        let answered = store.decide_approval(id, &approval.asked.hash, decision).await?;
+        let (tool, run) = (text::inline(&answered.asked.tool), text::inline(&answered.run));
+        stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))
+    })
+}
+
+fn with_question(
+    common: &CommonOptions,
+    options: &StoreOptions,
+    id: &str,
+    work: impl AsyncFnOnce(&dyn RunStore, Approval) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    with_store(common, options, async |store| {
+        let missing = || StoreError::NotFound { what: Entity::Approval, id: id.to_owned() };
+        let store = store.ok_or_else(missing)?;
+        let approval = store.approval(id).await?;
+        work(&*store, approval).await
+    })
+}
+
+/// A question whose time is over counts as expired, also before a process has swept the store.
+fn status_word(approval: &Approval) -> &'static str {
+    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now());
+    match approval.status {
+        ApprovalStatus::Waiting if is_over => ApprovalStatus::Expired.as_str(),
+        status => status.as_str(),
+    }
+}
+
+fn as_json(approval: &Approval) -> Value {
+    let Approval { asked, run, created, decision, .. } = approval;
+    value!({
+        "id": asked.id, "run": run, "call": asked.call, "tool": asked.tool, "question": asked.question,
+        "hash": asked.hash, "created": created, "expires": asked.expires, "status": status_word(approval),
+        "by": decision.as_ref().map(|decision| &decision.by),
+    })
+}

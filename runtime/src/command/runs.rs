@@ -1,0 +1,192 @@
+//! `portcullis runs`: lists runs, shows one, follows it, ends it, and prints all that the store has about it.
+
+mod shown;
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use portcullis_runs::{
+    Driver, RunExport, RunId, Runs, now,
+    store::{
+        ApprovalFilter, ApprovalStatus, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
+        StoredMessage,
+    },
+};
+use portcullis_types::{Message, MessageRole};
+use serde_json::json as value;
+
+use crate::{
+    cli::{CommonOptions, ListRunsOptions, OneRunOptions, StoreOptions},
+    error::CliError,
+    output::{json, stream, table},
+    run_store, setup,
+};
+
+/// How often the store is read for a person who follows a run.
+const POLL: Duration = Duration::from_millis(300);
+
+/// The longest part of a question that a listing shows, in characters.
+const MAX_QUESTION_CHARS: usize = 60;
+
+/// Lists runs.
+pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<ExitCode, CliError> {
+    with_store(common, &options.store, async |store| {
+        let (mut listed, mut after) = (Vec::new(), None);
+        let wanted = usize::try_from(options.last.get()).unwrap_or(usize::MAX);
+        while let Some(store) = &store {
+            let page =
+                store.runs(RunFilter::default(), PageRequest { after, ..PageRequest::default() }).await?;
+            listed.extend(page.items.into_iter().filter(|run| !options.open || !run.status.has_ended()));
+            after = page.next;
+            if after.is_none() || listed.len() >= wanted {
+                break;
+            }
+        }
+        listed.truncate(wanted);
+        let mut rows = Vec::with_capacity(listed.len());
+        for run in listed {
+            let Some(store) = &store else { break };
+            let question = question(&**store, &run.id).await?;
+            rows.push((word(&**store, &run).await?, run, question));
+        }
+        if options.json {
+            let rows = rows.iter().map(|(word, run, question)| {
+                value!({
+                    "id": run.id, "status": run.status.as_str(), "shown_as": word, "agent": run.agent,
+                    "workspace": run.workspace, "created": run.created, "updated": run.updated,
+                    "steps": run.steps, "labels": run.labels, "question": question,
+                })
+            });
+            return json::write_answer(&rows.collect::<Vec<_>>());
+        }
+        let text = if rows.is_empty() {
+            "no runs are stored\n".to_owned()
+        } else {
+            let rows = rows.into_iter().map(|(word, run, question)| {
+                let question: String = question.chars().take(MAX_QUESTION_CHARS).collect();
+                [run.id, time(run.updated), word.to_owned(), run.steps.to_string(), question]
+            });
+            table::render(["run", "last step", "status", "steps", "question"], rows)
+        };
+        stream::write_answer(&text)
+    })
+}
+
+/// Shows a run.
+pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
+    with_run(common, options, async |store, id| {
+        let run = store.run(id.as_str()).await?;
+        let word = word(&*store, &run.summary).await?;
+        let text = shown::run(&*store, &id, &run, word).await?;
+        stream::write_answer(&text)
+    })
+}
+
+/// Shows the steps of a run as they happen, until it ends.
+pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
+    let mut code = ExitCode::SUCCESS;
+    with_run(common, options, async |store, id| {
+        let mut follower = shown::Follower::default();
+        loop {
+            let run = store.run(id.as_str()).await?;
+            let lines = follower.news(&*store, &id).await?;
+            stream::write_answer(&lines)?;
+            let word = word(&*store, &run.summary).await?;
+            if run.summary.status.has_ended() || word == INTERRUPTED {
+                if run.summary.status != RunStatus::Completed {
+                    code = ExitCode::FAILURE;
+                }
+                return stream::write_answer(&format!("{word}\n"));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    })?;
+    Ok(code)
+}
+
+/// Ends a run.
+pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
+    let state = setup::envelope(common)?.state;
+    with_run(common, options, async |store, id| {
+        let runs = Runs::new(Arc::clone(&store), Driver::start(&state)?);
+        match runs.cancel(&id).await? {
+            status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
+            _ => stream::write_answer("the process that drives the run was asked to end it\n"),
+        }
+    })
+}
+
+/// Prints all that the store has about a run.
+pub(crate) fn export(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
+    with_run(common, options, async |store, id| {
+        let export = RunExport::read(&*store, &id).await?;
+        json::write_answer(&export)
+    })
+}
+
+/// Does something with the store, if there is one.
+pub(super) fn with_store(
+    common: &CommonOptions,
+    options: &StoreOptions,
+    work: impl AsyncFnOnce(Option<Arc<dyn RunStore>>) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let state = setup::envelope(common)?.state;
+    let runtime = setup::runtime()?;
+    runtime.block_on(async {
+        let store = run_store::open_existing(options, &state).await?;
+        let done = work(store.clone()).await;
+        if let Some(store) = store {
+            store.close().await;
+        }
+        done
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn with_run(
+    common: &CommonOptions,
+    options: &OneRunOptions,
+    work: impl AsyncFnOnce(Arc<dyn RunStore>, RunId) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    let id: RunId = options.id.parse()?;
+    with_store(common, &options.store, async |store| {
+        let missing =
+            || StoreError::NotFound { what: portcullis_runs::store::Entity::Run, id: id.to_string() };
+        work(store.ok_or_else(missing)?, id.clone()).await
+    })
+}
+
+/// A time of the store, for a person.
+pub(super) fn time(milliseconds: i64) -> String {
+    let time = Timestamp::from_millisecond(milliseconds);
+    time.map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.0}"))
+}
+
+/// The word for a run that no process drives any more.
+const INTERRUPTED: &str = "interrupted";
+
+/// The word for a run's status, for a person: a run that has not ended may be driven, wait for an answer, or be
+/// interrupted.
+async fn word(store: &dyn RunStore, run: &RunSummary) -> Result<&'static str, CliError> {
+    if run.status.has_ended() {
+        return Ok(run.status.as_str());
+    }
+    let filter = ApprovalFilter { run: Some(run.id.clone()), status: Some(ApprovalStatus::Waiting) };
+    let now = now();
+    let waiting = store.approvals(filter, PageRequest::default()).await?.items;
+    if waiting.iter().any(|approval| approval.asked.expires.is_none_or(|expires| expires > now)) {
+        return Ok("needs approval");
+    }
+    let is_driven = run.lease.as_ref().is_some_and(|(_, until)| *until > now);
+    Ok(if is_driven { run.status.as_str() } else { INTERRUPTED })
+}
+
+/// The first question of a run. Empty if it is not stored yet.
+async fn question(store: &dyn RunStore, id: &str) -> Result<String, CliError> {
+    let page = store.messages(id, PageRequest::first(1)).await?;
+    let text = |message: &StoredMessage| {
+        let message: Message = serde_json::from_str(message.body.as_str()).ok()?;
+        (message.role == MessageRole::User).then(|| message.text())
+    };
+    Ok(page.items.first().and_then(text).unwrap_or_default())
+}

@@ -1,0 +1,101 @@
+//! The texts about a run, for a person.
+
+use std::fmt::Write as _;
+
+use portcullis_runs::{
+    RunId, StoredState, all_rows,
+    store::{ApprovalFilter, Effect, PageRequest, Run, RunStore, Step},
+};
+
+use super::time;
+use crate::{
+    error::CliError,
+    output::{table, text},
+};
+
+/// A run with its steps, calls and questions. `word` is its status in a word.
+pub(super) async fn run(store: &dyn RunStore, id: &RunId, run: &Run, word: &str) -> Result<String, CliError> {
+    let summary = &run.summary;
+    let state = StoredState::parse(run.state.as_str(), id)?;
+    let labels = if summary.labels.is_empty() { "nothing".to_owned() } else { summary.labels.join(", ") };
+    let mut out = String::new();
+    for (name, value) in [
+        ("run", summary.id.clone()),
+        ("status", word.to_owned()),
+        ("workspace", summary.workspace.clone()),
+        ("begun", time(summary.created)),
+        ("last step", time(summary.updated)),
+        ("has read", labels),
+        ("next", state.run.end().map_or_else(|| state.run.next_step().to_owned(), ToString::to_string)),
+    ] {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name:<10} {}", text::inline(&value));
+    }
+    let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
+    let rows = steps.into_iter().map(step_row);
+    let _ = write!(out, "\n{}", table::render(["step", "at", "kind", "took", "outcome"], rows));
+    let calls = all_rows(|request| store.effects(id.as_str(), request)).await?;
+    if !calls.is_empty() {
+        let rows = calls
+            .iter()
+            .map(|call| [call.call.clone(), time(call.begun), call.tool.clone(), outcome(call).to_owned()]);
+        let _ = write!(out, "\n{}", table::render(["call", "at", "tool", "outcome"], rows));
+    }
+    let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
+    let approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
+    if !approvals.is_empty() {
+        let rows = approvals.into_iter().map(|approval| {
+            let by = approval.decision.map(|decision| decision.by).unwrap_or_default();
+            [approval.asked.id, time(approval.created), approval.asked.tool, approval.status.to_string(), by]
+        });
+        let _ = write!(out, "\n{}", table::render(["question", "at", "tool", "status", "by"], rows));
+    }
+    Ok(out)
+}
+
+fn step_row(step: Step) -> [String; 5] {
+    let Step { ordinal, record } = step;
+    let took = record.finished.saturating_sub(record.begun).max(0);
+    [ordinal.to_string(), time(record.begun), record.kind, format!("{took} ms"), record.summary]
+}
+
+/// How a call ended, as far as the store knows.
+fn outcome(call: &Effect) -> &'static str {
+    match &call.result {
+        None => "begun",
+        // The result is that of the call as a model has read it; its kind of error is in the audit log.
+        Some(result) if result.as_str().contains("\"Err\"") => "failed",
+        Some(_) => "finished",
+    }
+}
+
+/// What a person who follows a run has seen of it.
+#[derive(Debug, Default)]
+pub(super) struct Follower {
+    last_step: i64,
+    /// The calls that were shown, and whether with their end.
+    calls: std::collections::BTreeMap<String, bool>,
+}
+
+impl Follower {
+    /// The lines about what happened since the last call.
+    pub(super) async fn news(&mut self, store: &dyn RunStore, id: &RunId) -> Result<String, CliError> {
+        let mut out = String::new();
+        let calls = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        for call in calls {
+            let has_ended = call.finished.is_some();
+            if self.calls.get(&call.call) != Some(&has_ended) {
+                let (at, tool) = (time(call.finished.unwrap_or(call.begun)), text::inline(&call.tool));
+                let _ = writeln!(out, "{at}  {tool} {}", outcome(&call));
+                self.calls.insert(call.call, has_ended);
+            }
+        }
+        let page = store.steps(id.as_str(), PageRequest::after(self.last_step, u32::MAX)).await?;
+        for step in page.items {
+            self.last_step = step.ordinal;
+            let (at, kind) = (time(step.record.finished), step.record.kind);
+            let _ = writeln!(out, "{at}  {kind}: {}", text::inline(&step.record.summary));
+        }
+        Ok(out)
+    }
+}
