@@ -1,9 +1,12 @@
 //! A process that dies at any write to the store, or within any effect.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use portcullis_agent::AgentEnd;
-use portcullis_runs::{NextMove, RunExport, all_rows, store::RunStatus};
+use portcullis_runs::{
+    NextMove, RunError, RunExport, all_rows,
+    store::{RunStatus, StoreError},
+};
 use portcullis_types::{Message, MessageRole};
 use tokio::sync::Notify;
 
@@ -12,6 +15,9 @@ use crate::{
     model::Turn,
     world::World,
 };
+
+/// The pause before a try to take the lease of a dead process.
+const MOMENT: Duration = Duration::from_millis(5);
 
 fn turns() -> Vec<Turn> {
     vec![
@@ -65,7 +71,13 @@ async fn check(world: &World, place: &str) {
 
 /// Goes on in a new process after the first has died.
 async fn resume(world: &World, place: &str) {
-    let driven = world.drive(world.process(None), NextMove::Resume, None, false).await;
+    let driven = loop {
+        match world.drive(world.process(None), NextMove::Resume, None, false).await {
+            // The first process is simulated: its tasks are dropped a moment later than those of a killed process.
+            Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
+            driven => break driven,
+        }
+    };
     let run = driven.unwrap_or_else(|error| panic!("{place}: {}", portcullis_types::chain(&error)));
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{place}");
 }

@@ -3,18 +3,26 @@
 mod changing;
 mod writing;
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt as _, symlink},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use portcullis_guest_tools::{
     file_delete_tool, file_edit_tool, file_list_tool, file_read_tool, file_search_tool, file_write_tool,
     vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
-use portcullis_testing::{CallOutcome, Fixture};
-use portcullis_tools::RegisteredTool;
+use portcullis_testing::{CallOutcome, Fixture, approving_caller};
+use portcullis_tools::{RegisteredTool, new_call};
 use portcullis_types::{
     ToolDeclaration,
     ToolErrorKind::{self, Failed, InvalidArguments, NotFound},
+    ToolEvent,
 };
 use serde_json::{Value, json};
 
@@ -300,4 +308,29 @@ async fn module_declarations_equal_the_functions() {
     assert_eq!(tier_and_time("file_write"), ("side_effecting", 15));
     assert_eq!(tier_and_time("file_edit"), ("side_effecting", 15));
     assert_eq!(tier_and_time("file_delete"), ("side_effecting", 15));
+}
+
+/// The first call ever compiles the tool's code. On a busy machine that takes longer than a call may.
+#[tokio::test]
+async fn the_code_is_there_before_the_time_of_a_call_begins() {
+    let fixture = Fixture::new();
+    // A state folder that is there already gets no compiled modules from other fixtures.
+    fs::DirBuilder::new().mode(0o700).create(fixture.state()).expect("made");
+    fixture.put("a", "x");
+    let registry = fixture.registry().await;
+    let modules = fixture.state().join("modules");
+    let count = move || fs::read_dir(&modules).expect("listed").count();
+    let (before, at_start) = (count(), Arc::new(AtomicUsize::new(0)));
+    let mut caller = approving_caller();
+    let (counted, count_at_start) = (Arc::clone(&at_start), count.clone());
+    caller.on_event = Some(Arc::new(move |event| {
+        if matches!(event, ToolEvent::Started { .. }) {
+            counted.store(count_at_start(), Ordering::Relaxed);
+        }
+    }));
+    let call = new_call("file_read", json!({ "path": "/shared/a" }).to_string());
+    let outcome = CallOutcome(registry.execute_with_policy(call, &caller).await);
+    assert_eq!(outcome.text(), "x");
+    assert!(before < at_start.load(Ordering::Relaxed), "the first call compiles the code");
+    assert_eq!(at_start.load(Ordering::Relaxed), count());
 }
