@@ -17,7 +17,7 @@ use portcullis_store::{
 };
 use portcullis_tools::{BeginCall, BeginningCall, Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, ToolError, ToolResult};
-use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle};
+use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
     Driver, RunError, RunId, RunTotals, StoredState,
@@ -145,7 +145,8 @@ impl DrivenRun {
     #[must_use]
     pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
         let run = Arc::clone(self);
-        LeaseWatch(tokio::spawn(async move {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             if run.is_cancel_requested {
                 handle.cancel();
             }
@@ -161,7 +162,8 @@ impl DrivenRun {
                     Err(_) => handle.cancel(),
                 }
             }
-        }))
+        });
+        LeaseWatch { _tasks: tasks }
     }
 
     async fn renew(&self) -> Result<RunLease, StoreError> {
@@ -370,12 +372,9 @@ impl BeginCall for DrivenRun {
 
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
-pub struct LeaseWatch(JoinHandle<()>);
-
-impl Drop for LeaseWatch {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub struct LeaseWatch {
+    /// Dropping the set ends its task.
+    _tasks: JoinSet<()>,
 }
 
 /// What is known of the calls of an interrupted step, and the labels that they have brought.

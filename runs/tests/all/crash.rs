@@ -72,7 +72,7 @@ async fn check(world: &World, place: &str) {
 /// Goes on in a new process after the first has died.
 async fn resume(world: &World, place: &str) {
     let driven = loop {
-        match world.drive(world.process(None), NextMove::Resume, None, false).await {
+        match world.drive(None, NextMove::Resume, None, false).await {
             // The first process is simulated: its tasks are dropped a moment later than those of a killed process.
             Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
             driven => break driven,
@@ -90,7 +90,7 @@ async fn a_run_goes_on_after_a_death_at_any_write() {
             let place = format!("{crash:?} write {write}");
             let world = World::new(turns()).await;
             let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
-            let driving = world.drive(world.process(Some(store)), NextMove::Resume, None, false);
+            let driving = world.drive(Some(store), NextMove::Resume, None, false);
             let has_died = tokio::select! {
                 driven = driving => { driven.expect("driven"); false }
                 () = died.notified() => true,
@@ -118,9 +118,9 @@ async fn a_run_goes_on_after_a_death_within_any_effect() {
         let place = format!("in effect {effect}");
         let world = World::new(turns()).await;
         let died = Arc::new(Notify::new());
-        let dies_in = Some((effect, Arc::clone(&died)));
+        let dies_in = Some((effect, &died));
         tokio::select! {
-            driven = world.drive(world.process(None), NextMove::Resume, dies_in, false) => panic!("{driven:?}"),
+            driven = world.drive(None, NextMove::Resume, dies_in, false) => panic!("{driven:?}"),
             () = died.notified() => {}
         }
         resume(&world, &place).await;
@@ -133,7 +133,7 @@ async fn a_finished_answer_is_not_asked_for_twice() {
     let world = World::new(turns()).await;
     let died = Arc::new(Notify::new());
     tokio::select! {
-        driven = world.drive(world.process(None), NextMove::Resume, Some((4, Arc::clone(&died))), false) => {
+        driven = world.drive(None, NextMove::Resume, Some((4, &died)), false) => {
             panic!("{driven:?}")
         }
         () = died.notified() => {}
@@ -160,15 +160,14 @@ async fn a_finished_answer_is_not_asked_for_twice() {
 async fn a_run_is_driven_by_one_process() {
     let world = World::new(turns()).await;
     let died = Arc::new(Notify::new());
-    let first = world.process(None);
-    let driving = world.drive(first, NextMove::Resume, Some((1, Arc::clone(&died))), false);
+    let driving = world.drive(None, NextMove::Resume, Some((1, &died)), false);
     tokio::pin!(driving);
     tokio::select! {
         driven = &mut driving => panic!("{driven:?}"),
         () = died.notified() => {}
     }
     // The first process still lives.
-    let second = world.drive(world.process(None), NextMove::Resume, None, false).await;
+    let second = world.drive(None, NextMove::Resume, None, false).await;
     let error = second.expect_err("another process drives it").to_string();
     assert!(error.contains("is driven by"), "{error}");
 }

@@ -44,7 +44,7 @@ async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: O
 #[tokio::test]
 async fn an_answer_lets_the_call_run_once() {
     let world = world().await;
-    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let driving = world.drive(None, NextMove::Resume, None, true);
     let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Approve, None, None));
     assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"]);
@@ -53,7 +53,7 @@ async fn an_answer_lets_the_call_run_once() {
 #[tokio::test]
 async fn a_refusal_has_its_reason_for_the_model() {
     let world = world().await;
-    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let driving = world.drive(None, NextMove::Resume, None, true);
     let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Deny, None, Some("not on a Friday")));
     run.expect("driven");
     assert_eq!(world.notes(), [""; 0]);
@@ -65,7 +65,7 @@ async fn a_refusal_has_its_reason_for_the_model() {
 #[tokio::test]
 async fn edited_arguments_take_the_place_of_the_models() {
     let world = world().await;
-    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let driving = world.drive(None, NextMove::Resume, None, true);
     let answering = async {
         answer(&world, Verdict::Approve, Some("{\"text\":\"b\"}"), None).await;
         answer(&world, Verdict::Approve, None, None).await;
@@ -79,14 +79,14 @@ async fn edited_arguments_take_the_place_of_the_models() {
 async fn an_answer_waits_for_the_run_whose_process_has_died() {
     let world = world().await;
     {
-        let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+        let driving = world.drive(None, NextMove::Resume, None, true);
         tokio::select! {
             driven = driving => panic!("{driven:?}"),
             _ = question(&world) => {}
         }
     }
     answer(&world, Verdict::Approve, None, None).await;
-    let run = world.drive(world.process(None), NextMove::Resume, None, true).await.expect("driven");
+    let run = world.drive(None, NextMove::Resume, None, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"], "the call had not begun when its process died");
     let page =
@@ -97,7 +97,7 @@ async fn an_answer_waits_for_the_run_whose_process_has_died() {
 #[tokio::test]
 async fn a_run_is_cancelled_from_another_process() {
     let world = world().await;
-    let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+    let driving = world.drive(None, NextMove::Resume, None, true);
     let cancelling = async {
         question(&world).await;
         world.process(None).cancel(&world.subject.id).await.expect("asked")
@@ -114,7 +114,7 @@ async fn a_run_is_cancelled_from_another_process() {
 async fn a_run_without_a_process_is_cancelled_at_once() {
     let world = world().await;
     {
-        let driving = world.drive(world.process(None), NextMove::Resume, None, true);
+        let driving = world.drive(None, NextMove::Resume, None, true);
         tokio::select! {
             driven = driving => panic!("{driven:?}"),
             _ = question(&world) => {}
@@ -124,8 +124,8 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
     assert_eq!(status, RunStatus::Cancelled);
     // The model's calls stay in the conversation, and a further question tells the model about them.
     let next = NextMove::Ask(Message::user("And now?"));
-    let run = world.drive(world.process(None), next, None, true).await.expect("driven");
+    let run = world.drive(None, next, None, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
-    let error = world.drive(world.process(None), NextMove::Resume, None, true).await.expect_err("answered");
+    let error = world.drive(None, NextMove::Resume, None, true).await.expect_err("answered");
     assert!(matches!(error, RunError::Answered { .. }), "{error}");
 }

@@ -107,7 +107,7 @@ impl World {
         Runs::new(store, Driver::start(self.state.path()).expect("starts"))
     }
 
-    fn registry(&self, dies_in: Option<(usize, Arc<Notify>)>) -> Arc<ToolRegistry> {
+    fn registry(&self, dies_in: Option<(usize, &Arc<Notify>)>) -> Arc<ToolRegistry> {
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: "test", text: &format!("{DEFAULT_POLICY}{POLICY}") },
             overlay: None,
@@ -119,7 +119,8 @@ impl World {
             ("look", SafetyTier::ReadOnly),
             ("ask", SafetyTier::SideEffecting),
         ] {
-            let (notes, dies_in) = (Arc::clone(&self.notes), dies_in.clone());
+            let notes = Arc::clone(&self.notes);
+            let dies_in = dies_in.map(|(effect, died)| (effect, Arc::clone(died)));
             builder = builder.tool(Noting { name, tier, notes, dies_in });
         }
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
@@ -128,12 +129,12 @@ impl World {
     /// Drives the run in a new process, until it ends. The process dies in its tool's effect with this number.
     pub(crate) async fn drive(
         &self,
-        runs: Runs,
+        store: Option<Arc<dyn RunStore>>,
         next: NextMove,
-        dies_in: Option<(usize, Arc<Notify>)>,
+        dies_in: Option<(usize, &Arc<Notify>)>,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
-        let registry = self.registry(dies_in);
+        let (runs, registry) = (self.process(store), self.registry(dies_in));
         let caller = Caller::new("agent", self.subject.id.as_str());
         let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
         let mut template = caller;
