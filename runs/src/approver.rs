@@ -37,22 +37,39 @@ const MAX_ASKED: u32 = 100;
 /// approver at this process, if there is one: the first of the two.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
-    here: Option<Arc<dyn Approver>>,
+    here: Here,
     expires: Duration,
+}
+
+/// The approver at this process.
+enum Here {
+    /// It can be asked.
+    Approver(Arc<dyn Approver>),
+    /// There is none, and the question waits for another process.
+    Elsewhere,
+    /// There is none, and only answers count that were given before.
+    None,
 }
 
 impl StoredApprover {
     /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
     #[must_use]
     pub fn elsewhere(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: None, expires: APPROVAL_EXPIRES }
+        Self { run, here: Here::Elsewhere, expires: APPROVAL_EXPIRES }
     }
 
     /// Asks at this process too, and expires with the question there.
     #[must_use]
     pub fn also_here(run: Arc<DrivenRun>, here: Arc<dyn Approver>) -> Self {
         let expires = here.time_limit();
-        Self { run, here: Some(here), expires }
+        Self { run, here: Here::Approver(here), expires }
+    }
+
+    /// Takes only answers that were given before, to a process that has died since. Any other question is refused at
+    /// once.
+    #[must_use]
+    pub fn answered_before(run: Arc<DrivenRun>) -> Self {
+        Self { run, here: Here::None, expires: Duration::ZERO }
     }
 
     fn store(&self) -> &dyn RunStore {
@@ -142,17 +159,25 @@ impl fmt::Debug for StoredApprover {
 #[async_trait]
 impl Approver for StoredApprover {
     async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+        if let Here::None = self.here {
+            let earlier = self.store().approval(&question_id(request, 1)).await;
+            let answer = earlier.ok().filter(|approval| approval.decision.is_some());
+            let refusal = || denied("nobody can be asked here".to_owned());
+            return answer.and_then(|approval| given_answer(&approval)).unwrap_or_else(refusal);
+        }
         let id = match self.write(request).await {
             Ok(id) => id,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a question is not stored");
                 return match &self.here {
-                    Some(here) => here.decide(request).await,
-                    None => denied(format!("the question cannot be stored: {}", chain(&error))),
+                    Here::Approver(here) => here.decide(request).await,
+                    Here::Elsewhere | Here::None => {
+                        denied(format!("the question cannot be stored: {}", chain(&error)))
+                    }
                 };
             }
         };
-        let Some(here) = &self.here else { return self.wait(&id).await };
+        let Here::Approver(here) = &self.here else { return self.wait(&id).await };
         tokio::select! {
             given = here.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,

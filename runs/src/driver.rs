@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -60,6 +60,17 @@ impl Driver {
         &self.name
     }
 
+    /// The id of the process with this name, if it has this state folder and lives. An id in another PID namespace is another number there.
+    #[must_use]
+    pub fn process_id(state: &Path, name: &str) -> Option<u32> {
+        let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
+        let path = state.join(FOLDER).join(name);
+        if !is_name || !is_locked(&path).unwrap_or(false) {
+            return None;
+        }
+        fs::read_to_string(path).ok()?.parse().ok()
+    }
+
     /// Whether the process with this name is known to have died. That of another machine or another state folder never
     /// is.
     pub(crate) fn has_died(&self, name: &str) -> bool {
@@ -107,8 +118,10 @@ fn prepare(folder: &Path) -> io::Result<String> {
 /// that of a dead process.
 fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
     let unnamed = folder.join(format!(".{name}"));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
     file.lock()?;
+    // For people: the lock alone says whether the process lives.
+    write!(file, "{}", std::process::id())?;
     fs::rename(&unnamed, folder.join(name))?;
     Ok(file)
 }
@@ -142,6 +155,8 @@ mod tests {
         let file = state.path().join(FOLDER).join(&dead);
         File::create(&file).expect("made");
         assert!(own.has_died(&dead));
+        assert_eq!(Driver::process_id(state.path(), own.name()), Some(std::process::id()));
+        assert_eq!(Driver::process_id(state.path(), &dead), None);
         let third = Driver::start(state.path()).expect("starts");
         assert!(!file.exists(), "the file of a dead process is removed");
         assert!(own.has_died(&dead) && third.has_died(&dead));

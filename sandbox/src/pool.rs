@@ -7,6 +7,8 @@ use std::sync::{
     mpsc::{SyncSender, TrySendError},
 };
 
+use portcullis_policy::GrantedMount;
+
 use super::{
     WasmError,
     control::CallControl,
@@ -96,6 +98,15 @@ impl WorkerPool {
     fn idle(&self) -> MutexGuard<'_, Vec<SyncSender<Assignment>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A short label of a set of mounts, such as `shared:w,tmp:w`.
+pub(super) fn label(mounts: &[GrantedMount]) -> String {
+    if mounts.is_empty() {
+        return "none".to_owned();
+    }
+    let names = mounts.iter().map(|mount| format!("{}:{}", mount.name, &mount.access.as_str()[..1]));
+    names.collect::<Vec<_>>().join(",")
 }
 
 /// Counts one busy worker of a pool. The drop ends the count, however the worker ends.

@@ -30,7 +30,7 @@ use super::{
     locks::{self, CallLocks},
     module::{self, LinkedModule},
     path_locks::PathLocks,
-    pool::{MAX_STUCK, WorkerPool},
+    pool::{self, MAX_STUCK, WorkerPool},
     preview1,
     protection::Protection,
     ticker::Ticker,
@@ -398,7 +398,7 @@ impl HostWasmToolRunner {
         let guest_preopens = GuestPreopens::open(&preopens)?;
         let engine = self.engine.clone();
         let setup = WorkerSetup { engine, preopens, guest_preopens, confinement, busy };
-        let pool = WorkerPool::new(label(mounts), setup, self.config.concurrency);
+        let pool = WorkerPool::new(pool::label(mounts), setup, self.config.concurrency);
         pools.insert(mounts.to_vec(), Arc::clone(&pool));
         Ok(pool)
     }
@@ -487,15 +487,6 @@ fn ensure_declared(module: &LinkedModule, declarations: &Declarations) -> Result
         });
     }
     Ok(())
-}
-
-/// A short label of a set of mounts, such as `shared:w,tmp:w`.
-fn label(mounts: &[GrantedMount]) -> String {
-    if mounts.is_empty() {
-        return "none".to_owned();
-    }
-    let names = mounts.iter().map(|mount| format!("{}:{}", mount.name, &mount.access.as_str()[..1]));
-    names.collect::<Vec<_>>().join(",")
 }
 
 /// Stops a call when its caller drops it.

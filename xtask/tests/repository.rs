@@ -42,7 +42,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("adapters", &["agent", "tools", "types"]),
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
-    ("runtime", &["adapters", "agent", "mcp", "tools", "shell-daemon", "types", "guest-build"]),
+    ("runs", &["agent", "store", "tools", "types"]),
+    ("runtime", &["adapters", "agent", "mcp", "runs", "tools", "shell-daemon", "types", "guest-build"]),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
@@ -103,10 +104,12 @@ const ENVIRONMENT: &[(&str, &[&str])] = &[
     ("agent/src/providers/key.rs", &[]),
     ("audit/src/ssh_agent.rs", &["SSH_AUTH_SOCK"]),
     ("guest-build/src/lib.rs", &[]),
+    ("runtime/src/command/agent/detached.rs", &["PORTCULLIS_BACKGROUND_RUN"]),
     ("runtime/src/command/agent/model.rs", &[]),
     ("runtime/src/command/author/cargo.rs", &[]),
     ("runtime/src/command/init.rs", &["HOME"]),
     ("runtime/src/run.rs", &["PORTCULLIS_LOG"]),
+    ("runtime/src/run_store.rs", &["PORTCULLIS_STORE"]),
     ("runtime/src/setup.rs", &["XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"]),
     ("shell-daemon/src/server/logs.rs", &["RUST_LOG", "NO_COLOR"]),
     ("shell-daemon/src/toolchain.rs", &["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH"]),
@@ -133,6 +136,10 @@ const MAY_SLEEP: &[&str] = &[
     "agent/src/telemetry/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
+    // Questions and deaths of processes that are polled for.
+    "runs/tests/all/crash.rs",
+    "runs/tests/all/questions.rs",
+    "tests/tests/all/agent/durable.rs",
     // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",

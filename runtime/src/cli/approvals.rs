@@ -39,6 +39,10 @@ pub(crate) struct ListApprovalsOptions {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Print only the ids, one a line.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) ids: bool,
+
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

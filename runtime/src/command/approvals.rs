@@ -40,7 +40,9 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
         if options.json {
             return json::write_answer(&approvals.iter().map(as_json).collect::<Vec<_>>());
         }
-        let text = if approvals.is_empty() {
+        let text = if options.ids {
+            approvals.iter().map(|approval| format!("{}\n", approval.asked.id)).collect()
+        } else if approvals.is_empty() {
             "no call waits for an approval\n".to_owned()
         } else {
             let rows = approvals.iter().map(|approval| {

@@ -59,7 +59,9 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
             });
             return json::write_answer(&rows.collect::<Vec<_>>());
         }
-        let text = if rows.is_empty() {
+        let text = if options.ids {
+            rows.iter().map(|(_, run, _)| format!("{}\n", run.id)).collect()
+        } else if rows.is_empty() {
             "no runs are stored\n".to_owned()
         } else {
             let rows = rows.into_iter().map(|(word, run, question)| {
@@ -74,10 +76,13 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
 
 /// Shows a run.
 pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
+    let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
         let run = store.run(id.as_str()).await?;
         let word = word(&*store, &run.summary).await?;
-        let text = shown::run(&*store, &id, &run, word).await?;
+        let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
+        let process = driver.and_then(|driver| Driver::process_id(&state, driver));
+        let text = shown::run(&*store, &id, &run, (word, process)).await?;
         stream::write_answer(&text)
     })
 }

@@ -92,7 +92,7 @@ impl Session {
         }
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
-        let answerer = self.answerer(&run);
+        let answerer = self.answerer(&run, run.has_answers().await?);
         let ended = match &self.view {
             View::Live(live) => {
                 let show = |event: &_| {
@@ -117,13 +117,16 @@ impl Session {
         ended
     }
 
-    fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
+    fn answerer(&self, run: &Arc<DrivenRun>, has_answers: bool) -> Answerer {
         let mut caller = self.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         caller.approver = match (self.answers, caller.approver.take()) {
             (Answers::InAdvance, approver) => approver,
             (Answers::Elsewhere, _) => Some(Arc::new(StoredApprover::elsewhere(Arc::clone(run)))),
             (Answers::Here, Some(here)) => Some(Arc::new(StoredApprover::also_here(Arc::clone(run), here))),
+            (Answers::Here, None) if has_answers => {
+                Some(Arc::new(StoredApprover::answered_before(Arc::clone(run))))
+            }
             (Answers::Here, None) => None,
         };
         let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();

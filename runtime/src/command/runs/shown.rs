@@ -13,8 +13,13 @@ use crate::{
     output::{table, text},
 };
 
-/// A run with its steps, calls and questions. `word` is its status in a word.
-pub(super) async fn run(store: &dyn RunStore, id: &RunId, run: &Run, word: &str) -> Result<String, CliError> {
+/// A run with its steps, calls and questions: its status in a word, and the process that drives it, if it is known here.
+pub(super) async fn run(
+    store: &dyn RunStore,
+    id: &RunId,
+    run: &Run,
+    (word, process): (&str, Option<u32>),
+) -> Result<String, CliError> {
     let summary = &run.summary;
     let state = StoredState::parse(run.state.as_str(), id)?;
     let labels = if summary.labels.is_empty() { "nothing".to_owned() } else { summary.labels.join(", ") };
@@ -22,6 +27,7 @@ pub(super) async fn run(store: &dyn RunStore, id: &RunId, run: &Run, word: &str)
     for (name, value) in [
         ("run", summary.id.clone()),
         ("status", word.to_owned()),
+        ("process", process.map_or_else(|| "none here".to_owned(), |id| id.to_string())),
         ("workspace", summary.workspace.clone()),
         ("begun", time(summary.created)),
         ("last step", time(summary.updated)),

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    process::Output,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -218,7 +219,6 @@ fn runs_and_questions_that_are_not_there_are_wrong_usage() {
 
 #[test]
 fn the_store_is_private_and_one_of_another_program_is_refused() {
-    use std::os::unix::fs::PermissionsExt as _;
     let fixture = Fixture::new();
     let model = Model::answering(vec![text("Hi.")]);
     let ask = ["agent", "Hello", "--model", "m", "--base-url", model.address()];
@@ -234,4 +234,38 @@ fn the_store_is_private_and_one_of_another_program_is_refused() {
     let output = portcullis(&fixture, &[&ask[..], &["--store", &place]].concat());
     assert!(!output.status.success() && stdout(&output).is_empty(), "{}", stderr(&output));
     assert_eq!(model.requests().len(), 1, "the model is not asked");
+}
+
+/// The commands of docs/durable.md, as they stand there.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the shell of the document's commands")]
+fn the_commands_of_the_document_do_what_it_says() {
+    let document = include_str!("../../../../docs/durable.md");
+    let (_, rest) = document.split_once("```sh\n").expect("a block");
+    let (commands, _) = rest.split_once("```\n").expect("an end");
+    let fixture = Fixture::new();
+    let command = r#"{"command": "echo once >> /shared/log"}"#;
+    let model = Model::answering(vec![calls(&[("shell_exec", command)]), text("Written.")]);
+    let config = fixture.root().join("config");
+    fs::create_dir_all(config.join("portcullis")).expect("made");
+    let settings = format!("[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n", model.address());
+    fs::write(config.join("portcullis/agent.toml"), settings).expect("written");
+    let script = format!("set -eu -o pipefail\nportcullis() {{ \"$program\" \"$@\"; }}\n{commands}");
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(script).env("XDG_CONFIG_HOME", &config).stdin(Stdio::null());
+    // The options of the fixture stand in a script in the place of the program.
+    let program = fixture.root().join("portcullis");
+    let options: Vec<String> =
+        fixture.options().iter().map(|option| format!("'{}'", option.to_string_lossy())).collect();
+    let wrapper = format!(
+        "#!/bin/sh\nexec '{}' {} \"$@\"\n",
+        portcullis_testing::binary().display(),
+        options.join(" ")
+    );
+    fs::write(&program, wrapper).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+    let output = shell.env("program", &program).output().expect("starts");
+    let shown = answered(&output);
+    assert!(shown.contains("Written.") && shown.contains("completed"), "{shown}{}", stderr(&output));
+    assert_eq!(fs::read_to_string(fixture.shared("log")).expect("written"), "once\n");
 }
