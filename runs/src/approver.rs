@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use portcullis_store::{Approval, ApprovalStatus, Decision, NewApproval, RunStore, StoreError, Verdict};
+use portcullis_store::{
+    Approval, ApprovalStatus, Decision, Json, NewApproval, RunStore, StoreError, Verdict,
+};
 use portcullis_tools::approval::{
     ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
 };
-use portcullis_types::chain;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -39,7 +40,11 @@ pub struct StoredApprover {
     run: Arc<DrivenRun>,
     here: Here,
     expires: Duration,
+    on_question: Option<QuestionFn>,
 }
+
+/// Is told of each new question. It must not block.
+pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
 
 /// The approver at this process.
 enum Here {
@@ -55,21 +60,28 @@ impl StoredApprover {
     /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
     #[must_use]
     pub fn elsewhere(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::Elsewhere, expires: APPROVAL_EXPIRES }
+        Self { run, here: Here::Elsewhere, expires: APPROVAL_EXPIRES, on_question: None }
     }
 
     /// Asks at this process too, and expires with the question there.
     #[must_use]
     pub fn also_here(run: Arc<DrivenRun>, here: Arc<dyn Approver>) -> Self {
         let expires = here.time_limit();
-        Self { run, here: Here::Approver(here), expires }
+        Self { run, here: Here::Approver(here), expires, on_question: None }
     }
 
     /// Takes only answers that were given before, to a process that has died since. Any other question is refused at
     /// once.
     #[must_use]
     pub fn answered_before(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::None, expires: Duration::ZERO }
+        Self { run, here: Here::None, expires: Duration::ZERO, on_question: None }
+    }
+
+    /// Tells of each new question, after it was stored.
+    #[must_use]
+    pub fn telling(mut self, on_question: QuestionFn) -> Self {
+        self.on_question = Some(on_question);
+        self
     }
 
     fn store(&self) -> &dyn RunStore {
@@ -88,9 +100,15 @@ impl StoredApprover {
                 hash: request.binding.clone(),
                 expires: Some(now() + milliseconds(self.expires)),
             };
-            match self.store().add_approval(self.run.guard(), new).await {
+            match self.store().add_approval(self.run.guard(), new.clone()).await {
                 Err(StoreError::AlreadyExists { .. }) => {}
-                added => return added.map(|()| id),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    if let Some(on_question) = &self.on_question {
+                        on_question(&new);
+                    }
+                    return Ok(id);
+                }
             }
             // A run that was resumed asks again: the answer may have come meanwhile.
             let earlier = self.store().approval(&id).await?;
@@ -122,17 +140,20 @@ impl StoredApprover {
 
     /// Writes an answer that was given at this process. If another process was faster, its answer counts.
     async fn record(&self, id: &str, request: &ApprovalRequest, given: GivenAnswer) -> GivenAnswer {
-        let (verdict, reason) = match &given.answer {
-            ApprovalAnswer::Deny { reason } => (Verdict::Deny, reason.clone()),
-            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways | ApprovalAnswer::ApproveWith { .. } => {
-                (Verdict::Approve, None)
+        let (verdict, edited_arguments, reason) = match &given.answer {
+            ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
+            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
+            // A text that is no JSON is refused by the check, which comes next.
+            ApprovalAnswer::ApproveWith { arguments } => {
+                (Verdict::Approve, Json::from_text(arguments.as_str()).ok(), None)
             }
+            ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
         let decision = Decision {
             verdict,
             by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
             via: given.by.to_string(),
-            edited_arguments: None,
+            edited_arguments,
             reason,
             decided: now(),
         };
@@ -162,8 +183,8 @@ impl Approver for StoredApprover {
         if let Here::None = self.here {
             let earlier = self.store().approval(&question_id(request, 1)).await;
             let answer = earlier.ok().filter(|approval| approval.decision.is_some());
-            let refusal = || denied("nobody can be asked here".to_owned());
-            return answer.and_then(|approval| given_answer(&approval)).unwrap_or_else(refusal);
+            let unavailable = || GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
+            return answer.and_then(|approval| given_answer(&approval)).unwrap_or_else(unavailable);
         }
         let id = match self.write(request).await {
             Ok(id) => id,
@@ -172,7 +193,7 @@ impl Approver for StoredApprover {
                 return match &self.here {
                     Here::Approver(here) => here.decide(request).await,
                     Here::Elsewhere | Here::None => {
-                        denied(format!("the question cannot be stored: {}", chain(&error)))
+                        GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
                     }
                 };
             }
@@ -209,7 +230,7 @@ fn has_expired(approval: &Approval) -> bool {
 /// The answer to a question, if it has one or its time is over.
 fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
     let Some(decision) = &approval.decision else {
-        return has_expired(approval).then(|| denied("no person has answered in time".to_owned()));
+        return has_expired(approval).then(|| GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
     let answer = match (decision.verdict, &decision.edited_arguments) {
         (Verdict::Approve, None) => ApprovalAnswer::Approve,
@@ -219,8 +240,4 @@ fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
         (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: decision.reason.clone() },
     };
     Some(GivenAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
-}
-
-fn denied(reason: String) -> GivenAnswer {
-    GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Deny { reason: Some(reason) })
 }

@@ -31,7 +31,7 @@ mod pages;
 mod runs;
 mod state;
 
-pub use approver::{APPROVAL_EXPIRES, StoredApprover, question_id};
+pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
 pub use clock::now;
 pub use driven::{DrivenRun, LEASE, LeaseWatch, RENEWAL};
 pub use driver::Driver;

@@ -36,6 +36,18 @@ pub(crate) struct AgentFile {
     /// The prices of models, by the models' names.
     #[serde(default)]
     pub(crate) prices: BTreeMap<String, Price>,
+    /// Questions about calls.
+    #[serde(default)]
+    pub(crate) approvals: ApprovalsSection,
+}
+
+/// The section `[approvals]`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApprovalsSection {
+    /// The program with its arguments that is started when a call waits for an approval. Empty for none.
+    #[serde(default)]
+    pub(crate) notify: Vec<String>,
 }
 
 /// The section `[agent]`.

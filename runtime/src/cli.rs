@@ -537,6 +537,8 @@ mod tests {
                 "changes",
                 "undo",
                 "agent",
+                "runs",
+                "approvals",
                 "demo",
                 "shell",
                 "serve",

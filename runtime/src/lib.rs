@@ -13,6 +13,7 @@
 //! | `setup.rs` | assembles a registry from the options |
 //! | `sidecar.rs` | the shell sidecar: which one the options name, and how it is started |
 //! | `agent_file.rs` | the operator's default model, and prices |
+//! | `notify.rs` | tells the operator's program that a call waits for an approval |
 //! | `run_store.rs` | opens the store of runs |
 //! | `policy_edit.rs` | edits of a policy that keep its comments; `rule_writer.rs` writes standing approvals so |
 //! | `project.rs` | existing folders with their own policies; `toolchain.rs` finds what their commands need |
@@ -42,6 +43,7 @@ mod client_config;
 mod command;
 mod error;
 mod line_editor;
+mod notify;
 mod output;
 mod policy_edit;
 mod project;

@@ -146,6 +146,10 @@ pub enum ApprovalAnswer {
         /// The reason, for the model.
         reason: Option<String>,
     },
+    /// No person has answered in time, as after [`Approver::time_limit`].
+    TimedOut,
+    /// No person can be asked, as without an approver.
+    Unavailable,
 }
 
 /// Approves every request. For an operator who has already read the call, as with `portcullis call --approve`.
@@ -208,6 +212,8 @@ pub(crate) async fn ask(
         }
         ApprovalAnswer::ApproveWith { arguments } => Ok(Some(arguments)),
         ApprovalAnswer::Deny { reason } => Err(NotApproved { code: DenialCode::ApprovalRefused, reason }),
+        ApprovalAnswer::TimedOut => return unanswered(DenialCode::ApprovalTimedOut),
+        ApprovalAnswer::Unavailable => return unanswered(DenialCode::ApprovalUnavailable),
     };
     Asked { outcome, giver: Some((by, name)) }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     NextMove, RunError, RunExport, all_rows,
-    store::{RunStatus, StoreError},
+    store::{RunStatus, RunStore, StoreError, open},
 };
 use portcullis_types::{Message, MessageRole};
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::{
     crashing_store::{Crash, CrashingStore},
     model::Turn,
+    postgres_server::Server,
     world::World,
 };
 
@@ -84,11 +85,22 @@ async fn resume(world: &World, place: &str) {
 
 #[tokio::test]
 async fn a_run_goes_on_after_a_death_at_any_write() {
+    die_at_each_write(None).await;
+}
+
+#[tokio::test]
+async fn a_run_in_postgresql_goes_on_after_a_death_at_any_write() {
+    let Some(server) = Server::start() else { return };
+    let store = open(&server.new_database().await).await.expect("opens");
+    die_at_each_write(Some(store)).await;
+}
+
+async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
     let mut crashes = 0;
     for crash in [Crash::Before, Crash::After] {
         for write in 0.. {
             let place = format!("{crash:?} write {write}");
-            let world = World::new(turns()).await;
+            let world = World::in_store(turns(), shared_store.clone()).await;
             let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
             let driving = world.drive(Some(store), NextMove::Resume, None, false);
             let has_died = tokio::select! {

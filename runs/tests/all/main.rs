@@ -1,7 +1,11 @@
 //! A run that is killed at any place goes on in another process, with the same history and each effect at most once.
+#![expect(clippy::print_stdout, reason = "tests say what they skipped")]
 
 mod crash;
 mod crashing_store;
 mod model;
+// The server that the tests of the store start, too.
+#[path = "../../../store/tests/all/postgres_server.rs"]
+mod postgres_server;
 mod questions;
 mod world;

@@ -88,12 +88,20 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A run with a question, which no process has begun.
+    /// A run with a question, which no process has begun, in SQLite.
     pub(crate) async fn new(turns: Vec<Turn>) -> Self {
+        Self::in_store(turns, None).await
+    }
+
+    /// The same in a store that other runs may have, too.
+    pub(crate) async fn in_store(turns: Vec<Turn>, store: Option<Arc<dyn RunStore>>) -> Self {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let state = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
         let file = state.path().join("runs.db");
-        let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
+        let store = match store {
+            Some(store) => store,
+            None => open_sqlite(&file, SqliteOptions::default()).await.expect("a store"),
+        };
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
         let world = Self { state, store, subject, notes: Arc::default(), turns };

@@ -47,6 +47,7 @@ use crate::{
     cli::{AGENT_ID, AgentOptions, CommonOptions, ModelOptions, ResumeOptions, StoreOptions},
     error::CliError,
     line_editor::TerminalMode,
+    notify::Notifier,
     output::{
         live::{Live, PausingApprover},
         stream,
@@ -152,6 +153,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
             (false, true) => Answers::Elsewhere,
             (false, false) => Answers::Here,
         },
+        notifier: Notifier::new(file.approvals.notify).map(Arc::new),
         view,
         files,
         reads_project_file: !model.no_instructions,
@@ -182,6 +184,7 @@ struct Setting {
     settings: ProviderSettings,
     caller: Caller,
     answers: Answers,
+    notifier: Option<Arc<Notifier>>,
     view: View,
     price: Option<Price>,
     files: PolicyFiles,
@@ -260,7 +263,9 @@ impl Setting {
         stored: Option<&(RunSummary, StoredState)>,
     ) -> Result<Session, CliError> {
         let subject = self.subject(id);
-        let Self { mut config, settings, caller, answers, view, price, files, envelope, shell, .. } = self;
+        let Self {
+            mut config, settings, caller, answers, notifier, view, price, files, envelope, shell, ..
+        } = self;
         config.run_id = Some(subject.id.to_string());
         let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
         let run_caller = Caller::new(AGENT_ID, subject.id.as_str());
@@ -278,6 +283,7 @@ impl Setting {
             provider: Arc::new(RemoteProvider::new(settings)?),
             caller,
             answers,
+            notifier,
             registry,
             run_caller,
             files,

@@ -19,6 +19,7 @@ mod process;
 mod read;
 mod report;
 mod repository;
+mod runs;
 mod sample;
 mod search;
 mod shell;
@@ -68,6 +69,9 @@ fn main() -> ExitCode {
     }
     if runs("bombs") {
         runtime.block_on(bombs::neighbour(&fixture, &mut report));
+    }
+    if runs("runs") {
+        runtime.block_on(runs::storing(&mut report));
     }
     if runs("agent") {
         runtime.block_on(agent::overhead(&registry, &files, &mut report));

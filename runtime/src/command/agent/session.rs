@@ -22,6 +22,7 @@ use super::{
 use crate::{
     agent_file::Price,
     error::CliError,
+    notify::Notifier,
     output::{live::Live, stream, text},
 };
 
@@ -60,6 +61,8 @@ pub(super) struct Session {
     /// The caller of the model's calls.
     pub(super) caller: Caller,
     pub(super) answers: Answers,
+    /// Tells the operator of questions.
+    pub(super) notifier: Option<Arc<Notifier>>,
     pub(super) registry: Arc<ToolRegistry>,
     /// The caller whose labels are those of the run.
     pub(super) run_caller: Caller,
@@ -120,15 +123,25 @@ impl Session {
     fn answerer(&self, run: &Arc<DrivenRun>, has_answers: bool) -> Answerer {
         let mut caller = self.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
-        caller.approver = match (self.answers, caller.approver.take()) {
-            (Answers::InAdvance, approver) => approver,
-            (Answers::Elsewhere, _) => Some(Arc::new(StoredApprover::elsewhere(Arc::clone(run)))),
-            (Answers::Here, Some(here)) => Some(Arc::new(StoredApprover::also_here(Arc::clone(run), here))),
-            (Answers::Here, None) if has_answers => {
-                Some(Arc::new(StoredApprover::answered_before(Arc::clone(run))))
+        let stored = match (self.answers, caller.approver.take()) {
+            (Answers::InAdvance, approver) => {
+                caller.approver = approver;
+                None
             }
-            (Answers::Here, None) => None,
+            (Answers::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
+            (Answers::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
+            (Answers::Here, None) => has_answers.then(|| StoredApprover::answered_before(Arc::clone(run))),
         };
+        if let Some(stored) = stored {
+            let telling = match self.notifier.clone() {
+                Some(notifier) => {
+                    let id = self.subject.id.clone();
+                    stored.telling(Arc::new(move |asked| notifier.tell(&id, asked)))
+                }
+                None => stored,
+            };
+            caller.approver = Some(Arc::new(telling));
+        }
         let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();
         Answerer {
             config: self.config.clone(),

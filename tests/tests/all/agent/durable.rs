@@ -248,7 +248,13 @@ fn the_commands_of_the_document_do_what_it_says() {
     let model = Model::answering(vec![calls(&[("shell_exec", command)]), text("Written.")]);
     let config = fixture.root().join("config");
     fs::create_dir_all(config.join("portcullis")).expect("made");
-    let settings = format!("[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n", model.address());
+    let told = fixture.root().join("told");
+    let settings = format!(
+        "[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n\n[approvals]\nnotify = [\"sh\", \"-c\", \"echo $PORTCULLIS_TOOL \
+         $PORTCULLIS_QUESTION >> '{}'\"]\n",
+        model.address(),
+        told.display()
+    );
     fs::write(config.join("portcullis/agent.toml"), settings).expect("written");
     let script = format!("set -eu -o pipefail\nportcullis() {{ \"$program\" \"$@\"; }}\n{commands}");
     let mut shell = Command::new("bash");
@@ -267,5 +273,8 @@ fn the_commands_of_the_document_do_what_it_says() {
     let output = shell.env("program", &program).output().expect("starts");
     let shown = answered(&output);
     assert!(shown.contains("Written.") && shown.contains("completed"), "{shown}{}", stderr(&output));
+    let told = fs::read_to_string(told).expect("the program was started");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.starts_with("shell_exec approval_"), "{told}");
     assert_eq!(fs::read_to_string(fixture.shared("log")).expect("written"), "once\n");
 }

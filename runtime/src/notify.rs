@@ -1,0 +1,55 @@
+//! [`Notifier`]: runs the operator's program when a call waits for an approval.
+
+use std::{
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use portcullis_agent::ProviderKind;
+use portcullis_runs::{RunId, store::NewApproval};
+
+/// The variables that the program gets, beside those of this process: the question, the run and the tool.
+const VARIABLES: [&str; 3] = ["PORTCULLIS_QUESTION", "PORTCULLIS_RUN", "PORTCULLIS_TOOL"];
+
+/// Runs the operator's program for each question. The program is neither waited for nor stopped.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    /// The program with its arguments, as `agent.toml` names them.
+    command: Vec<String>,
+    /// The programs that have not been seen to end. They are looked at when the next one starts, so that no ended process
+    /// stays in the system's table.
+    running: Mutex<Vec<Child>>,
+}
+
+impl Notifier {
+    /// None if no program is named.
+    pub(crate) fn new(command: Vec<String>) -> Option<Self> {
+        (!command.is_empty()).then(|| Self { command, running: Mutex::default() })
+    }
+
+    /// Starts the program. It gets ids and the tool's name, and no text of the model: `portcullis approvals show` shows
+    /// that escaped.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the operator's program, named in a file that no other user can change"
+    )]
+    pub(crate) fn tell(&self, run: &RunId, asked: &NewApproval) {
+        let Some((program, arguments)) = self.command.split_first() else { return };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        for key in ProviderKind::ALL.into_iter().filter_map(ProviderKind::key_variable) {
+            command.env_remove(key);
+        }
+        for (name, value) in VARIABLES.into_iter().zip([&*asked.id, run.as_str(), &*asked.tool]) {
+            command.env(name, value);
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        match command.spawn() {
+            Ok(child) => running.push(child),
+            Err(error) => {
+                tracing::warn!(%error, program, "the program that tells of questions does not start")
+            }
+        }
+    }
+}

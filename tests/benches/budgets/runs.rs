@@ -1,0 +1,161 @@
+//! What it costs that a run is stored: for each step of a loop, for going on with a long run, and the memory of runs that
+//! wait.
+//!
+//! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt as _, stream};
+use portcullis_agent::{
+    AgentConfig, AgentLoop, Delta, DeltaStream, InMemoryMessageStore, MessageStore as _, ModelRequest,
+    Provider, ProviderError, StopReason, ToolCallDelta,
+};
+use portcullis_runs::{
+    DrivenRun, Driver, NextMove, RunId, RunSubject, Runs, StoredExecutor,
+    store::{SqliteOptions, open_sqlite},
+};
+use portcullis_testing::Fixture;
+use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry};
+use portcullis_types::{Message, MessageRole, async_trait};
+
+use crate::{
+    report::Report,
+    sample::{median_us, resident_bytes},
+};
+
+/// Turns with one call each.
+const TURNS: usize = 100;
+const ROUNDS: usize = 9;
+/// Each turn is two steps.
+const LONG_TURNS: usize = 500;
+const WAITING_RUNS: usize = 1_000;
+
+pub(crate) async fn storing(report: &mut Report) {
+    let fixture = Fixture::new();
+    let registry = Arc::new(fixture.registry().await);
+    let runs = runs(&fixture).await;
+    let (mut in_memory, mut stored) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        in_memory.push(time_in_memory(&registry).await);
+        stored.push(time_stored(&runs, &registry, TURNS).await.0);
+    }
+    let steps = (2 * TURNS + 3) as f64;
+    let (in_memory, stored) = (median_us(&mut in_memory) / steps, median_us(&mut stored) / steps);
+    report.add_reference("a step of a loop in memory, p50", in_memory, "µs");
+    report.add_reference("… stored in SQLite, p50", stored, "µs");
+    report.check_at_most("… what storing adds", stored - in_memory, 300.0, "µs");
+
+    let (_, subject) = time_stored(&runs, &registry, LONG_TURNS).await;
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let next = NextMove::Ask(Message::user("And now?"));
+        let run = drive(&runs, &subject, next, &registry).await;
+        let messages = run.load().await.expect("loaded");
+        times.push(start.elapsed());
+        assert!(messages.len() > 2 * LONG_TURNS, "{}", messages.len());
+        runs.cancel(&subject.id).await.expect("cancelled");
+    }
+    report.check_at_most(
+        "going on with a run of 1 000 steps, p50",
+        median_us(&mut times) / 1000.0,
+        100.0,
+        "ms",
+    );
+    waiting(&runs, &registry, report).await;
+}
+
+async fn waiting(runs: &Runs, registry: &Arc<ToolRegistry>, report: &mut Report) {
+    let before = resident_bytes(std::process::id());
+    let mut waiting = Vec::with_capacity(WAITING_RUNS);
+    for _ in 0..WAITING_RUNS {
+        let subject = add(runs).await;
+        waiting.push(drive(runs, &subject, NextMove::Resume, registry).await);
+    }
+    let added = resident_bytes(std::process::id()).saturating_sub(before) as f64 / 1e6;
+    assert_eq!(waiting.len(), WAITING_RUNS);
+    report.check_at_most("memory of 1 000 runs that wait", added, 50.0, "MB");
+}
+
+/// A model that calls `echo` in each turn, until it has done so often enough.
+struct Repeating(usize);
+
+#[async_trait]
+impl Provider for Repeating {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        let answers = request.messages.iter().filter(|message| message.role == MessageRole::Assistant);
+        let turn = answers.count();
+        let deltas = if turn < self.0 {
+            let call = ToolCallDelta {
+                index: 0,
+                id: Some(format!("call-{turn}")),
+                name: Some("add".to_owned()),
+                arguments: Some(format!("{{\"a\":{turn},\"b\":1}}")),
+            };
+            vec![Delta::ToolCall(call), Delta::End(StopReason::ToolCalls)]
+        } else {
+            vec![Delta::Text("Done.".to_owned()), Delta::End(StopReason::Stop)]
+        };
+        Ok(stream::iter(deltas.into_iter().map(Ok)).boxed())
+    }
+}
+
+fn config(run: &str, turns: usize) -> AgentConfig {
+    let mut config = AgentConfig::new("agent");
+    config.run_id = Some(run.to_owned());
+    config.max_iterations =
+        u32::try_from(turns + 1).ok().and_then(std::num::NonZeroU32::new).expect("few turns");
+    config
+}
+
+async fn time_in_memory(registry: &Arc<ToolRegistry>) -> Duration {
+    let executor = RegistryExecutor::new(Arc::clone(registry), Caller::new("agent", "memory"));
+    let store = InMemoryMessageStore::new();
+    let mut agent = AgentLoop::new(config("memory", TURNS), (), store, Repeating(TURNS), executor);
+    let start = Instant::now();
+    let run = agent.run("Add.").await;
+    assert_eq!(run.answer(), Some("Done."), "{:?}", run.end);
+    start.elapsed()
+}
+
+async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) -> (Duration, RunSubject) {
+    let start = Instant::now();
+    let subject = add(runs).await;
+    let run = drive(runs, &subject, NextMove::Resume, registry).await;
+    let mut template = Caller::new("agent", subject.id.as_str());
+    template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+    let executor = RegistryExecutor::new(Arc::clone(registry), template).with_continued_run();
+    let executor = StoredExecutor::new(executor, Arc::clone(&run));
+    let config = config(subject.id.as_str(), turns);
+    let mut agent = AgentLoop::new(config, (), Arc::clone(&run), Repeating(turns), executor);
+    let state = run.take_start(&agent.handle()).expect("once");
+    let ended = agent.resume(state).await;
+    assert_eq!(ended.answer(), Some("Done."), "{:?}", ended.end);
+    (start.elapsed(), subject)
+}
+
+async fn runs(fixture: &Fixture) -> Runs {
+    let file = fixture.state().join("runs.db");
+    let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
+    Runs::new(store, Driver::start(&fixture.state()).expect("starts"))
+}
+
+async fn add(runs: &Runs) -> RunSubject {
+    let id = RunId::random().expect("random bytes");
+    let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
+    runs.add(subject.clone(), Message::user("Add.")).await.expect("added");
+    subject
+}
+
+async fn drive(
+    runs: &Runs,
+    subject: &RunSubject,
+    next: NextMove,
+    registry: &Arc<ToolRegistry>,
+) -> Arc<DrivenRun> {
+    let caller = Caller::new("agent", subject.id.as_str());
+    runs.drive(subject, next, Arc::clone(registry), caller).await.expect("driven")
+}
