@@ -48,7 +48,7 @@ impl Notifier {
         match command.spawn() {
             Ok(child) => running.push(child),
             Err(error) => {
-                tracing::warn!(%error, program, "the program that tells of questions does not start")
+                tracing::warn!(%error, program, "the program that tells of questions does not start");
             }
         }
     }
