@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use portcullis_agent::RunState;
+use portcullis_agent::{AgentEnd, RunState};
 use portcullis_store::{
     LeaseGuard, NewRun, PageRequest, Run, RunFilter, RunLease, RunStatus, RunStore, RunSummary, StoreError,
+    StoredMessage,
 };
 use portcullis_tools::{Caller, ToolRegistry};
-use portcullis_types::Message;
+use portcullis_types::{Message, MessageRole};
 
 use crate::{
     DrivenRun, Driver, LEASE, RunError, RunId, RunTotals, StoredState,
@@ -16,6 +17,9 @@ use crate::{
 
 /// How often another process may change a run between the read of it and the take of its lease.
 const MAX_TRIES: usize = 3;
+
+/// The message with which the model goes on after its own: providers refuse a request that ends with the model's message.
+const GO_ON: &str = "Go on.";
 
 /// The runs of a store, as one process drives them.
 #[derive(Debug, Clone)]
@@ -109,9 +113,7 @@ impl Runs {
     /// [`RunError::Answered`], and as for [`Runs::find`].
     pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
         match self.find(id, workspace).await? {
-            (summary, _) if summary.status == RunStatus::Completed => {
-                Err(RunError::Answered { id: id.clone() })
-            }
+            (summary, state) if is_answered(&summary, &state) => Err(RunError::Answered { id: id.clone() }),
             _ => Ok(()),
         }
     }
@@ -152,10 +154,13 @@ impl Runs {
         let lease = if summary.status.has_ended() {
             state.run = match next {
                 NextMove::Ask(question) => RunState::new(question.clone()),
-                NextMove::Resume if summary.status == RunStatus::Completed => {
+                NextMove::Resume if is_answered(&summary, &state) => {
                     return Err(RunError::Answered { id: id.clone() });
                 }
-                NextMove::Resume => RunState::asking_again(),
+                NextMove::Resume => {
+                    steering = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
+                    RunState::asking_again()
+                }
             };
             let until = now() + milliseconds(LEASE);
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
@@ -185,6 +190,15 @@ impl Runs {
                 Err(error)
             }
         }
+    }
+
+    /// Whether the last message of a run is the model's: a part of an answer, which was cancelled or cut off.
+    async fn ends_with_the_model(&self, run: &RunSummary) -> Result<bool, RunError> {
+        let page = self.store.messages(&run.id, PageRequest::after(run.messages - 1, 1)).await?;
+        let role = |message: &StoredMessage| serde_json::from_str::<Message>(message.body.as_str()).ok();
+        let last = page.items.first().and_then(role);
+        Ok(last
+            .is_some_and(|message| message.role == MessageRole::Assistant && message.tool_calls.is_empty()))
     }
 
     /// Takes the lease, also that of a process that has died.
@@ -220,4 +234,9 @@ impl Runs {
             }
         }
     }
+}
+
+/// Whether the run has the model's answer, perhaps cut off by the limit of its tokens.
+fn is_answered(summary: &RunSummary, state: &StoredState) -> bool {
+    summary.status == RunStatus::Completed || matches!(state.run.end(), Some(AgentEnd::Length { .. }))
 }

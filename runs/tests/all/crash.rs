@@ -183,3 +183,16 @@ async fn a_run_is_driven_by_one_process() {
     let error = second.expect_err("another process drives it").to_string();
     assert!(error.contains("is driven by"), "{error}");
 }
+
+/// Providers refuse a request that ends with the model's own message.
+#[tokio::test]
+async fn a_run_whose_answer_broke_off_goes_on_with_a_request() {
+    let world = World::new(vec![Turn::Broken("I was"), Turn::Answer("Done.")]).await;
+    let run = world.drive(None, NextMove::Resume, None, false).await.expect("driven");
+    assert!(matches!(run.end, AgentEnd::Provider { .. }), "{:?}", run.end);
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    assert_eq!(summary.status, RunStatus::Failed);
+    resume(&world, "").await;
+    let texts: Vec<String> = world.messages().await.iter().map(Message::text).collect();
+    assert_eq!(texts, ["Do it.", "I was", "Go on.", "Done."]);
+}

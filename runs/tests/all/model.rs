@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use portcullis_agent::{
-    Delta, DeltaStream, ModelRequest, Provider, ProviderError, StopReason, ToolCallDelta,
+    Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
 };
 use portcullis_types::MessageRole;
 
@@ -13,6 +13,8 @@ pub(crate) enum Turn {
     /// Calls: tool and arguments.
     Calls(Vec<(&'static str, &'static str)>),
     Answer(&'static str),
+    /// A part of an answer, after which the connection breaks.
+    Broken(&'static str),
 }
 
 /// Answers with the turn whose number is that of the answers so far.
@@ -25,6 +27,11 @@ impl Provider for Model {
         let answers = request.messages.iter().filter(|message| message.role == MessageRole::Assistant);
         let turn = answers.count();
         let deltas = match &self.0[turn] {
+            Turn::Broken(text) => {
+                let error = ProviderError::new(ProviderErrorKind::Incomplete, "it broke off");
+                let pieces = [Ok(Delta::Text((*text).to_owned())), Err(error)];
+                return Ok(stream::iter(pieces).boxed());
+            }
             Turn::Answer(text) => {
                 vec![Delta::Text((*text).to_owned()), Delta::End(StopReason::Stop)]
             }

@@ -4,10 +4,7 @@ use std::{
     ffi::OsString,
     fs::{DirBuilder, File, OpenOptions},
     io,
-    os::unix::{
-        fs::{DirBuilderExt as _, OpenOptionsExt as _},
-        process::CommandExt as _,
-    },
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -30,10 +27,15 @@ const FOLDER: &str = "detached";
 /// How often the start of the process is looked for.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The run of this process, if it is the one in the background.
+/// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so that
+/// neither Ctrl-C there nor the terminal's end reaches it.
 pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
     match std::env::var(VARIABLE) {
-        Ok(id) => Ok(Some(id.parse()?)),
+        Ok(id) => {
+            // Ignore the error: a process that leads a group already is in no group of the terminal.
+            let _ = rustix::process::setsid();
+            Ok(Some(id.parse()?))
+        }
         Err(_) => Ok(None),
     }
 }
@@ -42,14 +44,13 @@ pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
 pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Detach { id: id.clone(), source };
     let log = log_file(state, id);
-    let mut child = spawn(id, &log).map_err(failed)?;
-    let begun_at = runtime.block_on(runs.store().run(id.as_str()))?.summary.version;
-    loop {
+    let progress = || {
         let run = runtime.block_on(runs.store().run(id.as_str()))?.summary;
-        if run.lease.is_some() || run.version > begun_at || run.status.has_ended() && begun_at != run.version
-        {
-            break;
-        }
+        Ok::<_, CliError>((run.version, run.lease.map(|(driver, _)| driver)))
+    };
+    let before = progress()?;
+    let mut child = spawn(id, &log).map_err(failed)?;
+    while progress()? == before {
         if child.try_wait().map_err(failed)?.is_some() {
             return Err(CliError::Detached { id: id.clone(), log });
         }
@@ -72,8 +73,6 @@ fn spawn(id: &RunId, log: &Path) -> io::Result<std::process::Child> {
     let (program, arguments) = (std::env::current_exe()?, arguments());
     let mut command = Command::new(program);
     command.args(arguments).env(VARIABLE, id.as_str());
-    // A group of its own gets no Ctrl-C of this terminal.
-    command.process_group(0);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
