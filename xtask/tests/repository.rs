@@ -137,8 +137,8 @@ const MAY_SLEEP: &[&str] = &[
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
     // Questions and deaths of processes that are polled for.
-    "runs/tests/all/crash.rs",
     "runs/tests/all/questions.rs",
+    "runs/tests/all/world.rs",
     "tests/tests/all/agent/durable.rs",
     // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",

@@ -1,11 +1,11 @@
 //! A process that dies at any write to the store, or within any effect.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    NextMove, RunError, RunExport, all_rows,
-    store::{RunStatus, RunStore, StoreError, open},
+    NextMove, RunExport, all_rows,
+    store::{RunStatus, RunStore, open},
 };
 use portcullis_types::{Message, MessageRole};
 use tokio::sync::Notify;
@@ -16,9 +16,6 @@ use crate::{
     postgres_server::Server,
     world::World,
 };
-
-/// The pause before a try to take the lease of a dead process.
-const MOMENT: Duration = Duration::from_millis(5);
 
 fn turns() -> Vec<Turn> {
     vec![
@@ -72,13 +69,7 @@ async fn check(world: &World, place: &str) {
 
 /// Goes on in a new process after the first has died.
 async fn resume(world: &World, place: &str) {
-    let driven = loop {
-        match world.drive(None, NextMove::Resume, None, false).await {
-            // The first process is simulated: its tasks are dropped a moment later than those of a killed process.
-            Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
-            driven => break driven,
-        }
-    };
+    let driven = world.drive_after_death(NextMove::Resume, false).await;
     let run = driven.unwrap_or_else(|error| panic!("{place}: {}", portcullis_types::chain(&error)));
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{place}");
 }

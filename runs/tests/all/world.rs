@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
     Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, all_rows,
-    store::{RunStore, SqliteOptions, open_sqlite},
+    store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
     BeginCall, Caller, RegistryExecutor, ToolRegistry,
@@ -29,6 +29,9 @@ use crate::model::{Model, Turn};
 const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.look]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
+
+/// The pause before another try to take the place of a dead process.
+pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// A tool that notes its arguments: an effect that can be counted.
 struct Noting {
@@ -162,6 +165,21 @@ impl World {
         let state = run.take_start(&handle).expect("taken once");
         let _lease = run.keep_lease(handle);
         Ok(agent.resume(state).await)
+    }
+
+    /// Drives the run in a new process after the first has died. The first is simulated: its tasks are dropped a moment
+    /// later than those of a killed process.
+    pub(crate) async fn drive_after_death(
+        &self,
+        next: NextMove,
+        asks_elsewhere: bool,
+    ) -> Result<AgentRun, RunError> {
+        loop {
+            match self.drive(None, next.clone(), None, asks_elsewhere).await {
+                Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
+                driven => return driven,
+            }
+        }
     }
 
     /// The effects so far, in order.
