@@ -74,12 +74,20 @@ fn a_connection_that_the_server_ends_is_replaced() {
     block_on(async {
         let store = open_default(&server.new_database().await).await;
         add_run(&*store, "r").await;
-        let end =
-            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'portcullis'";
-        server.execute("postgres", end).await;
-        // The driver may learn of the end only with the next statement, which then fails.
-        if let Err(error) = store.ping().await {
-            assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+        let client = server.client("postgres").await;
+        let ours = "from pg_stat_activity where application_name = 'portcullis'";
+        let ended = client.execute(&format!("select pg_terminate_backend(pid) {ours}"), &[]).await;
+        let ended = ended.expect("asked to end");
+        // The server ends its processes a moment after it has said so.
+        let left = format!("select 1 {ours}");
+        while !client.query(&left, &[]).await.expect("listed").is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // The driver may learn of the end of each connection only with a statement, which then fails.
+        for _ in 0..ended {
+            if let Err(error) = store.ping().await {
+                assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+            }
         }
         store.run("r").await.expect("a new connection");
     });
