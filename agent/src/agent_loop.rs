@@ -105,8 +105,7 @@ impl AgentLoop {
     ///
     /// # Cancellation
     /// As for [`AgentLoop::run`].
-    pub async fn resume(&mut self, state: RunState) -> AgentRun {
-        let mut state = state;
+    pub async fn resume(&mut self, mut state: RunState) -> AgentRun {
         // Renew the token when the run ends or its future is dropped, so that a cancellation ends only this run.
         let _token_renewal = TokenRenewalGuard(&self.handle);
         let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };

@@ -12,8 +12,8 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, interrupted_error,
 };
 use portcullis_store::{
-    ApprovalFilter, CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease,
-    RunStatus, RunStore, StepRecord, StoreError, StoredMessage,
+    CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease, RunStatus,
+    RunStore, StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{BeginCall, BeginningCall, Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, ToolError, ToolResult};
@@ -128,16 +128,6 @@ impl DrivenRun {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn RunStore> {
         &self.store
-    }
-
-    /// Whether a person has answered a question of this run, so that an answer may be there for the call that asked.
-    ///
-    /// # Errors
-    /// [`RunError::Store`].
-    pub async fn has_answers(&self) -> Result<bool, RunError> {
-        let filter = ApprovalFilter { run: Some(self.id.to_string()), ..ApprovalFilter::default() };
-        let approvals = all_rows(|request| self.store.approvals(filter.clone(), request)).await?;
-        Ok(approvals.iter().any(|approval| approval.decision.is_some()))
     }
 
     /// Takes the state that the loop goes on from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and

@@ -60,7 +60,8 @@ impl Driver {
         &self.name
     }
 
-    /// The id of the process with this name, if it has this state folder and lives. An id in another PID namespace is another number there.
+    /// The id of the process with this name, if it has this state folder and lives. The id is that of the process's own PID
+    /// namespace.
     #[must_use]
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
         let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');

@@ -35,7 +35,7 @@ pub(super) enum View {
     Json(EventFormatKind),
 }
 
-/// Who answers the policy's questions about calls.
+/// The person or option that answers the policy's questions about calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
     /// The option `--approve` has answered them in advance.
@@ -95,7 +95,7 @@ impl Session {
         }
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
-        let answerer = self.answerer(&run, run.has_answers().await?);
+        let answerer = self.answerer(&run);
         let ended = match &self.view {
             View::Live(live) => {
                 let show = |event: &_| {
@@ -120,7 +120,7 @@ impl Session {
         ended
     }
 
-    fn answerer(&self, run: &Arc<DrivenRun>, has_answers: bool) -> Answerer {
+    fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
         let mut caller = self.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         let stored = match (self.answers, caller.approver.take()) {
@@ -130,7 +130,7 @@ impl Session {
             }
             (Answers::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
             (Answers::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
-            (Answers::Here, None) => has_answers.then(|| StoredApprover::answered_before(Arc::clone(run))),
+            (Answers::Here, None) => Some(StoredApprover::answered_before(Arc::clone(run))),
         };
         if let Some(stored) = stored {
             let telling = match self.notifier.clone() {
