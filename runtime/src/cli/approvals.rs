@@ -47,7 +47,7 @@ pub(crate) struct ListApprovalsOptions {
     pub(crate) store: StoreOptions,
 }
 
-/// The options of `portcullis approvals show`.
+/// The question that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct OneApprovalOptions {
     /// The id of the question.
@@ -61,9 +61,8 @@ pub(crate) struct OneApprovalOptions {
 /// Let a call run.
 #[derive(Debug, Args)]
 pub(crate) struct ApproveCallOptions {
-    /// The id of the question.
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) question: OneApprovalOptions,
 
     /// Let the call run with these arguments, a JSON object.
     ///
@@ -71,22 +70,15 @@ pub(crate) struct ApproveCallOptions {
     /// follows.
     #[arg(long, value_name = "JSON")]
     pub(crate) arguments: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
 }
 
 /// Refuse a call.
 #[derive(Debug, Args)]
 pub(crate) struct DenyCallOptions {
-    /// The id of the question.
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) question: OneApprovalOptions,
 
     /// The reason, which the model reads.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
 }

@@ -66,7 +66,7 @@ pub(crate) struct ListRunsOptions {
     pub(crate) store: StoreOptions,
 }
 
-/// The options of a command about one run.
+/// The run that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct OneRunOptions {
     /// The id of the run.
@@ -83,9 +83,8 @@ pub(crate) struct OneRunOptions {
 /// model and the other options are those of this command, not those that the run began with.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeOptions {
-    /// The id of the run.
-    #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) run: OneRunOptions,
 
     /// Go on in the background, as `portcullis agent --detach` does.
     #[arg(long)]
@@ -93,7 +92,4 @@ pub(crate) struct ResumeOptions {
 
     #[command(flatten)]
     pub(crate) model: ModelOptions,
-
-    #[command(flatten)]
-    pub(crate) store: StoreOptions,
 }

@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     agent_file::{AgentFile, Price},
-    cli::{AGENT_ID, AgentOptions, CommonOptions, ModelOptions, ResumeOptions, StoreOptions},
+    cli::{AGENT_ID, AgentOptions, CommonOptions, ModelOptions, OneRunOptions, ResumeOptions, StoreOptions},
     error::CliError,
     line_editor::TerminalMode,
     notify::Notifier,
@@ -110,7 +110,7 @@ pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitC
 
 /// Runs `portcullis runs resume`.
 pub(crate) fn resume(common: &CommonOptions, options: ResumeOptions) -> Result<ExitCode, CliError> {
-    let ResumeOptions { id, detach, model, store } = options;
+    let ResumeOptions { run: OneRunOptions { id, store }, detach, model } = options;
     let id = id.parse()?;
     let task = match detached::background_run()? {
         Some(id) => Task::Background { id },

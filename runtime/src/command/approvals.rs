@@ -12,10 +12,7 @@ use serde_json::{Map, Value, json as value};
 
 use super::runs::with_store;
 use crate::{
-    cli::{
-        ApproveCallOptions, CommonOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions,
-        StoreOptions,
-    },
+    cli::{ApproveCallOptions, CommonOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions},
     error::CliError,
     output::{json, stream, table, text},
 };
@@ -58,7 +55,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
 
 /// Shows a question in full.
 pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Result<ExitCode, CliError> {
-    with_question(common, &options.store, &options.id, async |_, approval| {
+    with_question(common, options, async |_, approval| {
         let mut out = approval.asked.question.clone();
         if !out.ends_with('\n') {
             out.push('\n');
@@ -88,25 +85,24 @@ pub(crate) fn approve(common: &CommonOptions, options: &ApproveCallOptions) -> R
             Some(arguments?)
         }
     };
-    answer(common, &options.store, &options.id, (Verdict::Approve, edited_arguments, None))
+    answer(common, &options.question, (Verdict::Approve, edited_arguments, None))
 }
 
 /// Refuses a call.
 pub(crate) fn deny(common: &CommonOptions, options: &DenyCallOptions) -> Result<ExitCode, CliError> {
-    answer(common, &options.store, &options.id, (Verdict::Deny, None, options.reason.clone()))
+    answer(common, &options.question, (Verdict::Deny, None, options.reason.clone()))
 }
 
 fn answer(
     common: &CommonOptions,
-    options: &StoreOptions,
-    id: &str,
+    options: &OneApprovalOptions,
     (verdict, edited_arguments, reason): (Verdict, Option<Json>, Option<String>),
 ) -> Result<ExitCode, CliError> {
-    with_question(common, options, id, async |store, approval| {
+    with_question(common, options, async |store, approval| {
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let decision =
             Decision { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
-        let answered = store.decide_approval(id, &approval.asked.hash, decision).await?;
+        let answered = store.decide_approval(&options.id, &approval.asked.hash, decision).await?;
         let (tool, run) = (text::inline(&answered.asked.tool), text::inline(&answered.run));
         stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))
     })
@@ -114,14 +110,13 @@ fn answer(
 
 fn with_question(
     common: &CommonOptions,
-    options: &StoreOptions,
-    id: &str,
+    options: &OneApprovalOptions,
     work: impl AsyncFnOnce(&dyn RunStore, Approval) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
-    with_store(common, options, async |store| {
-        let missing = || StoreError::NotFound { what: Entity::Approval, id: id.to_owned() };
+    with_store(common, &options.store, async |store| {
+        let missing = || StoreError::NotFound { what: Entity::Approval, id: options.id.clone() };
         let store = store.ok_or_else(missing)?;
-        let approval = store.approval(id).await?;
+        let approval = store.approval(&options.id).await?;
         work(&*store, approval).await
     })
 }
