@@ -376,7 +376,7 @@ fn listener(emitter: Arc<GuardedEmitter>, live_calls: LiveCalls) -> EventFn {
         | ToolEvent::Heartbeat { call_id, .. }
         | ToolEvent::Progress { call_id, .. }
         | ToolEvent::Update { call_id, .. }
-        | ToolEvent::Pending { call_id }) = event
+        | ToolEvent::Pending { call_id, .. }) = event
         else {
             return;
         };

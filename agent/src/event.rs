@@ -156,7 +156,7 @@ mod tests {
         let result = ToolResult::without_run(call, ToolError::cancelled("given up"));
         for event in [
             AgentEvent::AgentStart { agent_id: "a".into(), run_id: "r".into() },
-            AgentEvent::Tool(ToolEvent::Pending { call_id: "c".into() }),
+            AgentEvent::Tool(ToolEvent::Pending { call_id: "c".into(), id: "call_1".into(), expires: 1 }),
             AgentEvent::ToolEnd { result: Arc::new(result) },
             AgentEvent::TurnEnd {
                 iteration: 1,

@@ -213,7 +213,7 @@ impl ToolExecutor for Tools {
         ToolResult {
             call_id,
             tool,
-            outcome,
+            outcome: outcome.into(),
             details: serde_json::Value::Null,
             truncated: false,
             original_bytes: 0,

@@ -76,8 +76,8 @@ pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, CallRecord, Confinement, Decision, Outcome, Phase, Record, RecordedMount, RowKind,
-    SharedText, Subject, SubjectKind,
+    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Outcome, Phase, Record, RecordedMount,
+    RowKind, SharedText, Subject, SubjectKind,
 };
 pub use seal::{
     CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealingOptions,

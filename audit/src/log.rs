@@ -409,7 +409,7 @@ impl LogState {
                     self.open.remove(index);
                 }
             }
-            Phase::Approve | Phase::Revoke => {
+            Phase::Result(_) | Phase::Model(_) | Phase::Approve | Phase::Revoke => {
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;
             }
         }

@@ -55,8 +55,10 @@ impl<T> OpenCalls<T> {
                     None => self.left_out = self.left_out.saturating_sub(1),
                 }
             }
-            // These are not rows of calls.
-            RowKind::Approve
+            // These neither open nor close a call.
+            RowKind::Result
+            | RowKind::Model
+            | RowKind::Approve
             | RowKind::Revoke
             | RowKind::Start
             | RowKind::Policy

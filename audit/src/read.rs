@@ -113,6 +113,18 @@ pub struct Row {
     pub requests: Vec<RecordedRequest>,
     /// As [`CallRecord::posture`].
     pub posture: Option<SharedText>,
+    /// In a `model`: as [`ModelEnding::model`](super::ModelEnding::model).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<SharedText>,
+    /// In a `model`: as [`ModelEnding::address`](super::ModelEnding::address).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<SharedText>,
+    /// In a `model`: as [`ModelEnding::input_tokens`](super::ModelEnding::input_tokens).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// In a `model`: as [`ModelEnding::output_tokens`](super::ModelEnding::output_tokens).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
     /// In a `start`: as [`ProcessStart::version`](super::ProcessStart::version).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<SharedText>,

@@ -93,6 +93,18 @@ impl Record {
         Self { call: Arc::clone(call), phase: Phase::End(ending) }
     }
 
+    /// The row after a request to a model. Of the record, it has the run and the agent.
+    #[must_use]
+    pub fn model(call: &Arc<CallRecord>, ending: ModelEnding) -> Self {
+        Self { call: Arc::clone(call), phase: Phase::Model(ending) }
+    }
+
+    /// The row when the late result of a pending call enters the run.
+    #[must_use]
+    pub fn result(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
+        Self { call: Arc::clone(call), phase: Phase::Result(ending) }
+    }
+
     /// The row before a tool of a module is pinned.
     #[must_use]
     pub fn approve(pin: &Arc<CallRecord>) -> Self {
@@ -113,10 +125,33 @@ pub enum Phase {
     Begin,
     /// The call is over.
     End(CallEnding),
+    /// The call was pending, and its result enters the run now.
+    Result(CallEnding),
+    /// Not a call of a tool: a model was asked, and has answered or failed.
+    Model(ModelEnding),
     /// Not a call: a tool of a module is about to be pinned.
     Approve,
     /// Not a call: a pin is about to be withdrawn.
     Revoke,
+}
+
+/// The end of a request to a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelEnding {
+    /// The model's name, as the provider knows it.
+    pub model: SharedText,
+    /// The address of the provider, without its path. `None` if nothing was sent.
+    pub address: Option<SharedText>,
+    /// Success, or the kind of the error.
+    pub outcome: Outcome,
+    /// The provider's kind of failure, or its reason to stop.
+    pub code: Option<SharedText>,
+    /// The time from the request to the end of the answer.
+    pub duration: Duration,
+    /// The tokens of the request, if the provider reports them.
+    pub input_tokens: Option<u64>,
+    /// The tokens of the answer, if the provider reports them.
+    pub output_tokens: Option<u64>,
 }
 
 /// The result of a call, with its measurements. [`CallEnding::new`] leaves the measurements out.
@@ -177,17 +212,20 @@ pub enum Outcome {
     Ok,
     /// Unknown, because the call's process died. Only recovery writes this outcome.
     Unknown,
+    /// The result comes later, from outside. A row [`RowKind::Result`] follows when it enters the run.
+    Pending,
     /// The call ended with an error of this kind.
     Error(ToolErrorKind),
 }
 
 impl Outcome {
-    /// The word in the row: `ok`, `unknown`, or the error kind's name.
+    /// The word in the row: `ok`, `unknown`, `pending`, or the error kind's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Unknown => "unknown",
+            Self::Pending => "pending",
             Self::Error(kind) => kind.as_str(),
         }
     }
@@ -209,7 +247,7 @@ impl<'de> Deserialize<'de> for Outcome {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
         let kinds = ToolErrorKind::ALL.into_iter().map(Self::Error);
-        [Self::Ok, Self::Unknown]
+        [Self::Ok, Self::Unknown, Self::Pending]
             .into_iter()
             .chain(kinds)
             .find(|outcome| outcome.as_str() == word)
@@ -225,6 +263,10 @@ portcullis_types::words! {
         Begin = "begin",
         /// Written after the call, or instead of its run.
         End = "end",
+        /// The late result of a pending call, when it enters the run.
+        Result = "result",
+        /// Not a call: a model was asked, and has answered or failed.
+        Model = "model",
         /// Not a call: written before a tool of a module is pinned.
         Approve = "approve",
         /// Not a call: written before a pin is withdrawn.
@@ -260,6 +302,8 @@ portcullis_types::words! {
         Egress = "egress",
         /// The sessions of a shell sidecar. The row's posture lists the layers.
         Shell = "shell",
+        /// Nothing runs here: a person or another program submits the result.
+        External = "external",
         /// No confinement: the tool is host code.
         Native = "native, unconfined",
     }

@@ -155,9 +155,9 @@ fn add_approval_hint(result: ToolResult) -> ToolResult {
 }
 
 fn unknown_tool(result: &ToolResult) -> String {
-    match &result.outcome {
-        Err(error) => error.for_model().replacen("Tool execution failed: ", "", 1),
-        Ok(_) => "there is no such tool".to_owned(),
+    match result.outcome.error() {
+        Some(error) => error.for_model().replacen("Tool execution failed: ", "", 1),
+        None => "there is no such tool".to_owned(),
     }
 }
 

@@ -2,19 +2,27 @@
 //! except for the id that reads the rest of a cut output.
 
 use portcullis_tools::{RegisteredTool, ToolResult};
-use portcullis_types::{Content, ToolOutput};
+use portcullis_types::{Content, ToolOutcome, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 
 /// The result as the client gets it.
 pub(super) fn call_result(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
-        Ok(output) => {
+        ToolOutcome::Output(output) => {
             let promises_data = tool.is_some_and(|tool| tool.output_schema().is_some());
             let mut answer = success_result(output, result.truncated, promises_data);
             answer.content.extend(result.rest_hint().map(ContentBlock::text));
             answer
         }
-        Err(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
+        ToolOutcome::Error(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
+        // The promised data come later, so the call is not an error.
+        ToolOutcome::Pending { .. } => {
+            let pending = result.outcome.clone().into_result();
+            pending.map_or_else(
+                |error| CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
+                |output| success_result(&output, false, false),
+            )
+        }
     }
 }
 
@@ -72,7 +80,7 @@ mod tests {
         ToolResult {
             call_id: "call_1".into(),
             tool: "t".into(),
-            outcome,
+            outcome: outcome.into(),
             details: json!({"secret": "for people"}),
             truncated: false,
             original_bytes: 0,
@@ -117,6 +125,16 @@ mod tests {
         assert_eq!(answer.is_error, Some(true));
         assert_eq!(answer.content, [ContentBlock::text("Tool execution failed: broken")]);
         assert_eq!(answer.structured_content, None);
+    }
+
+    #[test]
+    fn a_pending_call_is_a_result_with_the_id_of_its_later_result() {
+        let mut pending = result(Ok(ToolOutput::default()));
+        pending.outcome = ToolOutcome::Pending { id: "call_1".into(), expires: 7 };
+        let answer = call_result(&pending, None);
+        assert_eq!(answer.is_error, Some(false));
+        let data = json!({"status": "pending", "pendingToolCallId": "call_1"});
+        assert_eq!(answer.structured_content, Some(data));
     }
 
     #[test]

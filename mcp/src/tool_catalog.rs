@@ -116,11 +116,12 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
 }
 
 /// Whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the host makes requests
-/// for a tool whose module declares hosts. A command may have a network. An embedder's native tool is not confined.
+/// for a tool whose module declares hosts. A command may have a network. The arguments of an external tool leave
+/// this host. An embedder's native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
         Confinement::Wasm => tool.declares_hosts(),
-        Confinement::Egress | Confinement::Shell => true,
+        Confinement::Egress | Confinement::Shell | Confinement::External => true,
         Confinement::Native => tool.facts().origin == ToolOrigin::Native,
     }
 }

@@ -148,6 +148,7 @@ fn profile<T: TraceSink>(
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::External
         | ToolOrigin::ForeignModule => {
             trace.record(|| {
                 let finding = "gives no profile, so the tool has `Nothing`";
@@ -165,6 +166,7 @@ fn profile<T: TraceSink>(
 /// |---|---|---|
 /// | shipped | the entry's | the tier's |
 /// | an embedder's native tool | the stricter of the entry's and the tier's | the tier's |
+/// | external | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
 /// | of a foreign module, with an entry | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
 /// | of a foreign module, without an entry | | the stricter of the tier's and `ask` |
 fn approval(
@@ -193,8 +195,11 @@ fn approval(
             None,
         ) => tier_rule.approval,
         // The tier of a foreign tool can raise the operator's approval.
-        (ToolOrigin::Native | ToolOrigin::ForeignModule, Some(rule_approval)) => {
+        (ToolOrigin::Native | ToolOrigin::External | ToolOrigin::ForeignModule, Some(rule_approval)) => {
             rule_approval.max(tier_rule.approval)
+        }
+        (ToolOrigin::External, None) => {
+            tier_rule.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }
         // A foreign tool's tier cannot lower the approval below that of a tool without a tier, and cannot make an
         // unknown module count as known.
@@ -219,6 +224,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedModule
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::External
         | ToolOrigin::ForeignModule => rule_enabled != Some(false),
     }
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{
     Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, HiddenNames, MatchedFlowRule,
-    MountName, NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, TraceSink,
-    TracedRule, WorkspaceSecurityPolicy, flow, network::check_url,
+    MountName, NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, ToolOrigin,
+    TraceSink, TracedRule, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
 /// One call, with everything that the policy judges.
@@ -139,6 +139,7 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
+            is_external: request.tool.origin == ToolOrigin::External,
             shell: shell.map(|shell| ShellGrant::new(shell, assignment.memory, self.shared_shell_network())),
             unasked: Vec::new(),
             flow: None,

@@ -103,9 +103,7 @@ impl FlowSink {
     fn applies_to(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
         match self {
             Self::WriteKinds => kinds::may_write(grant, kinds),
-            Self::Network => {
-                grant.network.is_some() || grant.shell.as_ref().is_some_and(|shell| shell.network.is_some())
-            }
+            Self::Network => grant.reaches_network(),
             Self::Shell => grant.shell.is_some(),
             Self::Write(mount) => grant.access_to(mount.as_str()) == Some(Access::Write),
         }

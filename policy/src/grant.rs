@@ -37,6 +37,9 @@ pub struct Grant {
     /// network.
     #[serde(skip_serializing_if = "has_none")]
     pub secrets: Arc<[GrantedSecret]>,
+    /// Whether the arguments leave this host, and the result comes from outside: the tool is external.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_external: bool,
     /// The shell that the call's command may run in; `None` for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
@@ -91,11 +94,18 @@ pub struct GrantLimits {
 impl Grant {
     /// The labels that the call adds to its run if it uses all that it is granted.
     pub fn possible_labels(&self) -> impl Iterator<Item = FlowLabel> {
-        let has_network =
-            self.network.is_some() || self.shell.as_ref().is_some_and(|shell| shell.network.is_some());
+        let has_network = self.reaches_network();
         let mounts = self.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
         let secrets = self.secrets.iter().map(|secret| FlowLabel::Secret(secret.name.clone()));
         mounts.chain(has_network.then_some(FlowLabel::Web)).chain(secrets)
+    }
+
+    /// Whether the call can send something away: it has a network, its command has one, or it is external.
+    #[must_use]
+    pub fn reaches_network(&self) -> bool {
+        self.network.is_some()
+            || self.is_external
+            || self.shell.as_ref().is_some_and(|shell| shell.network.is_some())
     }
 
     /// The granted access to a mount; `None` if the mount is not granted.

@@ -44,6 +44,7 @@ impl ToolFacts {
                 ToolOrigin::ShippedNative
                 | ToolOrigin::ShippedShell
                 | ToolOrigin::Native
+                | ToolOrigin::External
                 | ToolOrigin::ShippedModule
                 | ToolOrigin::ShippedOperation => PinStatus::Unpinned,
             },
@@ -69,6 +70,9 @@ pub enum ToolOrigin {
     ShippedShell,
     /// An embedder's tool in this process, outside the sandbox: it runs only with `enabled = true`.
     Native,
+    /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
+    /// and at least the approval of a tool with effects. Flow rules treat its calls like requests to a network.
+    External,
     /// A shipped module.
     ShippedModule,
     /// A shipped operation or one of its steps: it has the profile `Nothing`, unless the policy names another. No

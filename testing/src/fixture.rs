@@ -17,7 +17,7 @@ use portcullis_tools::{
     runtime_builder,
     shell::ShellSource,
 };
-use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind, ToolOutcome};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -291,8 +291,8 @@ impl CallOutcome {
     #[must_use]
     pub fn text(&self) -> String {
         match &self.0.outcome {
-            Ok(output) => output.joined_text(),
-            Err(error) => panic!("expected a result, got {error:?}"),
+            ToolOutcome::Output(output) => output.joined_text(),
+            other => panic!("expected a result, got {other:?}"),
         }
     }
 
@@ -304,8 +304,8 @@ impl CallOutcome {
     #[must_use]
     pub fn error(&self) -> &ToolError {
         match &self.0.outcome {
-            Err(error) => error,
-            Ok(output) => panic!("expected an error, got {:?}", output.joined_text()),
+            ToolOutcome::Error(error) => error,
+            other => panic!("expected an error, got {other:?}"),
         }
     }
 

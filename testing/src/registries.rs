@@ -50,7 +50,7 @@ pub fn approval_request() -> ApprovalRequest {
     caller.approver = Some(Arc::clone(&recording_approver) as Arc<dyn Approver>);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let call = new_call("echo", r#"{"message": "a"}"#);
-    runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
+    runtime.block_on(registry.execute_with_policy(call, &caller)).into_result().expect_err("refused");
     recording_approver.0.lock().expect("not poisoned").take().expect("asked")
 }
 

@@ -23,6 +23,7 @@ use crate::{
     call::{Caller, NestingContext},
     error::BootstrapError,
     expectations::ExpectedPolicy,
+    external::ExternalTool,
     hook::{CallHook, Hooks},
     modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
@@ -67,6 +68,7 @@ pub struct RegistryBuilder {
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
+    external: Vec<ExternalTool>,
     states: NativeStates,
     /// Shipped tools that are hidden from models, unless the policy enables them by name.
     hidden_examples: Vec<&'static str>,
@@ -101,6 +103,7 @@ impl RegistryBuilder {
             mounts: None,
             runner: None,
             natives: Vec::new(),
+            external: Vec::new(),
             states: NativeStates::default(),
             hidden_examples: Vec::new(),
             capabilities: Vec::new(),
@@ -127,6 +130,13 @@ impl RegistryBuilder {
     /// Adds a native tool behind a pointer, as `IntoTool` of `portcullis-adapters` returns it.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.natives.push((tool, ToolOrigin::Native));
+        self
+    }
+
+    /// Adds a tool whose results are submitted from outside. Each caller of it needs
+    /// [`external_calls`](crate::Caller::external_calls).
+    pub fn external_tool(mut self, tool: ExternalTool) -> Self {
+        self.external.push(tool);
         self
     }
 
@@ -337,6 +347,7 @@ impl RegistryBuilder {
         hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
         let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
         registration.natives(self.natives, &hidden)?;
+        registration.external(self.external)?;
         registration.capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());

@@ -19,6 +19,7 @@ use portcullis_types::{
 use crate::{
     approval::{ApprovalPolicy, Approver},
     audit::SharedText,
+    external::ExternalCalls,
     sandbox::TransferEnd,
     slots::CallSlot,
     web::{FetchedHop, HopTerms},
@@ -107,6 +108,8 @@ pub struct Caller {
     pub approver: Option<Arc<dyn Approver>>,
     /// Is told of each call before its first effect. Default: none.
     pub before_effects: Option<Arc<dyn BeginCall>>,
+    /// Keeps the calls of external tools. Default: none, so such calls fail.
+    pub external_calls: Option<Arc<dyn ExternalCalls>>,
     /// Receives partial results.
     pub on_update: Option<ToolUpdateFn>,
     /// Receives progress texts.
@@ -180,6 +183,7 @@ impl Caller {
             approval_policy: None,
             approver: None,
             before_effects: None,
+            external_calls: None,
             on_update: None,
             on_progress: None,
             on_event: None,

@@ -111,10 +111,11 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The effective tier, in which the policy overrules the declared tier. Only a native tool can have no tier. A module
-/// without a declared tier gets the tier of the policy.
+/// The effective tier, in which the policy overrules the declared tier. Only a native and an external tool can have no tier.
+/// A module without a declared tier gets the tier of the policy.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
-    let has_none = facts.declared_tier.is_none() && facts.origin == ToolOrigin::Native;
+    let has_none =
+        facts.declared_tier.is_none() && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External);
     (!has_none).then(|| registry.policy().describe(facts).tier)
 }
 

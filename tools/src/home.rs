@@ -31,7 +31,7 @@ impl Home {
                 parameters: JsonSchema::new(self.rename_all(decl.parameters.as_value().clone())),
                 ..decl
             },
-            ToolOrigin::ForeignModule | ToolOrigin::Native => decl,
+            ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External => decl,
         }
     }
 

@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::{
     arguments::ArgumentSchema,
+    external::ExternalTool,
     home::Home,
     modules::{DeclarationFacts, Lock},
-    pipeline::{Backend, GuestTool, NativeTool},
+    pipeline::{Backend, ExternalBackend, GuestTool, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
@@ -82,6 +83,7 @@ impl RegisteredTool {
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
+            | ToolOrigin::External
             | ToolOrigin::Native => PinStatus::Unpinned,
         };
         let facts = ToolFacts {
@@ -110,6 +112,14 @@ impl RegisteredTool {
         operation: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
         Self::new(decl, DeclaredExtras::with_label(label), facts, operation)
+    }
+
+    /// A tool whose results are submitted from outside.
+    pub(crate) fn external(tool: ExternalTool) -> Result<Self, RegistryError> {
+        let facts = tool.facts()?;
+        let ExternalTool { decl, label, waits, expires, meta, .. } = tool;
+        let extras = DeclaredExtras { label, output_schema: None, meta };
+        Self::new(decl, extras, facts, ExternalBackend { waits, expires })
     }
 
     /// A tool that runs commands.

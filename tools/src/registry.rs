@@ -19,6 +19,7 @@ use crate::{
     audit::{AuditError, AuditLog, CallRecord, PolicyChange, PolicyChangeCause},
     builder::RegistryBuilder,
     call::Caller,
+    external::ExternalTool,
     modules::{Lock, RefusedModule},
     native::{Capability, ensure_given},
     pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
@@ -179,12 +180,24 @@ impl ToolRegistry {
         self.host.tools.change(|tools| tools.add(tool))
     }
 
+    /// Adds a tool whose results are submitted from outside, while the registry serves. As for [`Self::add_tool`], an
+    /// entry of the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    ///
+    /// # Errors
+    /// [`RegistryError`] if a name is invalid or taken, or if a schema is unusable. Nothing changes then.
+    pub fn add_external_tool(&self, tool: ExternalTool) -> Result<(), RegistryError> {
+        let tool = RegisteredTool::external(tool)?;
+        self.host.tools.change(|tools| tools.add(tool))
+    }
+
     /// Removes a tool of the embedding program, by its name. Calls of it that run end normally, and later calls do not
     /// find it. `None` if the program has no tool with this name.
     #[must_use = "a name that is no tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
-            let is_ours = tools.get(name).is_some_and(|tool| tool.facts().origin == ToolOrigin::Native);
+            let is_ours = tools
+                .get(name)
+                .is_some_and(|tool| matches!(tool.facts().origin, ToolOrigin::Native | ToolOrigin::External));
             if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }
         };
         self.host.tools.change(remove).ok()
@@ -377,7 +390,7 @@ impl NameHolder {
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell => Self::Shipped,
-            ToolOrigin::Native => Self::Program,
+            ToolOrigin::Native | ToolOrigin::External => Self::Program,
             ToolOrigin::ForeignModule => {
                 Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
             }

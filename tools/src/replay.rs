@@ -168,6 +168,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
     let origin = match row.confinement? {
         Confinement::Wasm => ToolOrigin::ForeignModule,
         Confinement::Native => ToolOrigin::Native,
+        Confinement::External => ToolOrigin::External,
         Confinement::Egress | Confinement::Shell => return None,
     };
     Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })

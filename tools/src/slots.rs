@@ -11,7 +11,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -54,8 +54,10 @@ pub(crate) struct CallSlot {
 
 #[derive(Debug)]
 struct SlotLease {
-    /// `None` after the call was abandoned.
+    /// `None` after the slot was given back or the call was abandoned.
     granted_claim: Mutex<Option<GrantedClaim>>,
+    /// Whether the call counts as abandoned.
+    is_abandoned: AtomicBool,
     shared: Arc<SharedSlots>,
 }
 
@@ -102,14 +104,20 @@ impl CallSlot {
     pub(crate) fn abandon(&self) {
         let granted_claim = self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take();
         if granted_claim.is_some() {
+            self.lease.is_abandoned.store(true, Ordering::Release);
             self.lease.shared.abandoned.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Frees the slot for the next call, because the rest of this call only waits and uses nothing of this process.
+    pub(crate) fn give_back(&self) {
+        drop(self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        if self.granted_claim.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if *self.is_abandoned.get_mut() {
             self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -145,7 +153,11 @@ impl CallSlots {
         });
         Ok(CallSlot {
             _locks: locks,
-            lease: Arc::new(SlotLease { granted_claim: Mutex::new(Some(granted_claim)), shared }),
+            lease: Arc::new(SlotLease {
+                granted_claim: Mutex::new(Some(granted_claim)),
+                is_abandoned: AtomicBool::new(false),
+                shared,
+            }),
         })
     }
 

@@ -1,11 +1,11 @@
-//! A call as a front end makes it, and its result.
+//! A call as a front end makes it, and its result. The outcome in it is in `outcome.rs`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ToolError, ToolOutput};
+use crate::{ToolError, ToolOutcome, ToolOutput, outcome::pending_output};
 
 /// One tool call, as a model requested it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +25,9 @@ pub struct ToolResult {
     pub call_id: String,
     /// The tool's name, even if the call used an alias. If there is no such tool, the name as requested.
     pub tool: String,
-    /// The output, or the error. The `details` of the output are moved to [`ToolResult::details`].
-    pub outcome: Result<ToolOutput, ToolError>,
+    /// The output, the error, or the promise of a later result. The `details` of the output are moved to
+    /// [`ToolResult::details`].
+    pub outcome: ToolOutcome,
     /// Details for people and logs: the tool's own, and the host's `repaired`, `ignored`, `output_id`, `hooked`,
     /// `tries`, `rest` and `withheld`. A model never sees them, except through [`ToolResult::rest_hint`].
     pub details: Value,
@@ -47,7 +48,7 @@ impl ToolResult {
         Self {
             call_id: call.id,
             tool: call.tool,
-            outcome: Err(error),
+            outcome: ToolOutcome::Error(error),
             details: serde_json::Value::Null,
             truncated: false,
             original_bytes: 0,
@@ -55,13 +56,22 @@ impl ToolResult {
         }
     }
 
-    /// The text for a model: the output's text, or `Tool execution failed: …`.
+    /// The text for a model: the output's text, `Tool execution failed: …`, or the JSON of [`ToolOutcome::Pending`].
     #[must_use]
     pub fn model_text(&self) -> String {
         match &self.outcome {
-            Ok(output) => output.joined_text(),
-            Err(error) => error.for_model(),
+            ToolOutcome::Output(output) => output.joined_text(),
+            ToolOutcome::Error(error) => error.for_model(),
+            ToolOutcome::Pending { id, .. } => pending_output(id).joined_text(),
         }
+    }
+
+    /// The outcome for an interface that has only outputs and errors.
+    ///
+    /// # Errors
+    /// As for [`ToolOutcome::into_result`].
+    pub fn into_result(self) -> Result<ToolOutput, ToolError> {
+        self.outcome.into_result()
     }
 
     /// Tells a model how to read the rest of a cut output: for a page of a stored output, which page it is and where
@@ -87,7 +97,7 @@ mod tests {
         let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
         let refused = ToolResult::without_run(call, ToolError::denied("no"));
         let done = ToolResult {
-            outcome: Ok(ToolOutput::text("yes")),
+            outcome: ToolOutcome::Output(ToolOutput::text("yes")),
             details: serde_json::json!({"n": 1}),
             original_bytes: 3,
             duration: Duration::from_micros(1_500),

@@ -22,7 +22,7 @@ impl ToolEvent {
             | Self::Heartbeat { call_id, .. }
             | Self::Progress { call_id, .. }
             | Self::Update { call_id, .. }
-            | Self::Pending { call_id }
+            | Self::Pending { call_id, .. }
             | Self::Finished { call_id, .. } => call_id,
         }
     }
@@ -93,10 +93,14 @@ pub enum ToolEvent {
         /// The partial result.
         partial: ToolOutput,
     },
-    /// The result will come later, from outside the registry.
+    /// The call waits for a result from outside the registry. The call ends with the result if it comes in time.
     Pending {
         /// The call's id.
         call_id: String,
+        /// The id under which the result is submitted.
+        id: String,
+        /// When the call expires, in milliseconds since the Unix epoch.
+        expires: i64,
     },
     /// The call is over, and its audit row is written.
     Finished {
@@ -104,8 +108,11 @@ pub enum ToolEvent {
         call_id: String,
         /// The tool's name.
         tool: String,
-        /// The error's kind; `None` for a result.
+        /// The error's kind; `None` for a result, and for a call whose result comes later.
         error: Option<ToolErrorKind>,
+        /// Whether the result comes later: the outcome is pending.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_pending: bool,
         /// The time from the request to the audit row, without the wait for an approver. Serialised as whole
         /// microseconds.
         #[serde(rename = "duration_us", with = "crate::micros")]
@@ -115,6 +122,11 @@ pub enum ToolEvent {
         /// Whether a part of the result was cut or left out.
         truncated: bool,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[cfg(test)]
@@ -139,12 +151,13 @@ mod tests {
             (ToolEvent::Heartbeat { call_id: call_id(), elapsed: Duration::from_millis(5) }, "heartbeat"),
             (ToolEvent::Progress { call_id: call_id(), text: "half".into() }, "progress"),
             (ToolEvent::Update { call_id: call_id(), partial: ToolOutput::text("x") }, "update"),
-            (ToolEvent::Pending { call_id: call_id() }, "pending"),
+            (ToolEvent::Pending { call_id: call_id(), id: "call_1".into(), expires: 7 }, "pending"),
             (
                 ToolEvent::Finished {
                     call_id: call_id(),
                     tool: "t".into(),
                     error: Some(ToolErrorKind::Denied),
+                    is_pending: false,
                     duration: Duration::from_micros(42),
                     bytes: 1,
                     truncated: false,

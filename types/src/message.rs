@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Content, ToolCall, ToolError, ToolResult};
+use crate::{Content, ToolCall, ToolError, ToolOutcome, ToolResult};
 
 /// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl Message {
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
         match &result.outcome {
-            Ok(output) => Self {
+            ToolOutcome::Output(output) => Self {
                 content: output
                     .content
                     .iter()
@@ -72,7 +72,11 @@ impl Message {
                 tool_call_id: Some(result.call_id.clone()),
                 ..Self::new(MessageRole::Tool, "")
             },
-            Err(error) => Self::tool_failure(result.call_id.clone(), error),
+            ToolOutcome::Error(error) => Self::tool_failure(result.call_id.clone(), error),
+            ToolOutcome::Pending { .. } => Self {
+                tool_call_id: Some(result.call_id.clone()),
+                ..Self::new(MessageRole::Tool, result.model_text())
+            },
         }
     }
 
@@ -122,7 +126,7 @@ mod tests {
         let mut result = ToolResult {
             call_id: "c".into(),
             tool: "t".into(),
-            outcome: Ok(crate::ToolOutput::text("beginning")),
+            outcome: ToolOutcome::Output(crate::ToolOutput::text("beginning")),
             details: serde_json::json!({"output_id": "out_1"}),
             truncated: false,
             original_bytes: 9,

@@ -1,7 +1,7 @@
 //! [`HsafaEvents`]: the event format of Hsafa.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
-use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult};
+use portcullis_types::{ToolErrorKind, ToolEvent, ToolOutcome, ToolResult};
 use serde_json::{Value, json};
 
 use super::{EventFormat, calls::OpenCalls, ending, partial::parse_partial};
@@ -57,8 +57,6 @@ struct CallProgress {
     is_complete: bool,
     /// The length at which `partialArgs` is sent again.
     next_parse_bytes: usize,
-    /// Whether the result comes from elsewhere.
-    is_pending: bool,
 }
 
 impl EventFormat for HsafaEvents {
@@ -94,12 +92,7 @@ impl HsafaEvents {
                 self.call_requested(call_id, tool, arguments)
             }
             ToolEvent::ApprovalRequested { call_id } => vec![self.waiting_event(call_id, "approval")],
-            ToolEvent::Pending { call_id } => {
-                if let Some(call) = self.calls.open(call_id, CallProgress::default) {
-                    call.is_pending = true;
-                }
-                vec![self.waiting_event(call_id, "result")]
-            }
+            ToolEvent::Pending { call_id, .. } => vec![self.waiting_event(call_id, "result")],
             ToolEvent::ApprovalResolved { .. }
             | ToolEvent::Started { .. }
             | ToolEvent::Heartbeat { .. }
@@ -162,21 +155,20 @@ impl HsafaEvents {
     }
 
     fn tool_end(&mut self, result: &ToolResult) -> Option<Value> {
-        let call = self.calls.close(&result.call_id);
+        self.calls.close(&result.call_id);
         let model_value = ToolExecutionResult::from(result.clone()).model_value();
-        let is_pending = call.is_some_and(|call| call.is_pending);
-        match result.outcome.as_ref().map_err(|error| error.kind()) {
-            // Show a pending call's result only if it came in time.
-            Ok(_) if is_pending && model_value["status"] == "pending" => None,
-            Ok(_) => {
+        match &result.outcome {
+            // The call's state stays `requires_action`.
+            ToolOutcome::Pending { .. } => None,
+            ToolOutcome::Output(_) => {
                 let mut value = self.call_event("tool.done", &result.call_id, &result.tool);
                 value["result"] = model_value;
                 Some(value)
             }
-            Err(kind) => {
+            ToolOutcome::Error(error) => {
                 let mut value = self.call_event("tool.error", &result.call_id, &result.tool);
                 value["error"] = model_value["error"].clone();
-                value["code"] = ToolErrorKind::as_str(kind).into();
+                value["code"] = error.kind().as_str().into();
                 Some(value)
             }
         }

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_agent::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usage};
-use portcullis_types::{Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutput, ToolResult};
+use portcullis_types::{
+    Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutcome, ToolOutput, ToolResult,
+};
 use serde_json::{Value, json};
 
 /// A detail for the operator. The script contains it, and no format may show it.
@@ -66,6 +68,7 @@ fn streamed_turn() -> Vec<AgentEvent> {
         call_id: "c2".into(),
         tool: "lookup".into(),
         error: Some(ToolErrorKind::Internal),
+        is_pending: false,
         duration: Duration::from_millis(3),
         bytes: 0,
         truncated: false,
@@ -99,11 +102,19 @@ fn refused_turn() -> Vec<AgentEvent> {
     events.push(tool(ToolEvent::ApprovalResolved { call_id: "c5".into(), approved: false }));
     let refused = ToolError::denied("the call was not approved").with_hint("ask for something else");
     events.push(end("c5", "shell_exec", Err(refused)));
-    events.push(tool(ToolEvent::Pending { call_id: "c6".into() }));
+    events.push(tool(ToolEvent::Pending {
+        call_id: "c6".into(),
+        id: "c6".into(),
+        expires: 1_800_000_000_000,
+    }));
     // `c6` stays pending: its result comes later, from elsewhere.
-    let pending = json!({"status": "pending", "pendingToolCallId": "c6"});
-    events.push(end("c6", "confirmAction", Ok(ToolOutput::structured(pending))));
-    events.push(tool(ToolEvent::Pending { call_id: "c7".into() }));
+    let pending = ToolOutcome::Pending { id: "c6".into(), expires: 1_800_000_000_000 };
+    events.push(end("c6", "confirmAction", pending));
+    events.push(tool(ToolEvent::Pending {
+        call_id: "c7".into(),
+        id: "c7".into(),
+        expires: 1_800_000_000_000,
+    }));
     // `c7` was pending too, but its result came in time.
     events.push(end("c7", "fetchExternalData", Ok(ToolOutput::structured(json!({"source": "pm-api"})))));
     // The message of a person makes the loop skip the remaining call.
@@ -152,8 +163,8 @@ pub(super) fn tool(event: ToolEvent) -> AgentEvent {
     AgentEvent::Tool(event)
 }
 
-pub(super) fn end(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> AgentEvent {
-    AgentEvent::ToolEnd { result: Arc::new(result(id, tool, outcome)) }
+pub(super) fn end(id: &str, tool: &str, outcome: impl Into<ToolOutcome>) -> AgentEvent {
+    AgentEvent::ToolEnd { result: Arc::new(result(id, tool, outcome.into())) }
 }
 
 fn started(call: &ToolCall) -> AgentEvent {
@@ -165,9 +176,11 @@ fn assistant_message(text: &str, calls: &[ToolCall]) -> AgentEvent {
 }
 
 /// A result in the registry's form, in which `details` are beside the output.
-fn result(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> ToolResult {
-    let mut outcome = outcome;
-    let details = outcome.as_mut().map_or(Value::Null, |output| std::mem::take(&mut output.details));
+fn result(id: &str, tool: &str, mut outcome: ToolOutcome) -> ToolResult {
+    let details = match &mut outcome {
+        ToolOutcome::Output(output) => std::mem::take(&mut output.details),
+        ToolOutcome::Error(_) | ToolOutcome::Pending { .. } => Value::Null,
+    };
     ToolResult {
         call_id: id.into(),
         tool: tool.into(),
@@ -181,7 +194,7 @@ fn result(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> ToolR
 
 fn truncated(id: &str, tool: &str) -> AgentEvent {
     let output = ToolOutput::text("the beginning\n\n[output truncated: 100000 bytes]");
-    let mut result = result(id, tool, Ok(output));
+    let mut result = result(id, tool, ToolOutcome::Output(output));
     result.details = json!({"output_id": "out_1"});
     result.truncated = true;
     result.original_bytes = 100_000;

@@ -237,7 +237,7 @@ fn tool_end(result: &ToolResult) -> AgentEvent {
         tool_call_id: result.call_id.clone(),
         tool_name: result.tool.clone(),
         result: tool::ToolResult { content: content_of(result), details: result.details.clone() },
-        is_error: result.outcome.is_err(),
+        is_error: result.outcome.is_error(),
     }
 }
 
@@ -246,13 +246,13 @@ fn result_message(result: &ToolResult) -> Message {
         tool_call_id: result.call_id.clone(),
         tool_name: result.tool.clone(),
         content: content_of(result),
-        is_error: result.outcome.is_err(),
+        is_error: result.outcome.is_error(),
     }
 }
 
 fn content_of(result: &ToolResult) -> Vec<Content> {
-    match &result.outcome {
-        Ok(output) => output.content.clone(),
+    match result.outcome.clone().into_result() {
+        Ok(output) => output.content,
         Err(error) => vec![Content::text(error.to_string())],
     }
 }

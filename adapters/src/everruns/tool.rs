@@ -185,7 +185,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
 /// Converts a call's result for a program of this interface.
 impl From<portcullis_types::ToolResult> for ToolExecutionResult {
     fn from(result: portcullis_types::ToolResult) -> Self {
-        result.outcome.into()
+        result.into_result().into()
     }
 }
 

@@ -219,7 +219,7 @@ impl ToolResultMessage {
 /// Converts a call's result into the message for the model's context.
 impl From<portcullis_types::ToolResult> for ToolResultMessage {
     fn from(result: portcullis_types::ToolResult) -> Self {
-        let outcome = match result.outcome {
+        let outcome = match result.outcome.into_result() {
             Ok(output) => Ok(output.into()),
             Err(error) => Err((&error).into()),
         };

@@ -18,9 +18,7 @@ fn is_provider_error(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
 fn result_kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
     let events = notes.events();
     let ends = events.iter().filter_map(|event| match event {
-        AgentEvent::ToolEnd { result } => {
-            Some(result.outcome.as_ref().err().map(portcullis_types::ToolError::kind))
-        }
+        AgentEvent::ToolEnd { result } => Some(result.outcome.error().map(portcullis_types::ToolError::kind)),
         _ => None,
     });
     ends.collect()

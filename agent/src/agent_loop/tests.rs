@@ -175,12 +175,10 @@ async fn steering_skips_the_calls_that_have_not_begun() {
         let skipped = "Skipped due to queued user message.";
         let events = stage.notes.events();
         let ends = events.iter().filter_map(|event| match event {
-            AgentEvent::ToolEnd { result } => {
-                Some(result.outcome.as_ref().map_err(|e| (e.code(), e.message())))
-            }
+            AgentEvent::ToolEnd { result } => result.outcome.error().map(|e| (e.code(), e.message())),
             _ => None,
         });
-        let ends: Vec<_> = ends.filter_map(Result::err).collect();
+        let ends: Vec<_> = ends.collect();
         assert_eq!(ends, [("skipped", skipped); 2]);
         let read = format!("Tool execution failed: {skipped}");
         assert_eq!(stage.results(), ["slept", &read, &read]);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_types::{ToolOutput, ToolResult};
+use portcullis_types::{ToolOutcome, ToolOutput, ToolResult};
 
 use super::*;
 use crate::AgentEnd;
@@ -40,7 +40,7 @@ fn end(call: &str) -> AgentEvent {
     let result = ToolResult {
         call_id: call.into(),
         tool: "t".into(),
-        outcome: Ok(ToolOutput::text("done")),
+        outcome: ToolOutcome::Output(ToolOutput::text("done")),
         details: serde_json::Value::Null,
         truncated: false,
         original_bytes: 4,

@@ -191,7 +191,7 @@ impl Run {
         let Some(CallSpan { mut span, tool, has_started }) = self.calls.remove(&result.call_id) else {
             return;
         };
-        let error = result.outcome.as_ref().err().map(|error| error.kind().as_str());
+        let error = result.outcome.error().map(|error| error.kind().as_str());
         if tool != result.tool {
             span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));
         }

@@ -497,7 +497,7 @@ fn ended(call_id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> A
     let result = ToolResult {
         call_id: call_id.into(),
         tool: tool.into(),
-        outcome,
+        outcome: outcome.into(),
         details: serde_json::Value::Null,
         truncated: false,
         original_bytes: 0,

@@ -8,7 +8,9 @@ use std::{io::Write as _, time::Duration};
 use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
-use super::{CallRecord, Confinement, Decision, Phase, RecordedMount, RowKind, Subject};
+use super::{
+    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Phase, RecordedMount, RowKind, Subject,
+};
 use crate::{
     approver::push_approver,
     chain::{self, Hash, MAX_ROW_BYTES},
@@ -64,6 +66,8 @@ pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     let (event, ending) = match phase {
         Phase::Begin => (RowKind::Begin, None),
         Phase::End(ending) => (RowKind::End, Some(ending)),
+        Phase::Result(ending) => (RowKind::Result, Some(ending)),
+        Phase::Model(ending) => (RowKind::Model, Some(&model_call_ending(ending))),
         Phase::Approve => (RowKind::Approve, None),
         Phase::Revoke => (RowKind::Revoke, None),
     };
@@ -135,9 +139,21 @@ pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
     omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
     field_text(out, "posture", call.posture.as_deref());
+    if let Phase::Model(ending) = phase {
+        field_text(out, "model", Some(&ending.model));
+        field_text(out, "address", ending.address.as_deref());
+        field_number(out, "input_tokens", ending.input_tokens);
+        field_number(out, "output_tokens", ending.output_tokens);
+    }
     field_text(out, "process", Some(head.process));
     field_number(out, "omitted", Some(omitted));
     end_line(out, head)
+}
+
+/// The fields that the end of a request to a model shares with the end of a call.
+fn model_call_ending(ending: &ModelEnding) -> CallEnding {
+    let ModelEnding { outcome, code, duration, .. } = ending;
+    CallEnding { code: code.clone(), duration: Some(*duration), ..CallEnding::new(*outcome) }
 }
 
 /// Replaces the content of `out` by the fields that begin every row.

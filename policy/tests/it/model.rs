@@ -114,8 +114,9 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     if !is_shipped {
         demands.push(tier_approval);
     }
-    if foreign && entry("approval").is_none() {
-        demands.push(if has_entry { default_approval } else { 1 });
+    let external = tool.origin == ToolOrigin::External;
+    if (foreign || external) && entry("approval").is_none() {
+        demands.push(if has_entry || external { default_approval } else { 1 });
     }
     if demands.contains(&2) {
         return Err("approval_denied");
@@ -125,6 +126,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::External
         | ToolOrigin::ForeignModule => "Nothing",
     };
     Ok(entry("profile").unwrap_or(fallback).to_owned())

@@ -154,6 +154,7 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
         ToolOrigin::ShippedNative,
         ToolOrigin::ShippedShell,
         ToolOrigin::Native,
+        ToolOrigin::External,
         ToolOrigin::ShippedModule,
         ToolOrigin::ShippedOperation,
         ToolOrigin::ForeignModule,

@@ -89,8 +89,8 @@ fn posture_layers(posture: &str) -> String {
 fn outcome_cell(row: &Row) -> String {
     match (row.event, row.outcome) {
         (RowKind::Begin, _) => "begins".to_owned(),
-        (RowKind::End, Some(outcome)) => outcome.to_string(),
-        (RowKind::End, None) => "–".to_owned(),
+        (RowKind::End | RowKind::Result | RowKind::Model, Some(outcome)) => outcome.to_string(),
+        (RowKind::End | RowKind::Result | RowKind::Model, None) => "–".to_owned(),
         (RowKind::Approve, _) => "approves".to_owned(),
         (RowKind::Revoke, _) => "revokes".to_owned(),
         (RowKind::Start, _) => "starts".to_owned(),

@@ -12,7 +12,7 @@ use portcullis_tools::{
     new_call,
     shell::ShellSource,
 };
-use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolOutcome};
 
 use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
@@ -112,10 +112,10 @@ pub(super) fn with_approval_hint(result: ToolResult) -> ToolResult {
 }
 
 /// The exit code of a call's outcome.
-pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
+pub(super) fn exit_code(outcome: &ToolOutcome) -> ExitCode {
     match outcome {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => ExitCode::from(error.kind().exit_code()),
+        ToolOutcome::Output(_) | ToolOutcome::Pending { .. } => ExitCode::SUCCESS,
+        ToolOutcome::Error(error) => ExitCode::from(error.kind().exit_code()),
     }
 }
 
@@ -138,9 +138,9 @@ fn answer(result: &ToolResult, stderr: Option<&str>, run: &str, as_json: bool) -
 }
 
 /// Shows the outcome of a call: its text as the answer, or its error on standard error.
-pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliError> {
+pub(super) fn show(outcome: &ToolOutcome) -> Result<(), CliError> {
     match outcome {
-        Ok(output) => {
+        ToolOutcome::Output(output) => {
             let answer = text::of_content(&output.content);
             if stream::stdout_is_terminal() {
                 stream::write_answer(&text::for_terminal_with_newline(&answer))
@@ -148,7 +148,11 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
                 stream::write_answer(&answer)
             }
         }
-        Err(error) => {
+        ToolOutcome::Pending { id, .. } => {
+            stream::write_stderr(&format!("the result will come later: portcullis calls show {id}\n"));
+            Ok(())
+        }
+        ToolOutcome::Error(error) => {
             stream::write_stderr(&format!("{}\n", error.for_model()));
             Ok(())
         }
@@ -168,6 +172,7 @@ mod tests {
     use std::time::Duration;
 
     use portcullis_tools::policy::DenialCode;
+    use portcullis_types::ToolError;
     use serde_json::Value;
 
     use super::*;
@@ -187,14 +192,15 @@ mod tests {
         let denied = |code: DenialCode| ToolResult {
             call_id: "c".into(),
             tool: "t".into(),
-            outcome: Err(ToolError::denied("no").with_code(code.as_str())),
+            outcome: ToolOutcome::Error(ToolError::denied("no").with_code(code.as_str())),
             details: Value::Null,
             truncated: false,
             original_bytes: 0,
             duration: Duration::ZERO,
         };
-        let hint =
-            |code| with_approval_hint(denied(code)).outcome.expect_err("denied").hint().map(str::to_owned);
+        let hint = |code| {
+            with_approval_hint(denied(code)).into_result().expect_err("denied").hint().map(str::to_owned)
+        };
         assert!(hint(DenialCode::ApprovalUnavailable).expect("a hint").contains("--approve"));
         assert_eq!(hint(DenialCode::ApprovalRefused), None);
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
-use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolOutput};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolOutcome, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
@@ -161,13 +161,13 @@ async fn exec(
 /// The exit code of this process after the command. This also shows the notes on the command's end.
 fn report_end(result: &ToolResult) -> u8 {
     match &result.outcome {
-        Ok(_) => {
+        ToolOutcome::Output(_) | ToolOutcome::Pending { .. } => {
             for note in result.details["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 stream::write_stderr(&format!("[{}]\n", text::inline(note)));
             }
             exit_code_of(&result.details)
         }
-        Err(error) => {
+        ToolOutcome::Error(error) => {
             stream::write_stderr(&format!("{}\n", error.for_model()));
             error.kind().exit_code()
         }

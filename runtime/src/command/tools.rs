@@ -237,6 +237,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::ShippedNative => "shipped_native",
         ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
+        ToolOrigin::External => "external",
         ToolOrigin::ShippedModule => "shipped_module",
         ToolOrigin::ShippedOperation => "shipped_operation",
         ToolOrigin::ForeignModule => "foreign_module",

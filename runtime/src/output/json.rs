@@ -1,7 +1,7 @@
 //! Writes answers for programs: one JSON value and a newline, indented on a terminal.
 
 use portcullis_tools::ToolResult;
-use portcullis_types::{Content, ToolErrorKind};
+use portcullis_types::{Content, ToolErrorKind, ToolOutcome};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) struct CallAnswer<'a> {
     is_error: bool,
     /// The content for a model. For a failed call this is the text of its error.
     content: Vec<Content>,
-    structured: Option<&'a Value>,
+    structured: Option<Value>,
     details: &'a Value,
     error: Option<CallError<'a>>,
     truncated: bool,
@@ -47,8 +47,12 @@ struct CallError<'a> {
 impl<'a> CallAnswer<'a> {
     pub(crate) fn new(result: &'a ToolResult) -> Self {
         let (content, structured, error) = match &result.outcome {
-            Ok(output) => (output.content.clone(), output.structured.as_ref(), None),
-            Err(error) => {
+            ToolOutcome::Output(output) => (output.content.clone(), output.structured.clone(), None),
+            ToolOutcome::Pending { .. } => {
+                let output = result.outcome.clone().into_result().unwrap_or_default();
+                (output.content, output.structured, None)
+            }
+            ToolOutcome::Error(error) => {
                 let error_of = CallError {
                     kind: error.kind(),
                     code: error.code(),
@@ -93,7 +97,7 @@ mod tests {
         ToolResult {
             call_id: "call_1".into(),
             tool: "echo".into(),
-            outcome,
+            outcome: outcome.into(),
             details: json!({"repaired": ["n"]}),
             truncated: false,
             original_bytes: 2,

@@ -12,7 +12,7 @@ use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_tools::approval::{ApprovalRequest, Approver, GivenAnswer};
-use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
+use portcullis_types::{Message, ToolEvent, ToolOutcome, ToolResult, async_trait};
 
 use self::streamed::StreamedOutput;
 use super::text;
@@ -193,7 +193,7 @@ impl Live {
             if state.runs_concurrently { format!("{}, ", excerpt(&result.tool)) } else { String::new() };
         let duration_text = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
-            Ok(output) => {
+            ToolOutcome::Output(output) => {
                 let result_text = text::of_content(&output.content);
                 match streamed {
                     Some(streamed) => {
@@ -207,7 +207,14 @@ impl Live {
                 }
                 self.show_line(state, &format!("  ✓ {name}{duration_text}"));
             }
-            Err(error) => {
+            ToolOutcome::Pending { id, .. } => {
+                let id = text::inline(id);
+                self.show_line(
+                    state,
+                    &format!("  … {name}the result will come later, as {id}, {duration_text}"),
+                );
+            }
+            ToolOutcome::Error(error) => {
                 let error_text = text::inline(&error.for_model());
                 self.show_line(
                     state,

@@ -34,7 +34,7 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
         let start = Instant::now();
         for number in 0..CALLS {
             let result = registry.execute_with_policy(new_call("echo", message(number)), &caller).await;
-            result.outcome.expect("a result");
+            result.into_result().expect("a result");
         }
         direct.push(start.elapsed());
         native.extend((0..CALLS).map(|number| files.read_natively(number)));
@@ -43,7 +43,7 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
         let calls =
             (0..CALLS).map(|number| registry.execute_with_policy(new_call("echo", message(number)), &caller));
         let results = futures_util::stream::iter(calls).buffer_unordered(CONCURRENCY.get());
-        results.for_each(|result| async move { drop(result.outcome.expect("a result")) }).await;
+        results.for_each(|result| async move { drop(result.into_result().expect("a result")) }).await;
         direct_parallel.push(start.elapsed());
         let mut agent_loop = agent(registry, format!("beside-{round}"), (), ExecutionStrategy::Parallel);
         let start = Instant::now();

@@ -57,7 +57,7 @@ pub(crate) async fn neighbour(fixture: &Fixture, report: &mut Report) {
         let mut waits = Waits::default();
         for _ in 0..ROUNDS {
             let (round_waits, answer) = measure_neighbour(&file, run(&registry, bomb));
-            let code = answer.0.outcome.as_ref().err().map(|error| error.code().to_owned());
+            let code = answer.0.outcome.error().map(|error| error.code().to_owned());
             assert!(matches!(code.as_deref(), Some("too_many_processes" | "too_much_memory")), "{answer:?}");
             waits = waits.max_with(round_waits);
         }

@@ -24,9 +24,9 @@ pub(crate) fn idle(fixture: &Fixture, report: &mut Report) {
         let call = |tool: &str, arguments: &str| portcullis_tools::new_call(tool, arguments);
         let caller = portcullis_tools::Caller::new("idle", "bench");
         let read = call("file_read", r#"{"path":"/shared/bench/0.txt"}"#);
-        registry.execute_with_policy(read, &caller).await.outcome.expect("reads");
+        registry.execute_with_policy(read, &caller).await.into_result().expect("reads");
         let write = call("file_write", r#"{"path":"/shared/idle.txt","content":"x"}"#);
-        registry.execute_with_policy(write, &caller).await.outcome.expect("writes");
+        registry.execute_with_policy(write, &caller).await.into_result().expect("writes");
     });
     report.check_at_most(
         "memory of an idle registry",

@@ -135,7 +135,7 @@ async fn measure_reading(
         for _ in 0..rounds {
             let call = new_call("web_fetch", json!({ "url": server.url(page.path) }).to_string());
             let start = Instant::now();
-            let outcome = registry.execute_with_policy(call, &approving_caller()).await.outcome;
+            let outcome = registry.execute_with_policy(call, &approving_caller()).await.into_result();
             call_times.push(start.elapsed());
             match outcome {
                 Ok(output) => assert!(!output.joined_text().is_empty(), "{}", page.path),

@@ -75,7 +75,7 @@ impl Files {
         let number = number % FILES;
         let call = new_call("file_read", format!("{{\"path\":\"/shared/bench/{number}.txt\"}}"));
         let result = registry.execute_with_policy(call, caller).await;
-        let output = result.outcome.expect("a result");
+        let output = result.into_result().expect("a result");
         assert_eq!(output.joined_text(), self.contents[number]);
     }
 }

@@ -246,7 +246,7 @@ async fn a_tool_goes_there_and_back_through_the_stated_trait() {
     let tool = stage.registry.get("my_custom_tool").expect("registered");
     assert_eq!(tool.facts().declared_policy, ToolPolicy::Auto, "the stated default");
     let result = stage.call("my_custom_tool", json!({"city": "Paris"})).await;
-    let output = result.outcome.expect("a result");
+    let output = result.into_result().expect("a result");
     let expected = json!({"city": "Paris", "people": 2_100_000});
     assert_eq!((output.joined_text(), output.structured), (expected.to_string(), Some(expected)));
 }
@@ -257,7 +257,7 @@ async fn an_internal_error_is_hidden_from_all_but_the_operators_log() {
     let mut caller = Caller::new("tester", "run");
     let events = record_events(&mut caller);
     let result = call(&stage.registry, "my_custom_tool", &json!({"city": "Nowhere"}), &caller).await;
-    assert_eq!(result.outcome.as_ref().expect_err("internal").kind(), ToolErrorKind::Internal);
+    assert_eq!(result.outcome.error().expect("internal").kind(), ToolErrorKind::Internal);
     assert!(!result.model_text().contains(SECRET) && !result.details.to_string().contains(SECRET));
     assert!(!events.lock().expect("not poisoned").join("\n").contains(SECRET));
     let log = fs::read_to_string(audit::log_path(&stage.fixture.state())).expect("readable");
@@ -296,7 +296,7 @@ async fn a_tool_that_requires_approval_waits_for_one() {
     let boxed: Box<dyn Tool> = Box::new(Careful);
     let stage = Stage::enabling("careful", boxed);
     let refused = stage.call("careful", json!({})).await;
-    assert_eq!(refused.outcome.expect_err("nobody is asked").kind(), ToolErrorKind::Denied);
+    assert_eq!(refused.into_result().expect_err("nobody is asked").kind(), ToolErrorKind::Denied);
     let caller = portcullis_testing::approving_caller();
     let done = call(&stage.registry, "careful", &json!({}), &caller).await;
     assert_eq!(ToolExecutionResult::from(done).model_value(), json!("done"));

@@ -233,7 +233,7 @@ async fn the_weather_tool_runs_and_its_errors_are_messages() {
 async fn a_tool_that_the_policy_does_not_enable_never_runs() {
     let stage = Stage::with_fixture(Fixture::new(), weather::WeatherTool);
     let result = stage.call("get_weather", json!({"city": "Paris"})).await;
-    let error = result.outcome.as_ref().expect_err("denied");
+    let error = result.outcome.error().expect("denied");
     assert_eq!((error.kind(), error.code()), (ToolErrorKind::Denied, "native_not_enabled"));
     let message = ToolResultMessage::from(result);
     assert!(message.is_error);
@@ -275,7 +275,7 @@ async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
         }
     }));
     let result = call(&stage.registry, "process", &json!({"rows": 250}), &caller).await;
-    assert_eq!(result.outcome.as_ref().expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
+    assert_eq!(result.outcome.error().expect("cancelled").kind(), ToolErrorKind::Cancelled);
     assert!(ToolResultMessage::from(result).is_error);
     assert_eq!(PROCESSED.load(Ordering::SeqCst), 101, "it looks before each row");
 }
@@ -364,7 +364,7 @@ async fn progress_is_forwarded_and_errors_keep_their_kinds() {
         let mut caller = Caller::new("tester", "run");
         let events = record_events(&mut caller);
         let result = call(&stage.registry, "fails", &json!({"how": how}), &caller).await;
-        assert_eq!(result.outcome.as_ref().expect_err("an error").kind(), kind);
+        assert_eq!(result.outcome.error().expect("an error").kind(), kind);
         let message = ToolResultMessage::from(result);
         assert_eq!((message.content, message.is_error), (vec![Content::text(expected_text)], true));
         assert_eq!(events.lock().expect("not poisoned")[2], "progress fails has begun");

@@ -285,7 +285,7 @@ impl AdapterFixture {
         let (effects, rows) = (self.effects(), self.fixture.rows().len());
         let arguments = (adapter.arguments)(self.next_number()).to_string();
         let result = self.call(adapter.tool, &arguments, &approving_caller()).await;
-        assert!(result.outcome.is_ok(), "{}: {:?}", adapter.tool, result.outcome);
+        assert!(result.outcome.is_output(), "{}: {:?}", adapter.tool, result.outcome);
         assert_ne!(self.effects(), effects, "{} leaves nothing that could be seen", adapter.tool);
         let events: Vec<_> = self.fixture.rows()[rows..].iter().map(|row| row.event).collect();
         assert!(events.contains(&RowKind::Begin), "{}: {events:?}", adapter.tool);
@@ -303,7 +303,7 @@ impl AdapterFixture {
         let (effects, rows) = (self.effects(), self.fixture.rows().len());
         let result = self.call(tool, arguments, caller).await;
         let description = format!("{tool} {arguments}: {:?}", result.outcome);
-        let error = result.outcome.expect_err(&description);
+        let error = result.into_result().expect_err(&description);
         assert_eq!((error.kind(), error.code()), (kind, code), "{description}");
         assert_eq!(self.effects(), effects, "{description}");
         let rows: Vec<Row> = self.fixture.rows().split_off(rows);
@@ -429,7 +429,7 @@ async fn check(refusals: Vec<(Adapter, Reason)>) {
     for adapter in ADAPTERS {
         let arguments = (adapter.arguments)(open.next_number()).to_string();
         let result = open.call(adapter.tool, &arguments, &approving_caller()).await;
-        let error = result.outcome.expect_err(adapter.tool);
+        let error = result.into_result().expect_err(adapter.tool);
         assert_eq!((error.kind(), error.code()), (Unavailable, "audit_unwritable"), "{}", adapter.tool);
     }
     assert_eq!(open.effects(), effects, "nothing runs that cannot be recorded");

@@ -49,7 +49,7 @@ async fn call_outcome(
     let result = run(&registry, caller).await;
     let row = fixture.rows().pop().expect("a row");
     let approval = row.approval.map(|text| text.to_string());
-    let call_outcome = match result.outcome {
+    let call_outcome = match result.into_result() {
         Ok(output) => Ok(output.joined_text()),
         Err(error) => {
             assert_eq!(error.kind(), Denied, "{error}");
@@ -170,10 +170,10 @@ async fn a_foreign_module_runs_only_if_approved() {
     let registry = fixture.registry_with(&["progress_then_ok"]).await;
     let call = || raw_call("progress_then_ok", "{}");
     let result = registry.execute_with_policy(call(), &caller()).await;
-    assert_eq!(result.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
+    assert_eq!(result.into_result().expect_err("nobody to ask").code(), "approval_unavailable");
     let approver = always_approve();
     let result = registry.execute_with_policy(call(), &caller_asking(approver.clone())).await;
-    assert_eq!(result.outcome.expect("approved").joined_text(), "whole");
+    assert_eq!(result.into_result().expect("approved").joined_text(), "whole");
     let request = &approver.requests()[0];
     assert!(!request.unconfined && request.grant.mounts.is_empty(), "{request:#?}");
 }
@@ -182,7 +182,7 @@ async fn a_foreign_module_runs_only_if_approved() {
 async fn the_row_of_a_refused_approval_says_what_asked_for_it() {
     let rule = async |fixture: &Fixture, spy: Spy, caller: &Caller| {
         let registry = native_registry(fixture, [spy]);
-        run(&registry, caller).await.outcome.expect_err("nobody to ask");
+        run(&registry, caller).await.into_result().expect_err("nobody to ask");
         fixture.rows().pop().expect("a row").rule.map(|rule| rule.to_string())
     };
     let plain = || Spy::repeating("spy").tier(SafetyTier::SideEffecting);

@@ -43,7 +43,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     caller.operation_id = Some("the operation".to_owned());
     let call = raw_call("file_read", r#"{"path":"/shared/a.txt"}"#);
     let id = call.id.clone();
-    registry.execute_with_policy(call, &caller).await.outcome.expect("reads");
+    registry.execute_with_policy(call, &caller).await.into_result().expect("reads");
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "a call without effects has one row");
     let row = &rows[0];
@@ -89,7 +89,7 @@ async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
     CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
         .await
         .0
-        .outcome
+        .into_result()
         .expect("writes");
     let rows = fixture.rows();
     assert_eq!(
@@ -123,7 +123,7 @@ async fn the_begin_is_on_record_when_the_tool_starts() {
     });
     let registry = native_registry(&fixture, [spy.tier(SafetyTier::SideEffecting)]);
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
-    assert_eq!(result.outcome.expect("runs").joined_text(), "true");
+    assert_eq!(result.into_result().expect("runs").joined_text(), "true");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_native_row_is_marked_and_has_no_module_mounts_or_posture() {
     registry
         .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
         .await
-        .outcome
+        .into_result()
         .expect("runs");
     let row = fixture.rows().pop().expect("a row");
     assert_eq!(row.confinement, Some(Confinement::Native));
@@ -174,7 +174,7 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
         ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
     ] {
         let before = fixture.rows().len();
-        let error = CallOutcome::run(&registry, tool, arguments).await.0.outcome.expect_err("refused");
+        let error = CallOutcome::run(&registry, tool, arguments).await.0.into_result().expect_err("refused");
         let row = &fixture.rows()[before..];
         assert_eq!(row.len(), 1, "{tool}: {row:#?}");
         assert_eq!(row[0].outcome, Some(Outcome::Error(error.kind())), "{tool}");
@@ -241,8 +241,7 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
     assert_eq!(rows.len(), 200);
     for result in results {
         let rows = rows.remove(&result.call_id).expect("rows");
-        let outcome =
-            result.outcome.as_ref().map_or_else(|error| Outcome::Error(error.kind()), |_| Outcome::Ok);
+        let outcome = result.outcome.error().map_or(Outcome::Ok, |error| Outcome::Error(error.kind()));
         let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
         let wrote = result.tool == "file_write" && outcome == Outcome::Ok;
         let end = (RowKind::End, Some(outcome));
@@ -270,7 +269,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     registry
         .execute_with_policy(raw_call("echo", r#"{"message": "m"}"#), &caller())
         .await
-        .outcome
+        .into_result()
         .expect("echoes");
     let log = fs::read_to_string(audit::log_path(&fixture.state())).expect("readable");
     let line = log.lines().nth(1).expect("a row after the start");

@@ -87,7 +87,7 @@ async fn check(cases: Vec<Case>) {
         let (result, details) = run_natively(&native, tool, &arguments);
         assert_eq!(result, expected, "natively: {description}");
         let answer = CallOutcome::run(&registry, tool, arguments).await;
-        let registry_result = match &answer.0.outcome {
+        let registry_result = match &answer.0.outcome.clone().into_result() {
             Ok(output) => Ok(output.joined_text()),
             Err(error) => Err((error.kind(), error.to_string())),
         };

@@ -90,7 +90,7 @@ impl FileSetup {
         let rows = self.fixture.rows().len();
         let answer = self.call(tool, arguments.clone()).await;
         let excerpt = format!("{tool} {}", arguments.to_string().chars().take(200).collect::<String>());
-        let Err(error) = &answer.0.outcome else {
+        let Some(error) = answer.0.outcome.error() else {
             panic!("{excerpt}: expected {code}, got {:?}", answer.0.outcome)
         };
         assert_eq!((error.kind(), error.code()), (kind, code), "{excerpt}: {error}");

@@ -304,7 +304,7 @@ async fn requests_in_order(method: &str) -> Vec<String> {
         registry.execute_with_policy(new_call("requests", arguments.to_string()), &caller)
     });
     for result in join_all(calls).await {
-        result.outcome.expect("each call has its turn");
+        result.into_result().expect("each call has its turn");
     }
     let mut order = Vec::new();
     while let Ok(path) = arrivals.try_recv() {
@@ -335,7 +335,7 @@ async fn request_past_the_time(server: &Server, time: &str, text: &str) -> Fixtu
     let url = format!("{}/", origin(server));
     let answer = CallOutcome::run(&registry, "requests", json!({ "url": url })).await;
     // The client has the call's deadline, so the guest may or may not have time to report the error.
-    match &answer.0.outcome {
+    match &answer.0.outcome.clone().into_result() {
         Err(error) => assert_eq!(error.kind(), ToolErrorKind::Timeout),
         Ok(output) => assert!(output.joined_text().contains(text), "{output:?}"),
     }
@@ -372,7 +372,7 @@ async fn cancelling_the_call_closes_the_connection() {
     };
     let call = registry.execute_with_policy(new_call("requests", arguments), &caller);
     let (result, ()) = tokio::join!(call, cancelling);
-    assert_eq!(result.outcome.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
+    assert_eq!(result.into_result().expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
     is_closed.recv().await.expect("is closed");
     let request = fixture
         .rows()

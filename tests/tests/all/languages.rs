@@ -49,7 +49,7 @@ fn fixture(tool: &str) -> Fixture {
 }
 
 fn structured(answer: &CallOutcome) -> Value {
-    answer.0.outcome.as_ref().expect("a result").structured.clone().expect("data")
+    answer.0.outcome.output().expect("a result").structured.clone().expect("data")
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ async fn the_shipped_tools_answer_under_the_shipped_policy() {
         let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
         let value: Value = serde_json::from_str(&answer.text()).expect("JSON");
         assert_eq!(value, expected, "{tool} {arguments}");
-        let structured = answer.0.outcome.expect("a result").structured;
+        let structured = answer.0.into_result().expect("a result").structured;
         assert_eq!(structured, Some(expected), "{tool} {arguments}");
     }
     for row in fixture.rows() {
@@ -117,7 +117,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
     for (tool, arguments) in calls {
         let known = registry.get(tool).expect("shipped");
         let schema = known.output_schema();
-        let Ok(output) = CallOutcome::run(&registry, tool, arguments).await.0.outcome else { continue };
+        let Ok(output) = CallOutcome::run(&registry, tool, arguments).await.0.into_result() else { continue };
         assert_eq!(output.structured.is_some(), schema.is_some(), "{tool}: data and schema come together");
         let (Some(data), Some(schema)) = (output.structured, schema) else { continue };
         assert!(schema.describes_object(), "{tool}: clients take objects");
@@ -198,7 +198,7 @@ async fn an_embedders_tool_is_denied_until_enabled_by_name() {
         let calls = spy.calls();
         let registry = native_registry(&fixture, [spy]);
         let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
-        match (result.outcome, code) {
+        match (result.into_result(), code) {
             (Ok(_), None) => assert_eq!(calls.load(Ordering::SeqCst), 1),
             (Err(error), Some(code)) => {
                 assert_eq!((error.kind(), error.code()), (Denied, code), "{policy}");

@@ -87,7 +87,7 @@ fn check(
         let events = record_events(&mut caller);
         let id = call.id.clone();
         let result = registry.execute_with_policy(call, &caller).await;
-        let error = result.outcome.expect_err("refused");
+        let error = result.into_result().expect_err("refused");
         assert_eq!((error.kind(), error.code()), (kind, code.as_str()), "{caller_location}: {error}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{caller_location}: the tool was polled");
         let events = events.lock().expect("not poisoned").clone();
@@ -188,12 +188,12 @@ async fn the_rate_is_counted_per_agent_and_tool() {
             let caller = Caller::new(agent, "run");
             for _ in 0..2 {
                 let result = registry.execute_with_policy(raw_call(tool, "{}"), &caller).await;
-                assert!(result.outcome.is_ok(), "{agent} {tool}: {:?}", result.outcome);
+                assert!(result.outcome.is_output(), "{agent} {tool}: {:?}", result.outcome);
             }
             // Another run of the same agent shares the agent's allowance.
             let result =
                 registry.execute_with_policy(raw_call(tool, "{}"), &Caller::new(agent, "other")).await;
-            let error = result.outcome.expect_err("too often");
+            let error = result.into_result().expect_err("too often");
             assert_eq!((error.kind(), error.code()), (RateLimited, "rate_limited"));
             assert_eq!(error.hint(), Some("wait a little, then try again"));
         }
@@ -302,8 +302,8 @@ async fn the_row_is_recorded_before_the_end_is_reported() {
         };
         sink.lock().expect("not poisoned").push(count);
     }));
-    registry.execute_with_policy(raw_call("spy", "{}"), &caller).await.outcome.expect("runs");
-    registry.execute_with_policy(raw_call("nobody", "{}"), &caller).await.outcome.expect_err("refused");
+    registry.execute_with_policy(raw_call("spy", "{}"), &caller).await.into_result().expect("runs");
+    registry.execute_with_policy(raw_call("nobody", "{}"), &caller).await.into_result().expect_err("refused");
     assert_eq!(*row_counts.lock().expect("not poisoned"), [1, 2]);
 }
 

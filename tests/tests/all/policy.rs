@@ -78,7 +78,7 @@ async fn the_profile_in_the_policy_is_the_grant_of_the_call() {
         );
         assert_eq!(row.mounts[0].access == Access::Write, edited_mounts.contains("write"), "{edited_mounts}");
         let key = read("/vault/key").await.0.outcome;
-        assert_eq!(key.as_ref().err().map(|error| error.code()), vault, "{edited_mounts}");
+        assert_eq!(key.error().map(|error| error.code()), vault, "{edited_mounts}");
         read("/tmp/x").await.assert_refused(Denied, "mount_not_granted");
     }
 }

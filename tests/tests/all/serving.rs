@@ -26,7 +26,7 @@ fn registry_awaiting(fixture: &Fixture, names: &[&str]) -> ToolRegistry {
 
 async fn error_kind(registry: &ToolRegistry, tool: &str) -> Option<ToolErrorKind> {
     let result = registry.execute_with_policy(raw_call(tool, "{}"), &caller()).await;
-    result.outcome.err().map(|error| error.kind())
+    result.into_result().err().map(|error| error.kind())
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn a_call_ends_in_order_after_its_tool_is_removed() {
         go.notify_one();
     };
     let (result, ()) = tokio::join!(call, removal);
-    assert_eq!(result.outcome.expect("a result").joined_text(), "done");
+    assert_eq!(result.into_result().expect("a result").joined_text(), "done");
 }
 
 /// Each call finds one whole list, whatever is added and removed meanwhile.

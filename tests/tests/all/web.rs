@@ -132,7 +132,7 @@ async fn other_kinds_come_as_they_are_or_as_their_type() {
     let registry = fixture.registry().await;
     assert_eq!(fetch(&registry, &server.url("/data")).await.text(), "{\"a\": [1, 2]}");
     assert_eq!(fetch(&registry, &server.url("/latin")).await.text(), "café");
-    let picture = fetch(&registry, &server.url("/picture")).await.0.outcome.expect("fetched");
+    let picture = fetch(&registry, &server.url("/picture")).await.0.into_result().expect("fetched");
     assert!(matches!(&picture.content[..], [Content::Image { mime_type, .. }] if mime_type == "image/png"));
     let other = fetch(&registry, &server.url("/other")).await.text();
     assert_eq!(other, "application/octet-stream, 4 bytes; its content is not shown");
@@ -189,7 +189,7 @@ async fn redirects_are_judged_and_errors_are_reported() {
     assert_eq!(secret.requests(), 0);
     let looping = fetch(&registry, &server.url("/loop")).await;
     assert!(["too_many_redirects", "redirect_refused"].contains(&looping.error().code()), "{looping:?}");
-    assert!(fetch(&registry, &server.url("/file")).await.0.outcome.is_err());
+    assert!(fetch(&registry, &server.url("/file")).await.0.outcome.is_error());
     let redirected = fetch(&registry, &server.url("/there")).await;
     assert_eq!(
         (redirected.text().as_str(), &redirected.0.details["url"]),
@@ -332,7 +332,7 @@ async fn hostile_pages_are_answered_within_the_call() {
     let registry = fixture.registry().await;
     for index in 0..pages.len() {
         let answer = fetch(&registry, &server.url(&format!("/{index}"))).await;
-        assert!(answer.0.outcome.is_ok(), "{index}: {:?}", answer.0.outcome);
+        assert!(answer.0.outcome.is_output(), "{index}: {:?}", answer.0.outcome);
     }
 }
 

@@ -192,7 +192,7 @@ mod tests {
         call.id = "call_1".into();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let result = runtime.block_on(registry.execute_with_policy(call, &caller));
-        result.outcome.expect_err("refused");
+        result.into_result().expect_err("refused");
         insta::assert_snapshot!(approver.0.lock().expect("not poisoned").as_str());
     }
 

@@ -129,7 +129,7 @@ mod tests {
         caller.approver = Some(Arc::clone(&approver) as Arc<dyn Approver>);
         let call = new_call("echo", serde_json::json!({ "message": message }).to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
+        runtime.block_on(registry.execute_with_policy(call, &caller)).into_result().expect_err("refused");
         approver.0.lock().expect("not poisoned").take().expect("asked")
     }
 

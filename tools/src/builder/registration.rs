@@ -7,6 +7,7 @@ use portcullis_types::{Declarations, Tool};
 
 use crate::{
     error::BootstrapError,
+    external::ExternalTool,
     modules::{self, ForeignModule, Lock, RefusedModule},
     native::{Capability, CapabilityTools, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
@@ -59,6 +60,11 @@ impl<'a> Registration<'a> {
             self.add(if is_hidden { tool.hidden() } else { tool })?;
         }
         Ok(())
+    }
+
+    /// Adds external tools.
+    pub(super) fn external(&mut self, tools: Vec<ExternalTool>) -> Result<(), RegistryError> {
+        tools.into_iter().try_for_each(|tool| self.add(RegisteredTool::external(tool)?))
     }
 
     /// Adds the tools of capabilities, unless they are already registered.

@@ -6,12 +6,14 @@
 //! | `native.rs` | a tool of this process, on a thread that may block |
 //! | `guest.rs` | a module's tool, on a confined thread |
 //! | `guest_requests.rs` | the requests of a module's tool, while it runs |
+//! | `external.rs` | a tool whose result is submitted from outside |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `operation.rs` | the steps of an operation |
 //! | `reports.rs` | progress and partial results, on their way to the caller |
 
 mod egress;
+mod external;
 mod guest;
 mod guest_requests;
 mod kept_changes;
@@ -41,6 +43,7 @@ use crate::{
     slots::CallSlot,
 };
 
+pub(crate) use external::ExternalBackend;
 pub(crate) use guest::GuestTool;
 pub(crate) use native::NativeTool;
 
@@ -106,6 +109,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a call that was interrupted can be made again without a second effect, because the second call continues
+    /// the first.
+    fn may_resume(&self) -> bool {
+        false
+    }
+
     /// The module and declaration of a guest tool.
     fn guest(&self) -> Option<&GuestTool> {
         None
@@ -158,12 +167,23 @@ pub(crate) struct AttemptOutcome {
     pub(super) usage: Option<ResourceUsage>,
     /// Whether another attempt does no harm and may succeed.
     pub(super) may_retry: bool,
+    /// Set if the result comes later, from outside. `result` is then an empty output.
+    pub(super) pending: Option<PendingResult>,
+}
+
+/// A result that comes later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PendingResult {
+    /// The id under which it is submitted.
+    pub(super) id: String,
+    /// When the call expires, in milliseconds since the Unix epoch.
+    pub(super) expires: i64,
 }
 
 impl AttemptOutcome {
     /// A result without usage, after which there is no other attempt.
     fn without_retry(result: Result<ToolOutput, ToolError>) -> Self {
-        Self { result, trailer: None, usage: None, may_retry: false }
+        Self { result, trailer: None, usage: None, may_retry: false, pending: None }
     }
 }
 

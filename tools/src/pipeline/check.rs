@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use portcullis_policy::ToolOrigin;
 use portcullis_types::{SafetyTier, ToolArgs, ToolCall, ToolError};
 use sha2::{Digest, Sha256};
 
@@ -24,9 +25,13 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Whether a second run of the call does no harm. `tier` is the tool's tier under the policy.
+    /// Whether a second run of the call does no harm. `tier` is the tool's tier under the policy. The word of a foreign
+    /// module that its tool is idempotent proves nothing.
     pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
-        tier == Some(SafetyTier::ReadOnly) || self.tool.meta().idempotent
+        let is_foreign = self.tool.facts().origin == ToolOrigin::ForeignModule;
+        tier == Some(SafetyTier::ReadOnly)
+            || (self.tool.meta().idempotent && !is_foreign)
+            || self.tool.backend().may_resume()
     }
 }
 

@@ -79,7 +79,8 @@ impl ExplainedTool {
 /// Whether a tool may open files that no argument names, as far as its declarations tell.
 fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
     let names_paths = facts.roles.iter().any(|role| role.role.path_access().is_some());
-    !names_paths && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native)
+    !names_paths
+        && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
 }
 
 impl From<&RegisteredTool> for ExplainedTool {

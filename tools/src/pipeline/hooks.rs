@@ -86,7 +86,8 @@ pub(crate) async fn run_after_hooks(
 ) -> Result<RawOutcome, ToolError> {
     let mut raw = outcome?;
     let hooks = &host.hooks;
-    if hooks.is_empty() {
+    // The hooks see a pending result when it enters the run.
+    if hooks.is_empty() || raw.pending.is_some() {
         return Ok(raw);
     }
     let (result_before, bytes_before) = (raw.result.clone(), content_bytes(&raw));

@@ -2,7 +2,7 @@
 
 use std::{mem::take, sync::Arc};
 
-use portcullis_types::{ToolEvent, ToolResult};
+use portcullis_types::{ToolEvent, ToolOutcome, ToolResult};
 use serde_json::Map;
 
 use super::{PendingRecord, pending_record::unrecorded, shape::Shaped};
@@ -19,10 +19,11 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
     let Shaped { outcome, details, truncated, original_bytes, mut usage } = shaped;
     let ending = CallEnding {
         outcome: match &outcome {
-            Ok(_) => Outcome::Ok,
-            Err(error) => Outcome::Error(error.kind()),
+            ToolOutcome::Output(_) => Outcome::Ok,
+            ToolOutcome::Error(error) => Outcome::Error(error.kind()),
+            ToolOutcome::Pending { .. } => Outcome::Pending,
         },
-        code: outcome.as_ref().err().map(|error| Arc::from(error.code())),
+        code: outcome.error().map(|error| Arc::from(error.code())),
         duration: Some(duration),
         cpu: usage.as_ref().map(|usage| usage.cpu),
         peak_memory_bytes: usage.as_ref().map(|usage| usage.peak_memory_bytes),
@@ -37,12 +38,13 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
     let (outcome, details, truncated, original_bytes) = match pending_record.end(ending) {
         Ok(()) => (outcome, details, truncated, original_bytes),
         // Withhold details and sizes as well: the id of a stored output would reveal what no row records.
-        Err(error) => (Err(unrecorded(&error)), Map::new().into(), false, 0),
+        Err(error) => (ToolOutcome::Error(unrecorded(&error)), Map::new().into(), false, 0),
     };
     caller.emit(&ToolEvent::Finished {
         call_id: call_id.clone(),
         tool: tool.clone(),
-        error: outcome.as_ref().err().map(|error| error.kind()),
+        error: outcome.error().map(portcullis_types::ToolError::kind),
+        is_pending: matches!(outcome, ToolOutcome::Pending { .. }),
         duration,
         bytes: original_bytes,
         truncated,

@@ -9,7 +9,7 @@ use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 use super::{
     Host, PendingRecord,
     authorize::{Authorized, refuse_flow},
-    backend::{AttemptOutcome, CallAttempt, ResourceUsage},
+    backend::{AttemptOutcome, CallAttempt, PendingResult, ResourceUsage},
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
     flow::judge_flow_again,
@@ -34,6 +34,8 @@ pub(crate) struct RawOutcome {
     /// Text for the model after the output. It is kept when the output is cut.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
+    /// Set if the result comes later, from outside.
+    pub(super) pending: Option<PendingResult>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
     /// Whether hooks made the content longer.
@@ -126,7 +128,7 @@ pub(crate) async fn run(
         caller: watched_call.as_ref().map_or(caller, |watched_call| &watched_call.caller),
         host,
     };
-    let (AttemptOutcome { result, trailer, usage, .. }, tries) = {
+    let (AttemptOutcome { result, trailer, usage, pending, .. }, tries) = {
         let mut outcome = std::pin::pin!(attempt_until_done(attempt, pending_record));
         match &watched_call {
             Some(watched_call) => watched_call.drive(&checked.call.id, outcome.as_mut()).await?,
@@ -135,7 +137,7 @@ pub(crate) async fn run(
     };
     checked.notes.tries = tries;
     // `labels` is dropped here, before the result is released, because the run's next call is judged by these labels.
-    Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
+    Ok(RawOutcome { result, trailer, usage, pending, grant, checked, has_grown: false, has_changed: false })
 }
 
 /// Readies the tool and, if it is an operation, its steps: their time is the operation's.

@@ -2,12 +2,14 @@
 //! result that is cut.
 
 use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
-use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutput, json_bytes};
+use portcullis_types::{
+    MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutcome, ToolOutput, json_bytes,
+};
 use serde_json::{Map, Value, json};
 
 use super::{
     Host, PendingRecord,
-    backend::ResourceUsage,
+    backend::{PendingResult, ResourceUsage},
     bound::{append, cut, format_with_commas, full_text, is_over, truncation_mark},
     check::CallNotes,
     run::RawOutcome,
@@ -41,7 +43,7 @@ const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 /// A result in the form that the caller gets.
 #[derive(Debug)]
 pub(crate) struct Shaped {
-    pub(super) outcome: Result<ToolOutput, ToolError>,
+    pub(super) outcome: ToolOutcome,
     pub(super) details: Value,
     pub(super) truncated: bool,
     pub(super) original_bytes: u64,
@@ -55,7 +57,7 @@ pub(crate) fn shape(
     caller: &Caller,
     pending_record: &PendingRecord,
 ) -> Shaped {
-    let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = match raw {
+    let RawOutcome { result, trailer, usage, pending, grant, checked, has_grown, has_changed } = match raw {
         Ok(raw) => raw,
         Err(error) => return shape_failure(error, CallNotes::default(), None, pending_record),
     };
@@ -68,6 +70,15 @@ pub(crate) fn shape(
     let size = Size::measure(&output, &tool_details, tool);
     if size.total() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
         return shape_failure(too_large(size.total()), notes, usage, pending_record);
+    }
+    if let Some(PendingResult { id, expires }) = pending {
+        return Shaped {
+            outcome: ToolOutcome::Pending { id, expires },
+            details: details(Value::Null, notes).into(),
+            truncated: false,
+            original_bytes: 0,
+            usage,
+        };
     }
     // The order matters from here on. The trailer comes from the whole result. Then the whole text is stored, then
     // parts are left out, and at last the mark and the trailer are added after the remaining text.
@@ -104,7 +115,7 @@ pub(crate) fn shape(
     }
     details.extend(rest_note.map(|rest_note| ("rest".to_owned(), rest_note.into())));
     Shaped {
-        outcome: Ok(output),
+        outcome: ToolOutcome::Output(output),
         details: details.into(),
         truncated: excess.exceeds() || partial_content.is_some(),
         original_bytes: size.total().saturating_add(missing_bytes) as u64,
@@ -181,7 +192,10 @@ struct Size {
 
 impl Size {
     fn measure(output: &ToolOutput, details: &Value, tool: &RegisteredTool) -> Self {
-        let is_foreign = matches!(tool.facts().origin, ToolOrigin::ForeignModule | ToolOrigin::Native);
+        let is_foreign = matches!(
+            tool.facts().origin,
+            ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External
+        );
         Self {
             content: output.content_bytes(),
             data: output.structured_bytes(),
@@ -400,7 +414,7 @@ fn shape_failure(
         details: details(Value::Null, notes).into(),
         truncated: false,
         original_bytes: error.message().len() as u64,
-        outcome: Err(error),
+        outcome: ToolOutcome::Error(error),
         usage,
     }
 }

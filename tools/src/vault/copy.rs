@@ -140,7 +140,7 @@ impl CopyRun {
     async fn call(&self, step: &str, arguments: &Value, caller: &Caller) -> Result<ToolOutput, ToolError> {
         let call = new_call(step, arguments.to_string());
         // Boxed, because otherwise the future of the enclosing call would be twice as large.
-        Box::pin(self.steps.execute_with_policy(call, caller)).await.outcome
+        Box::pin(self.steps.execute_with_policy(call, caller)).await.into_result()
     }
 
     /// The caller of a step: the operation's caller, with the same slot and deadline. Only the operation stops a step,

@@ -108,7 +108,7 @@ impl<'a> OperationSteps<'a> {
         });
         requester.turn_deadline = Some(deadline);
         let call = new_call(step, arguments.to_string());
-        let outcome = self.registry.execute_with_policy(call, &requester).await.outcome;
+        let outcome = self.registry.execute_with_policy(call, &requester).await.into_result();
         // The clone shares the body and does not copy it.
         match (outcome, response_slot.get()) {
             (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
@@ -135,7 +135,8 @@ impl<'a> OperationSteps<'a> {
         reader.turn_deadline = Some(deadline);
         let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;
         // The pipeline returns the details separately from the result.
-        result.outcome.map(|output| output.with_details(result.details))
+        let details = result.details;
+        result.outcome.into_result().map(|output| output.with_details(details))
     }
 
     /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was already counted

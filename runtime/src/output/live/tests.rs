@@ -87,7 +87,7 @@ fn ended(call: &str, tool: &str, outcome: Result<&str, ToolError>) -> AgentEvent
     let result = ToolResult {
         call_id: call.to_owned(),
         tool: tool.to_owned(),
-        outcome: outcome.map(ToolOutput::text),
+        outcome: outcome.map(ToolOutput::text).into(),
         details: Value::Null,
         truncated: false,
         original_bytes: 0,
@@ -305,7 +305,8 @@ fn each_end_except_an_answer_is_shown() {
 fn an_approval_a_later_turn_and_steering_are_shown() {
     let resolved =
         |approved| AgentEvent::Tool(ToolEvent::ApprovalResolved { call_id: "a".to_owned(), approved });
-    let pending = AgentEvent::Tool(ToolEvent::Pending { call_id: "a".to_owned() });
+    let pending =
+        AgentEvent::Tool(ToolEvent::Pending { call_id: "a".to_owned(), id: "call_1".to_owned(), expires: 1 });
     assert_eq!(
         render_events(&[
             AgentEvent::TurnStart { iteration: 1 },

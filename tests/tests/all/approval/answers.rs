@@ -64,7 +64,7 @@ async fn a_call_cancelled_during_its_approval_never_runs() {
         caller.cancel.cancel();
     };
     let (result, ()) = tokio::join!(run(&registry, &caller), cancelling);
-    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    assert_eq!(result.into_result().expect_err("cancelled").kind(), Cancelled);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "it never began");
@@ -92,7 +92,7 @@ async fn changed_arguments_pass_every_check_again() {
     let approver = changing_approver(changed);
     let registry = native_registry(&fixture, [spy()]);
     let result = run(&registry, &caller_asking(approver.clone())).await;
-    assert_eq!(result.outcome.expect("approved").joined_text(), changed, "the tool got the new ones");
+    assert_eq!(result.into_result().expect("approved").joined_text(), changed, "the tool got the new ones");
     let requests = approver.requests();
     assert_eq!(requests.iter().map(|request| &*request.arguments).collect::<Vec<_>>(), [HARMLESS, changed]);
     assert_ne!(requests[0].binding, requests[1].binding);
@@ -118,8 +118,10 @@ async fn forbidden_changed_arguments_are_refused_and_nothing_runs() {
         let spy = spy();
         let calls = spy.calls();
         let registry = native_registry(&fixture, [spy]);
-        let error =
-            run(&registry, &caller_asking(changing_approver(arguments))).await.outcome.expect_err(arguments);
+        let error = run(&registry, &caller_asking(changing_approver(arguments)))
+            .await
+            .into_result()
+            .expect_err(arguments);
         assert_eq!((error.kind(), error.code()), (kind, code), "{arguments}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{arguments}");
         let rows = fixture.rows();
@@ -145,7 +147,7 @@ async fn a_row_notes_changed_arguments_even_if_they_need_no_approval() {
     let approver = changing_approver(r#"{"n":2}"#);
     let mut caller = caller_asking(approver.clone());
     caller.approval_policy = Some(Arc::new(AskAboutOne));
-    registry.execute_with_policy(raw_call("spy", r#"{"n":1}"#), &caller).await.outcome.expect("runs");
+    registry.execute_with_policy(raw_call("spy", r#"{"n":1}"#), &caller).await.into_result().expect("runs");
     assert_eq!(approver.requests().len(), 1);
     let row = fixture.rows().pop().expect("a row");
     assert_eq!(row.approval.as_deref(), Some("approved_with_changes"));
@@ -160,7 +162,7 @@ async fn an_approver_that_keeps_changing_arguments_is_stopped() {
     let approver = ScriptedApprover::new(|number, _| ApprovalAnswer::ApproveWith {
         arguments: format!("{{\"path\":\"/shared/{number}\"}}"),
     });
-    let error = run(&registry, &caller_asking(approver.clone())).await.outcome.expect_err("given up");
+    let error = run(&registry, &caller_asking(approver.clone())).await.into_result().expect_err("given up");
     assert_eq!(error.kind(), Denied);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert!(approver.requests().len() < 20);
@@ -193,7 +195,7 @@ async fn approved_call_is_judged_again_before_it_runs() {
     let approver = LinkSwappingApprover { file: fixture.shared("a.txt"), outside };
     let call = raw_call("file_read", r#"{"path":"a.txt"}"#);
     let result = registry.execute_with_policy(call, &caller_asking(approver)).await;
-    assert_eq!(result.outcome.expect_err("refused").code(), "link_escapes_mount");
+    assert_eq!(result.into_result().expect_err("refused").code(), "link_escapes_mount");
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1);
     // The sandbox would have refused the guest too, but the guest was not even started.

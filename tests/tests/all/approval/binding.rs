@@ -14,7 +14,7 @@ async fn request(fixture: &Fixture, spy: Spy, tool: &str, arguments: &str) -> Ap
     let registry = native_registry(fixture, [spy]);
     let result =
         registry.execute_with_policy(raw_call(tool, arguments), &caller_asking(approver.clone())).await;
-    result.outcome.expect("approved");
+    result.into_result().expect("approved");
     approver.requests().remove(0)
 }
 

@@ -19,7 +19,7 @@ fn counts(mount: &str, [read, written, created, removed]: [u64; 4]) -> TouchedMo
 }
 
 async fn run(registry: &ToolRegistry, tool: &str, arguments: Value) {
-    CallOutcome::run(registry, tool, arguments).await.0.outcome.expect("runs");
+    CallOutcome::run(registry, tool, arguments).await.0.into_result().expect("runs");
 }
 
 fn end_of(fixture: &Fixture, tool: &str) -> Row {
@@ -32,7 +32,7 @@ async fn a_process_says_what_it_is_before_its_first_row_and_that_it_stops_after_
     let fixture = Fixture::new();
     let registry = fixture.registry().await;
     assert!(fixture.all_rows().is_empty(), "a process that calls nothing records nothing");
-    CallOutcome::run(&registry, "file_list", json!({})).await.0.outcome.expect("lists");
+    CallOutcome::run(&registry, "file_list", json!({})).await.0.into_result().expect("lists");
     let digest = registry.policy().digest().as_str().to_owned();
     drop(registry);
     let rows = fixture.all_rows();
@@ -85,7 +85,7 @@ async fn a_row_says_who_approved_and_by_which_rule() {
     fixture.put("b", "");
     let registry = fixture.registry().await;
     let call = new_call("file_delete", json!({"path": "a"}).to_string());
-    registry.execute_with_policy(call, &approving_caller()).await.outcome.expect("deleted");
+    registry.execute_with_policy(call, &approving_caller()).await.into_result().expect("deleted");
     let row = end_of(&fixture, "file_delete");
     let approver = row.approver.expect("approved");
     assert_eq!((approver.by, approver.name), (ApproverKind::Flag, None));
@@ -94,7 +94,7 @@ async fn a_row_says_who_approved_and_by_which_rule() {
     // No question was shown, so none is kept.
     assert_eq!(approver.question_sha256, None);
     let call = new_call("file_delete", json!({"path": "b"}).to_string());
-    registry.execute_with_policy(call, &caller()).await.outcome.expect_err("nobody to ask");
+    registry.execute_with_policy(call, &caller()).await.into_result().expect_err("nobody to ask");
     assert_eq!(end_of(&fixture, "file_delete").approver, None);
 }
 
@@ -126,14 +126,18 @@ async fn a_row_says_what_a_guest_did_in_each_mount() {
     assert!(in_tmp.created >= 2, "the folder and the file: {touched:?}");
 
     let call = new_call("file_delete", json!({"path": "d/a.txt"}).to_string());
-    registry.execute_with_policy(call, &approving_caller()).await.outcome.expect("deleted");
+    registry.execute_with_policy(call, &approving_caller()).await.into_result().expect("deleted");
     let touched = end_of(&fixture, "file_delete").touched.expect("observed");
     assert_eq!(touched.iter().map(|touched| touched.removed).sum::<u64>(), 1, "{touched:?}");
 
     // A denied call touched nothing, and a native tool is not observed.
-    CallOutcome::run(&registry, "file_read", json!({"path": "../../x"})).await.0.outcome.expect_err("denied");
+    CallOutcome::run(&registry, "file_read", json!({"path": "../../x"}))
+        .await
+        .0
+        .into_result()
+        .expect_err("denied");
     assert_eq!(end_of(&fixture, "file_read").touched, None);
-    CallOutcome::run(&registry, "get_current_time", json!({})).await.0.outcome.expect("the time");
+    CallOutcome::run(&registry, "get_current_time", json!({})).await.0.into_result().expect("the time");
     assert_eq!(end_of(&fixture, "get_current_time").touched, None);
 }
 

@@ -54,7 +54,7 @@ async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
         CallOutcome::run(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
             .await
             .0
-            .outcome
+            .into_result()
             .expect(how);
         let before = snapshot(&fixture.workspace());
         sabotage(&audit::log_path(&fixture.state()));
@@ -89,13 +89,16 @@ async fn without_a_log_there_is_no_effect_and_no_result() {
     let spies = [Spy::repeating("reader"), Spy::repeating("writer").tier(SafetyTier::SideEffecting)];
     let calls = spies.each_ref().map(Spy::calls);
     let registry = native_registry(&fixture, spies);
-    registry.execute_with_policy(raw_call("writer", "{}"), &caller()).await.outcome.expect("runs");
+    registry.execute_with_policy(raw_call("writer", "{}"), &caller()).await.into_result().expect("runs");
     fs::remove_file(audit::log_path(&fixture.state())).expect("removable");
     let mut caller = caller();
     let events = record_events(&mut caller);
     for tool in ["writer", "reader"] {
-        let error =
-            registry.execute_with_policy(raw_call(tool, "{}"), &caller).await.outcome.expect_err("refused");
+        let error = registry
+            .execute_with_policy(raw_call(tool, "{}"), &caller)
+            .await
+            .into_result()
+            .expect_err("refused");
         assert_eq!(error.code(), "audit_unwritable");
     }
     assert_eq!(calls[1].load(Ordering::SeqCst), 1, "the writer ran only while there was a log");
@@ -119,7 +122,7 @@ async fn calls_run_again_once_the_log_is_back() {
     let log = audit::log_path(&fixture.state());
     let echo = async || {
         let result = registry.execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller()).await;
-        result.outcome.map_err(|error| error.code().to_owned())
+        result.into_result().map_err(|error| error.code().to_owned())
     };
     echo().await.expect("runs");
     fs::rename(&log, log.with_extension("old")).expect("renamable");
@@ -172,7 +175,7 @@ async fn child_with_a_full_disk() {
     let mut refused = None;
     for number in 0..500 {
         let call = raw_call("spy", &json!({"n": number}).to_string());
-        if let Err(error) = registry.execute_with_policy(call, &caller()).await.outcome {
+        if let Err(error) = registry.execute_with_policy(call, &caller()).await.into_result() {
             assert_eq!(error.code(), "audit_unwritable", "{error}");
             refused.get_or_insert(number);
         }

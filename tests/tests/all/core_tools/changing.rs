@@ -69,7 +69,7 @@ async fn file_edit_refuses_what_it_cannot_place() {
         (edit("binary", "x", "y"), Failed, "is not UTF-8 text"),
     ] {
         let answer = CallOutcome::run(&registry, "file_edit", arguments.clone()).await;
-        let error = answer.0.outcome.expect_err("refused");
+        let error = answer.0.into_result().expect_err("refused");
         assert_eq!(error.kind(), kind, "{arguments}: {error}");
         assert!(error.to_string().contains(part), "{arguments}: {error}");
     }
@@ -105,7 +105,7 @@ async fn file_delete_takes_files_links_and_trees() {
     let fixture = populated_fixture();
     let registry = fixture.registry().await;
     let answer = CallOutcome::run(&registry, "file_delete", json!({"path": "tree"})).await;
-    assert_eq!(answer.0.outcome.expect_err("not empty").kind(), Failed);
+    assert_eq!(answer.0.into_result().expect_err("not empty").kind(), Failed);
     let all = json!({"path": "tree", "recursive": true});
     let answer_text = CallOutcome::run(&registry, "file_delete", all).await.text();
     assert!(answer_text.starts_with("deleted /shared/tree: "), "{answer_text}");
@@ -183,7 +183,7 @@ async fn edit_or_delete_outside_a_writable_mount_is_refused() {
         ("file_delete", json!({"path": "/shared/../vault/key"})),
     ] {
         let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
-        assert_eq!(answer.0.outcome.expect_err("denied").kind(), Denied, "{tool} {arguments}");
+        assert_eq!(answer.0.into_result().expect_err("denied").kind(), Denied, "{tool} {arguments}");
     }
     assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("there"), "k");
 }

@@ -36,7 +36,7 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
     for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});
         let written = CallOutcome::run(&registry, "file_write", arguments).await;
-        assert!(written.0.outcome.is_ok(), "{:?}", written.0.outcome);
+        assert!(written.0.outcome.is_output(), "{:?}", written.0.outcome);
     }
     stop.store(true, Ordering::SeqCst);
     reader.join().expect("saw no half");
@@ -57,7 +57,7 @@ async fn concurrent_creation_of_a_file_succeeds_once() {
     });
     let answers = join_all(calls).await;
     let winners: Vec<usize> =
-        (0..answers.len()).filter(|number| answers[*number].0.outcome.is_ok()).collect();
+        (0..answers.len()).filter(|number| answers[*number].0.outcome.is_output()).collect();
     assert_eq!(winners.len(), 1, "{answers:#?}");
     let text = fs::read_to_string(fixture.shared("new/one.txt")).expect("there");
     assert_eq!(text, winners[0].to_string());
@@ -73,7 +73,7 @@ async fn lines_that_many_append_are_all_there_and_whole() {
         CallOutcome::run(&registry, "file_write", arguments)
     });
     for answer in join_all(calls).await {
-        assert!(answer.0.outcome.is_ok(), "{:?}", answer.0.outcome);
+        assert!(answer.0.outcome.is_output(), "{:?}", answer.0.outcome);
     }
     let text = fs::read_to_string(fixture.shared("log.txt")).expect("there");
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();

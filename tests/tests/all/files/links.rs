@@ -31,10 +31,10 @@ async fn no_tool_changes_a_file_in_place_that_has_other_names() {
     let outside = setup.fixture.root().join("outside.txt");
     // The edit replaces the whole file, so the content under the other name stays.
     let edit = json!({"path": "/shared/outside", "old_text": "secret", "new_text": "word"});
-    assert!(setup.call("file_edit", edit).await.0.outcome.is_ok());
+    assert!(setup.call("file_edit", edit).await.0.outcome.is_output());
     // A private file under another name is not touched at all; the name itself can be removed.
     setup.assert_refused("file_write", writing("/shared/innocent", "overwrite"), Denied, "hard_link").await;
-    assert!(setup.call("file_delete", json!({"path": "/shared/innocent"})).await.0.outcome.is_ok());
+    assert!(setup.call("file_delete", json!({"path": "/shared/innocent"})).await.0.outcome.is_output());
     assert_eq!(fs::read_to_string(outside).expect("readable"), OUTSIDE);
     assert_eq!(
         fs::read_to_string(setup.fixture.workspace().join("vault/secret.txt")).expect("readable"),

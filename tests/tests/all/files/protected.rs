@@ -75,7 +75,7 @@ async fn a_link_to_a_protected_path_is_no_way_round() {
     }
     // A file beside a protected file may be written, and a protected file may be read.
     let beside_result = setup.call("file_write", writing("/shared/innocent/index", "overwrite")).await;
-    assert!(beside_result.0.outcome.is_ok(), "{:?}", beside_result.0.outcome);
+    assert!(beside_result.0.outcome.is_output(), "{:?}", beside_result.0.outcome);
     let read = setup.call("file_read", json!({"path": "/shared/innocent.txt"})).await;
     assert_eq!(read.text(), "[core]\n");
 }
@@ -86,7 +86,7 @@ async fn path_that_only_resembles_a_protected_one_is_written() {
     for path in ["/shared/.gitignore", "/shared/.git/info/x", "/shared/hooks/pre-commit", "/tmp/.bashrc.bak"]
     {
         let written = setup.call("file_write", writing(path, "create")).await;
-        assert!(written.0.outcome.is_ok(), "{path}: {:?}", written.0.outcome);
+        assert!(written.0.outcome.is_output(), "{path}: {:?}", written.0.outcome);
     }
     assert!(setup.fixture.shared("hooks/pre-commit").is_file());
 }
@@ -114,6 +114,6 @@ async fn write_that_makes_another_repository_is_refused() {
     assert!(!setup.fixture.shared("half/HEAD").exists() && !setup.fixture.shared("half/.git").exists());
     for path in ["/shared/bare/index", "/shared/half/config", "/shared/half/hooks/x", "/shared/config"] {
         let written = setup.call("file_write", writing(path, "create")).await;
-        assert!(written.0.outcome.is_ok(), "{path}: {:?}", written.0.outcome);
+        assert!(written.0.outcome.is_output(), "{path}: {:?}", written.0.outcome);
     }
 }

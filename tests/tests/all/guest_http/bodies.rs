@@ -241,7 +241,7 @@ async fn cancelling_the_call_ends_its_open_responses() {
     };
     let call = registry.execute_with_policy(two_requests(&server), &caller);
     let (result, ()) = tokio::join!(call, cancelling);
-    assert_eq!(result.outcome.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
+    assert_eq!(result.into_result().expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
     closed.recv().await.expect("a connection was closed");
     closed.recv().await.expect("both connections were closed");
     let request_ends = request_ends(&fixture);

@@ -53,7 +53,7 @@ impl Scene {
     async fn check(&self, arguments: &Value) {
         let before = self.snapshots();
         let answer = self.trial.call(arguments.clone()).await;
-        let Err(error) = &answer.0.outcome else { panic!("{arguments}: {}", answer.text()) };
+        let Some(error) = answer.0.outcome.error() else { panic!("{arguments}: {}", answer.text()) };
         assert_eq!(
             (error.kind(), error.code()),
             (ToolErrorKind::Denied, "path_escapes_mount"),
@@ -75,7 +75,7 @@ impl Scene {
     async fn check_fails(&self, arguments: &Value) {
         let before = self.snapshots();
         let answer = self.trial.call(arguments.clone()).await;
-        if let Ok(output) = &answer.0.outcome {
+        if let Some(output) = answer.0.outcome.output() {
             let text = output.joined_text();
             assert!(text.starts_with("err"), "{arguments}: {text}");
         }

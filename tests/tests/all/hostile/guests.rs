@@ -334,7 +334,7 @@ async fn read_modify_write() {
         async move { registry.execute_with_policy(call, &caller).await }
     });
     for result in futures_util::future::join_all(calls).await {
-        result.outcome.expect("each has its turn");
+        result.into_result().expect("each has its turn");
     }
     let text = fs::read_to_string(trial.fixture.shared("README.md")).expect("readable");
     assert_eq!(text.lines().collect::<BTreeSet<_>>().len(), 41, "{text}");

@@ -41,7 +41,7 @@ async fn concurrent_calls_of_two_processes_lose_no_write() {
     let calls = (0..CALLS).flat_map(|_| [&trial.registry, &other]);
     let calls = calls.map(|registry| call(registry, json!({"path": COUNT})));
     for answer in join_all(calls).await {
-        answer.0.outcome.expect("each has its turn");
+        answer.0.into_result().expect("each has its turn");
     }
     let count = fs::read_to_string(trial.fixture.shared("count")).expect("readable");
     assert_eq!(count, (2 * CALLS).to_string());
@@ -54,7 +54,7 @@ async fn a_lock_ends_with_its_call_however_the_call_ends() {
     let other = trial.fixture.registry_with(&["lock_path"]).await;
     for (number, then) in (1..).zip(["forget", "panic", "loop"]) {
         let answer = call(&trial.registry, json!({"path": COUNT, "then": then})).await;
-        assert_eq!(answer.0.outcome.is_ok(), then == "forget", "{then}");
+        assert_eq!(answer.0.outcome.is_output(), then == "forget", "{then}");
         let counted = call(&other, json!({"path": COUNT})).await;
         assert_eq!(counted.text(), number.to_string(), "{then}");
     }

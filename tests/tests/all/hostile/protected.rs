@@ -42,7 +42,7 @@ async fn check(trial: &Trial, arguments: Value) {
     let before = Snapshot::take(&trial.fixture.workspace());
     let answer = trial.call(arguments.clone()).await;
     before.assert_unchanged(&Snapshot::take(&trial.fixture.workspace()), &arguments.to_string());
-    let Err(error) = &answer.0.outcome else { panic!("{arguments}: {}", answer.text()) };
+    let Some(error) = answer.0.outcome.error() else { panic!("{arguments}: {}", answer.text()) };
     assert_eq!(
         (error.kind(), error.code()),
         (ToolErrorKind::Denied, "protected_path"),

@@ -35,7 +35,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     assert_eq!(assigned.tier, SafetyTier::ReadOnly);
     assert_eq!(assigned.timeout, registry.policy().max_timeout());
     let unasked = registry.execute_with_policy(raw_call("greedy", "{}"), &caller()).await;
-    assert_eq!(unasked.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
+    assert_eq!(unasked.into_result().expect_err("nobody to ask").code(), "approval_unavailable");
     assert_eq!(CallOutcome::run(&registry, "greedy", json!({})).await.text(), "done");
     let row = fixture.rows().pop().expect("a row");
     assert!(row.mounts.is_empty(), "{row:?}");

@@ -30,7 +30,7 @@ async fn refusal_message(arguments: &str) -> String {
     let registry = native_registry(&fixture, [spy]);
     let result = registry.execute_with_policy(raw_call("spy", arguments), &caller()).await;
     let excerpt: String = arguments.chars().take(60).collect();
-    let error = result.outcome.expect_err(&excerpt);
+    let error = result.into_result().expect_err(&excerpt);
     assert_eq!((error.kind(), error.code()), (InvalidArguments, "invalid_arguments"), "{excerpt}");
     assert_eq!(calls.load(Ordering::SeqCst), 0, "{excerpt}");
     assert_eq!(fixture.rows().len(), 1, "{excerpt}");
@@ -116,8 +116,9 @@ async fn received_arguments(tier: SafetyTier, arguments: &str) -> Result<(String
     );
     let registry = native_registry(&fixture, [spy(tier)]);
     let result = registry.execute_with_policy(raw_call("spy", arguments), &caller()).await;
-    match result.outcome {
-        Ok(output) => Ok((output.joined_text(), result.details)),
+    let details = result.details.clone();
+    match result.into_result() {
+        Ok(output) => Ok((output.joined_text(), details)),
         Err(error) => Err(error.to_string()),
     }
 }

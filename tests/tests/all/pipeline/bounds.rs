@@ -67,7 +67,7 @@ fn spy_returning(output: ToolOutput) -> Spy {
 }
 
 fn bytes_of(result: &ToolResult) -> usize {
-    let output = result.outcome.as_ref().expect("a result");
+    let output = result.outcome.output().expect("a result");
     serde_json::to_string(output).expect("encodes").len() + result.details.to_string().len()
 }
 
@@ -135,7 +135,7 @@ async fn too_large_data_and_details_are_withheld_with_a_note() {
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
     assert!(bytes_of(&result) < MAX_RESULT_BYTES, "{} bytes left", bytes_of(&result));
     let size = data.to_string().len();
-    assert_eq!(result.outcome.as_ref().expect("a result").structured, None);
+    assert_eq!(result.outcome.output().expect("a result").structured, None);
     assert_eq!(result.details["withheld"]["structured"], size);
     assert!(result.details["withheld"]["details"].as_u64().is_some_and(|bytes| bytes > LONG as u64));
     assert_eq!(result.model_text(), "ok\n[structured result withheld — its size: 3,000,011 bytes]");
@@ -190,7 +190,7 @@ async fn errors_reports_and_notes_on_arguments_are_bounded() {
     assert!(sizes.len() == 2 && sizes.iter().all(|bytes| *bytes < MAX_RESULT_BYTES), "{sizes:?}");
     assert!(result.details["ignored"].is_array());
     assert!(result.details.to_string().len() < MAX_RESULT_BYTES, "{}", result.details.to_string().len());
-    let error = result.outcome.expect_err("failed");
+    let error = result.into_result().expect_err("failed");
     assert_eq!(error.kind(), Failed);
     assert!(error.for_model().len() + error.code().len() < MAX_RESULT_BYTES);
 }
@@ -356,7 +356,7 @@ async fn a_calls_time_is_without_the_wait_for_its_approver() {
     let began = Instant::now();
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller_asking(SlowApprover)).await;
     let total_time = began.elapsed();
-    assert!(result.outcome.is_ok());
+    assert!(result.outcome.is_output());
     assert!(result.duration + APPROVAL_DELAY <= total_time, "{:?} of {total_time:?}", result.duration);
     let row = fixture.rows().pop().expect("a row");
     assert!(

@@ -55,7 +55,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(RowKind, Opti
     let answered: BTreeSet<String> = results.iter().map(|result| result.call_id.clone()).collect();
     assert_eq!((results.len(), answered), (CALLS, ids), "one result a call");
     for result in results {
-        let error = result.outcome.expect_err("cancelled");
+        let error = result.into_result().expect_err("cancelled");
         assert_eq!((error.kind(), error.code()), (Cancelled, "cancelled"));
     }
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
@@ -90,7 +90,7 @@ async fn a_call_that_is_cancelled_before_it_is_made_never_runs() {
     let caller = caller();
     caller.cancel.cancel();
     let result = registry.execute_with_policy(raw_call("endless", "{}"), &caller).await;
-    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    assert_eq!(result.into_result().expect_err("cancelled").kind(), Cancelled);
     assert_eq!(started.available_permits(), 0);
     assert_eq!(fixture.rows().len(), 1);
 }
@@ -153,7 +153,7 @@ async fn two_calls_of_one_id_each_have_their_rows() {
         registry.execute_with_policy(call(), &caller),
         registry.execute_with_policy(call(), &caller)
     );
-    assert!(one.outcome.is_ok() && other.outcome.is_ok());
+    assert!(one.outcome.is_output() && other.outcome.is_output());
     let rows = rows_by_call(&fixture).remove("the provider's").expect("rows");
     let begins = rows.iter().filter(|(event, _)| *event == RowKind::Begin).count();
     assert_eq!((begins, rows.len()), (2, 4));

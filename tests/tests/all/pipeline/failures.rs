@@ -36,7 +36,7 @@ async fn check_hidden_failure(spy: Spy) {
         result.model_text(),
         "Tool execution failed: An internal error occurred while executing the tool"
     );
-    let error = result.outcome.expect_err("breaks");
+    let error = result.outcome.error().expect("breaks");
     assert_eq!((error.kind(), error.code(), error.hint()), (Internal, "internal", None));
     assert!(!result.details.to_string().contains(SECRET));
     let events = events.lock().expect("not poisoned").clone();
@@ -47,7 +47,7 @@ async fn check_hidden_failure(spy: Spy) {
     registry
         .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller)
         .await
-        .outcome
+        .into_result()
         .expect("runs");
     drop(registry);
     assert_nowhere_below(fixture.root(), SECRET);
@@ -76,7 +76,7 @@ async fn an_internal_error_keeps_its_text_for_the_operator() {
     let registry = native_registry(&fixture, [failing("spy", ToolError::internal(SECRET))]);
     let mut call = raw_call("spy", "{}");
     call.id = "call_of_the_log".to_owned();
-    registry.execute_with_policy(call, &caller()).await.outcome.expect_err("fails");
+    registry.execute_with_policy(call, &caller()).await.into_result().expect_err("fails");
     let log_text = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
     let line = log_text.lines().find(|line| line.contains(SECRET)).unwrap_or_else(|| panic!("{log_text}"));
     assert!(line.contains("tool=spy") && line.contains("call_id=call_of_the_log"), "{line}");
@@ -103,7 +103,7 @@ async fn a_tools_failure_message_reaches_the_model_verbatim() {
     let registry = native_registry(&fixture, [failing("spy", error)]);
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await;
     assert_eq!(result.model_text(), "Tool execution failed: City not found");
-    assert_eq!(result.outcome.expect_err("fails").kind(), Failed);
+    assert_eq!(result.into_result().expect_err("fails").kind(), Failed);
     drop(registry);
     assert_nowhere_below(fixture.root(), SECRET);
 }
@@ -153,7 +153,7 @@ async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
         .build()
         .expect("builds");
     let result = registry.execute_with_policy(raw_call("abrupt", "{}"), &caller()).await;
-    let error = result.outcome.expect_err("panics");
+    let error = result.into_result().expect_err("panics");
     assert_eq!(error.kind(), Internal);
     assert!(!error.to_string().contains(SECRET));
     assert_eq!(fixture.rows().len(), 1);
@@ -177,7 +177,7 @@ async fn a_callers_policy_that_panics_means_no() {
     let mut caller = caller();
     caller.approval_policy = Some(Arc::new(PanickingPolicy));
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller).await;
-    let error = result.outcome.expect_err("means no");
+    let error = result.into_result().expect_err("means no");
     assert_eq!(error.kind(), Denied, "{error}");
     assert!(!error.to_string().contains(SECRET));
     assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
@@ -207,14 +207,14 @@ async fn a_blocked_thread_does_not_hold_up_its_call() {
     // The thread stays blocked until the release below, so any bounded time shows that the call does not wait for the
     // thread.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    let error = result.outcome.expect_err("overdue");
+    let error = result.into_result().expect_err("overdue");
     assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
     assert_eq!(error.to_string(), "the tool did not finish within 50ms");
     // Other calls run meanwhile.
     registry
         .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
         .await
-        .outcome
+        .into_result()
         .expect("runs");
     drop(release);
     assert_eq!(fixture.rows().len(), 2);
@@ -238,7 +238,7 @@ async fn tools_that_block_for_good_take_no_slots_from_others() {
     // Twice as many calls as slots.
     let blocked = (0..20).map(|_| {
         let registry = Arc::clone(&registry);
-        async move { registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.outcome }
+        async move { registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.into_result() }
     });
     for outcome in futures_util::future::join_all(blocked).await {
         assert_eq!(outcome.expect_err("overdue").kind(), Timeout);
@@ -246,7 +246,7 @@ async fn tools_that_block_for_good_take_no_slots_from_others() {
     registry
         .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
         .await
-        .outcome
+        .into_result()
         .expect("runs");
     drop(release);
 }

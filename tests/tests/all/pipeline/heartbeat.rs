@@ -84,7 +84,9 @@ async fn nested_call_events_are_no_heartbeat_of_the_outer_tool() {
     let registries = Arc::clone(&cell);
     let outer = Spy::new("outer", move |ctx, _| {
         let registry = Arc::clone(registries.get().expect("set"));
-        async move { registry.execute_with_policy(raw_call("inner", "{}"), &Caller::nested(&ctx)).await.outcome }
+        async move {
+            registry.execute_with_policy(raw_call("inner", "{}"), &Caller::nested(&ctx)).await.into_result()
+        }
     });
     let registry = Arc::new(native_registry(&fixture, [inner.timeout(long), outer.timeout(long)]));
     assert!(cell.set(Arc::clone(&registry)).is_ok());

@@ -133,7 +133,7 @@ async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (To
 
 #[track_caller]
 fn assert_refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
-    let error = result.outcome.as_ref().expect_err("refused");
+    let error = result.outcome.error().expect("refused");
     assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
     error.to_string()
 }
@@ -475,7 +475,7 @@ async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
     std::fs::write(vault.join("key"), "secret").expect("writable");
     let arguments = BTreeMap::from([("source_path", "/vault/key"), ("destination_path", "/shared/key")]);
     let copy = new_call("vault_copyto", json!(arguments).to_string());
-    registry.execute_with_policy(copy, &approving_caller()).await.outcome.expect("copied");
+    registry.execute_with_policy(copy, &approving_caller()).await.into_result().expect("copied");
     let questions = hook.take_questions();
     assert_eq!(questions.len(), 2, "{questions:?}");
     assert!(

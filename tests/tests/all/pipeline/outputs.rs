@@ -32,7 +32,7 @@ async fn read_page(registry: &ToolRegistry, caller: &Caller, arguments: Value) -
 
 #[track_caller]
 fn assert_refused(result: &ToolResult, kind: ToolErrorKind, code: &str) {
-    match &result.outcome {
+    match &result.outcome.clone().into_result() {
         Err(error) => assert_eq!((error.kind(), error.code()), (kind, code), "{error}"),
         Ok(output) => panic!("expected {code}, got {} bytes", output.joined_text().len()),
     }

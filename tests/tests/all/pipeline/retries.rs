@@ -95,7 +95,9 @@ async fn tool_that_made_nested_calls_is_not_retried() {
     let meta = ToolMeta { idempotent: true, ..ToolMeta::default() };
     let outer = Spy::new("outer", move |ctx, _| {
         let registry = Arc::clone(registries.get().expect("set"));
-        async move { registry.execute_with_policy(raw_call("effect", "{}"), &Caller::nested(&ctx)).await.outcome }
+        async move {
+            registry.execute_with_policy(raw_call("effect", "{}"), &Caller::nested(&ctx)).await.into_result()
+        }
     });
     let registry =
         Arc::new(native_registry(&fixture, [effect.tier(SafetyTier::SideEffecting), outer.meta(meta)]));
@@ -115,7 +117,7 @@ async fn no_try_waits_for_a_moment_after_the_deadline() {
         let mut hurried = caller();
         hurried.turn_deadline = Some(Instant::now() + Duration::from_millis(95));
         let result = registry.execute_with_policy(raw_call("spy", "{}"), &hurried).await;
-        if result.outcome.expect_err("not there").kind() == ToolErrorKind::Unavailable {
+        if result.outcome.error().expect("not there").kind() == ToolErrorKind::Unavailable {
             assert_eq!(result.details.get("tries"), None);
             return;
         }
@@ -141,7 +143,7 @@ async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
         caller.cancel.cancel();
     };
     let (result, ()) = tokio::join!(call, cancelling);
-    assert_eq!(result.outcome.expect_err("given up").kind(), ToolErrorKind::Cancelled);
+    assert_eq!(result.into_result().expect_err("given up").kind(), ToolErrorKind::Cancelled);
     assert_eq!((calls.load(Ordering::SeqCst), begun.elapsed()), (1, Duration::ZERO));
     assert_eq!(fixture.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)));
 }
@@ -171,7 +173,7 @@ async fn all_tries_of_a_call_share_a_key_that_no_other_call_has() {
         caller.run_id = run.to_owned();
         let mut call = raw_call("spy", "{}");
         call.id = id.to_owned();
-        registry.execute_with_policy(call, &caller).await.outcome.expect("the second time");
+        registry.execute_with_policy(call, &caller).await.into_result().expect("the second time");
     }
     let keys = keys.lock().expect("not poisoned").clone();
     assert!(keys.chunks(2).all(|tries| tries[0] == tries[1]), "{keys:?}");
@@ -196,7 +198,7 @@ async fn a_command_without_a_sidecar_is_retried_and_runs_once() {
         .execute_with_policy(raw_call(SHELL_EXEC, &command), &approving_caller())
         .await;
     assert_eq!(result.details["tries"], 3, "{result:?}");
-    assert_eq!(result.outcome.expect_err("no sidecar").code(), "shell_unavailable");
+    assert_eq!(result.into_result().expect_err("no sidecar").code(), "shell_unavailable");
 
     // A program that starts in the sidecar's place but is not a sidecar.
     let program = fixture.root().join("sidecar");
@@ -212,6 +214,6 @@ async fn a_command_without_a_sidecar_is_retried_and_runs_once() {
         .execute_with_policy(raw_call(SHELL_EXEC, &command), &approving_caller())
         .await;
     assert_eq!(result.details["tries"], 2, "{result:?}");
-    result.outcome.expect("there is one now");
+    result.into_result().expect("there is one now");
     assert_eq!(fs::read_to_string(fixture.shared("runs")).expect("ran"), "run\n");
 }

@@ -50,7 +50,7 @@ async fn check_cap(fixture: Fixture, cap: usize) {
     let caller = caller();
     let calls = (0..100).map(|_| registry.execute_with_policy(raw_call("meeting", "{}"), &caller));
     for result in join_all(calls).await {
-        result.outcome.expect("all get their turn");
+        result.into_result().expect("all get their turn");
     }
     assert_eq!(peak_calls.load(Ordering::SeqCst), cap, "as many as may, and never more");
 }
@@ -82,11 +82,11 @@ async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
         assert!(call.now_or_never().is_none(), "none of them ends by itself");
     }
     let refused = registry.execute_with_policy(raw_call("endless", "{}"), &caller).await;
-    let error = refused.outcome.expect_err("full");
+    let error = refused.into_result().expect_err("full");
     assert_eq!((error.kind(), error.code()), (ResourceLimit, "queue_full"));
     caller.cancel.cancel();
     for result in join_all(pending).await {
-        assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+        assert_eq!(result.into_result().expect_err("cancelled").kind(), Cancelled);
     }
     assert!(calls.load(Ordering::SeqCst) <= 1);
     assert_eq!(fixture.rows().len(), 1026);
@@ -109,7 +109,7 @@ fn nesting_spy(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
                 .map(|_| registry.execute_with_policy(new_call(text("tool"), text("arguments")), &caller));
             let results = join_all(calls).await;
             let texts: Result<Vec<String>, ToolError> =
-                results.into_iter().map(|result| Ok(result.outcome?.joined_text())).collect();
+                results.into_iter().map(|result| Ok(result.into_result()?.joined_text())).collect();
             Ok(ToolOutput::text(texts?.join(" ")))
         }
     });
@@ -138,13 +138,13 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
         let caller = caller();
         let call = registry.execute_with_policy(raw_call("nesting", &arguments), &caller);
         let result = tokio::time::timeout(Duration::from_secs(50), call).await.expect("no deadlock");
-        assert_eq!(result.outcome.expect("runs").joined_text(), expected, "{arguments}");
+        assert_eq!(result.into_result().expect("runs").joined_text(), expected, "{arguments}");
     }
     // Each nested call took all steps: checked, refused, recorded under the same agent and run.
     let caller = caller();
     let escape = nested_arguments("file_read", &json!({"path": "/etc/passwd"}), 1);
     let result = registry.execute_with_policy(raw_call("nesting", &escape), &caller).await;
-    assert_eq!(result.outcome.expect_err("refused").code(), "unknown_mount");
+    assert_eq!(result.into_result().expect_err("refused").code(), "unknown_mount");
     let rows = fixture.rows();
     assert_eq!(rows.len(), 2 + 2 + 4 + 5 + 2);
     assert!(
@@ -164,7 +164,7 @@ async fn too_many_guests_within_one_call_are_refused_at_once() {
     assert!(cell.set(Arc::clone(&registry)).is_ok());
     let arguments = nested_arguments("file_read", &json!({"path": "a.txt"}), 30);
     let result = registry.execute_with_policy(raw_call("nesting", &arguments), &caller()).await;
-    match result.outcome {
+    match result.into_result() {
         Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
         Err(error) => assert_eq!((error.kind(), error.code()), (Unavailable, "workers_exhausted")),
     }
@@ -172,7 +172,7 @@ async fn too_many_guests_within_one_call_are_refused_at_once() {
     assert_eq!(fixture.rows().len(), 31);
     let arguments = nested_arguments("file_read", &json!({"path": "a.txt"}), 2);
     let result = registry.execute_with_policy(raw_call("nesting", &arguments), &caller()).await;
-    assert_eq!(result.outcome.expect("runs").joined_text(), "a a");
+    assert_eq!(result.into_result().expect("runs").joined_text(), "a a");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
         caller.cancel.cancel();
     };
     let (result, ()) = tokio::join!(call, cancelling);
-    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    assert_eq!(result.into_result().expect_err("cancelled").kind(), Cancelled);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn nested_calls_obey_the_callers_approval_policy() {
     caller.approval_policy = Some(Arc::new(NoEcho));
     let echo = nested_arguments("echo", &json!({"message": "m"}), 1);
     let result = registry.execute_with_policy(raw_call("nesting", &echo), &caller).await;
-    assert_eq!(result.outcome.expect_err("denied").code(), "approval_denied");
+    assert_eq!(result.into_result().expect_err("denied").code(), "approval_denied");
     drop(cell);
 }
 

@@ -26,7 +26,7 @@ async fn timeout_message(policy: &str, tool_timeout: Duration, turn_time: Option
     let mut caller = caller();
     caller.turn_deadline = turn_time.map(|remaining| Instant::now() + remaining);
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller).await;
-    let error = result.outcome.expect_err("never ends");
+    let error = result.into_result().expect_err("never ends");
     assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
     assert_eq!(fixture.rows().len(), 1);
     error.to_string()
@@ -66,7 +66,7 @@ async fn a_tool_learns_its_deadline() {
         Ok(Default::default())
     });
     let registry = native_registry(&fixture, [spy.timeout(LONG)]);
-    registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.outcome.expect("in time");
+    registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.into_result().expect("in time");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn expired_turn_starts_no_call() {
     // Repeated, because a race is lost only sometimes.
     for _ in 0..50 {
         let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller).await;
-        assert_eq!(result.outcome.expect_err("over").kind(), Timeout);
+        assert_eq!(result.into_result().expect_err("over").kind(), Timeout);
     }
     assert_eq!(calls.load(Ordering::SeqCst), 0, "the turn was over before");
 }
@@ -108,10 +108,10 @@ async fn a_call_does_not_wait_for_a_slot_beyond_its_turn() {
         let call = registry.execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &waiting_caller);
         let result = tokio::time::timeout(Duration::from_secs(20), call).await;
         release.notify_one();
-        result.expect("the turn ends the wait").outcome.expect_err("over")
+        result.expect("the turn ends the wait").into_result().expect_err("over")
     };
     let (held, error) = tokio::join!(holding, waiting);
-    held.outcome.expect("had its place");
+    held.into_result().expect("had its place");
     assert_eq!(error.kind(), Timeout, "{error}");
     assert_eq!(fixture.rows().len(), 2);
 }
@@ -136,6 +136,6 @@ async fn a_question_does_not_wait_beyond_the_turn() {
     caller.turn_deadline = Some(Instant::now() + SHORT);
     let call = registry.execute_with_policy(raw_call("spy", "{}"), &caller);
     let result = tokio::time::timeout(Duration::from_secs(20), call).await.expect("the turn ends the wait");
-    assert_eq!(result.outcome.expect_err("over").kind(), Timeout);
+    assert_eq!(result.into_result().expect_err("over").kind(), Timeout);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }

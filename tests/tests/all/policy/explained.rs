@@ -185,8 +185,7 @@ async fn an_explanation_says_what_the_call_does() {
             let denied = answer
                 .0
                 .outcome
-                .as_ref()
-                .err()
+                .error()
                 .filter(|error| error.kind() == portcullis_types::ToolErrorKind::Denied);
             let code = explanation.code.map(|code| code.as_str());
             assert_eq!(code, denied.map(|error| error.code()), "{tool} {path}: {explanation:#?}");

@@ -378,7 +378,7 @@ impl World {
         let mut after = Vec::new();
         for path in &drawn.before {
             let read = new_call("file_read", json!({ "path": path }).to_string());
-            if self.registry.execute_with_policy(read, &caller).await.outcome.is_ok() {
+            if self.registry.execute_with_policy(read, &caller).await.outcome.is_output() {
                 let mount = path.split('/').nth(1).expect("a mount");
                 let label = if mount == "vault" { mount.to_owned() } else { format!("mount:{mount}") };
                 after.push(label.parse::<FlowLabel>().expect("a label"));
@@ -400,7 +400,7 @@ impl World {
         };
         let call = new_call(drawn.tool, arguments.to_string());
         let call_id = call.id.clone();
-        let outcome = self.registry.execute_with_policy(call, &caller).await.outcome;
+        let outcome = self.registry.execute_with_policy(call, &caller).await.into_result();
         let row = self.row_of(&call_id);
         let text = match &outcome {
             Ok(output) => output.joined_text(),

@@ -39,10 +39,10 @@ async fn check_restrictions(fixture: &Fixture, tier: SandboxTier) {
     call("file_read", json!({"path": "/vault/key"})).await.assert_refused(Denied, "mount_not_granted");
     call("file_list", json!({})).await.assert_refused(Denied, "tool_disabled");
     let echo = registry.execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller()).await;
-    assert_eq!(echo.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
+    assert_eq!(echo.into_result().expect_err("nobody to ask").code(), "approval_unavailable");
     let read = call("file_read", json!({"path": "notes.txt"})).await;
     assert_eq!(read.text(), format!("{}\n[output truncated — original size: 100 bytes]", "x".repeat(64)));
-    call("file_write", write("/shared/fine")).await.0.outcome.expect("what was not taken away holds");
+    call("file_write", write("/shared/fine")).await.0.into_result().expect("what was not taken away holds");
     assert!(!fixture.workspace().join("tmp/x").exists());
 }
 
@@ -65,7 +65,7 @@ async fn a_sandbox_tiers_section_restricts_runners_of_that_tier() {
         envelope.sandbox_tier = tier;
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
         let listed = CallOutcome::run(&registry, "file_list", json!({})).await;
-        assert!(listed.0.outcome.is_ok(), "{tier}: {:?}", listed.0.outcome);
+        assert!(listed.0.outcome.is_output(), "{tier}: {:?}", listed.0.outcome);
     }
 }
 

@@ -50,7 +50,7 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
         CallOutcome::run(&registry, "file_write", write).await.assert_refused(Denied, "protected_path");
     }
     let write = json!({"path": ".envrc", "content": "x"});
-    assert!(CallOutcome::run(&registry, "file_write", write).await.0.outcome.is_ok());
+    assert!(CallOutcome::run(&registry, "file_write", write).await.0.outcome.is_output());
     for (stdout_text, warnings) in policy_check_outputs(&fixture) {
         assert!(
             stdout_text.contains("except = [\".envrc\"]") && stdout_text.contains("\"makefile\""),

@@ -110,7 +110,7 @@ async fn a_command_refused_for_earlier_jobs_keeps_the_session() {
     shell.fixture.put("go", "");
     let answer = loop {
         let answer = shell.run("echo $kept").await;
-        if answer.0.outcome.is_ok() {
+        if answer.0.outcome.is_output() {
             break answer;
         }
     };
@@ -138,13 +138,13 @@ async fn a_session_at_its_limit_of_jobs_continues() {
     let mut refused = None;
     while refused.is_none() {
         let answer = shell.run("(until [[ -e go ]]; do sleep 0.1; done) & true").await;
-        refused = answer.0.outcome.as_ref().err().map(|error| error.kind());
+        refused = answer.0.outcome.error().map(|error| error.kind());
     }
     assert_eq!(refused, Some(ToolErrorKind::ResourceLimit));
     shell.fixture.put("go", "");
     let answer = loop {
         let answer = shell.run("echo $x").await;
-        match &answer.0.outcome {
+        match &answer.0.outcome.clone().into_result() {
             Err(error) => assert_eq!(error.kind(), ToolErrorKind::ResourceLimit, "{error}"),
             Ok(_) => break answer,
         }

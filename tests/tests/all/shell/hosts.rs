@@ -112,7 +112,7 @@ async fn commands_after_the_vault_are_denied() {
     fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("written");
     let copy = json!({"source_path": "/vault/key", "destination_path": "/tmp/key"});
     let copied = CallOutcome::run(&shell.registry, "vault_copyto", copy).await;
-    assert!(copied.0.outcome.is_ok(), "{copied:?}");
+    assert!(copied.0.outcome.is_output(), "{copied:?}");
     let denied = shell.run(&format!("curl {}", server.url("page"))).await;
     denied.assert_refused(ToolErrorKind::Denied, "flow_denied");
     assert_eq!(shell.last_row().rule.as_deref(), Some("flow[vault -> network]"));

@@ -29,7 +29,7 @@ async fn assert_no_command_runs(shell: &Shell) -> (String, String) {
     let answer = shell.call(json!({"command": "echo > made"})).await;
     assert!(!shell.fixture.shared("made").exists());
     assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
-    let error = answer.0.outcome.expect_err("refused");
+    let error = answer.0.into_result().expect_err("refused");
     assert_eq!(error.kind(), ToolErrorKind::Unavailable, "{error}");
     // If the machine cannot confine the shell, the tool is no longer offered: each further call could only fail.
     assert_eq!(is_offered(), error.code() != "not_confined", "{error}");

@@ -83,7 +83,7 @@ async fn one_run_leaves_sessions_to_the_others() {
         assert_eq!(shell.call_as(&caller_of_run("many"), in_session(number)).await.text(), "on\n");
     }
     let refused = shell.call_as(&caller_of_run("many"), in_session(8)).await;
-    let error = refused.0.outcome.as_ref().expect_err("refused");
+    let error = refused.0.outcome.error().expect("refused");
     assert_eq!(error.kind(), ToolErrorKind::ResourceLimit, "{error:?}");
     assert!(error.hint().is_some_and(|hint| hint.contains("s0, s1")), "{error:?}");
     assert_eq!(shell.call_as(&caller_of_run("many"), in_session(3)).await.text(), "on\n");

@@ -168,11 +168,13 @@ async fn run_client(
                     let _ = tokio::time::timeout(patience, nothing).await;
                     caller.cancel.cancel();
                 };
-                tokio::join!(call_future, cancel).0.outcome.is_ok()
+                tokio::join!(call_future, cancel).0.outcome.is_output()
             }
             // Drops the call without cancelling it.
-            2 => tokio::time::timeout(patience, call_future).await.is_ok_and(|result| result.outcome.is_ok()),
-            _ => call_future.await.outcome.is_ok(),
+            2 => tokio::time::timeout(patience, call_future)
+                .await
+                .is_ok_and(|result| result.outcome.is_output()),
+            _ => call_future.await.outcome.is_output(),
         };
         issued_commands.push(IssuedCommand { id, call_id, state: state.clone(), ended });
     }

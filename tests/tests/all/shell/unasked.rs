@@ -62,7 +62,7 @@ async fn a_run_that_a_flow_rule_asks_about_is_asked_about() {
     std::fs::write(shell.fixture.workspace().join("vault/key"), "k").expect("written");
     let call = portcullis_tools::new_call("file_read", json!({"path": "/vault/key"}).to_string());
     let read = shell.registry.execute_with_policy(call, &unattended()).await;
-    assert!(read.outcome.is_ok(), "{read:?}");
+    assert!(read.outcome.is_output(), "{read:?}");
     let answer = shell.call_as(&unattended(), json!({"command": "ls"})).await;
     answer.assert_refused(ToolErrorKind::Denied, "approval_unavailable");
 }

@@ -139,7 +139,7 @@ async fn progress_of_a_copy_is_reported() {
     let sink = Arc::clone(&reports);
     let caller = caller_with_progress(move |text| sink.lock().expect("not poisoned").push(text));
     let result = vault.registry.execute_with_policy(call("/vault/file", "copy"), &caller).await;
-    result.outcome.expect("copied");
+    result.into_result().expect("copied");
     let reports = reports.lock().expect("not poisoned");
     assert!(reports.iter().any(|text| text == "50 % of 16777216 bytes"), "{reports:?}");
     assert!(reports.len() <= 20, "{reports:?}");

@@ -79,7 +79,7 @@ async fn callers_operation_id_joins_the_steps() {
     let mut caller = caller();
     caller.operation_id = Some("op_of_the_caller".to_owned());
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller).await;
-    result.outcome.expect("copied");
+    result.into_result().expect("copied");
     assert!(vault.fixture.rows().iter().all(|row| row.operation_id.as_deref() == Some("op_of_the_caller")));
     vault.assert_copied("/vault/key", "one").await;
     vault.assert_copied("/vault/key", "two").await;
@@ -137,7 +137,7 @@ async fn the_listener_gets_the_events_of_one_call() {
     let mut caller = caller();
     let events = record_events(&mut caller);
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller).await;
-    result.outcome.expect("copied");
+    result.into_result().expect("copied");
     let events = events.lock().expect("not poisoned");
     assert_eq!(*events, ["requested vault_copyto", "started vault_copyto", "finished"]);
 }
@@ -149,7 +149,7 @@ async fn a_copy_takes_one_place_and_counts_once() {
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 2");
     let vault = Vault::with_fixture(fixture).await;
     let (one, other) = tokio::join!(vault.copy("/vault/key", "one"), vault.copy("/vault/key", "other"));
-    assert!(one.0.outcome.is_ok() && other.0.outcome.is_ok(), "{one:?} {other:?}");
+    assert!(one.0.outcome.is_output() && other.0.outcome.is_output(), "{one:?} {other:?}");
     assert_content(&vault.shared("one"), b"secret");
     assert_content(&vault.shared("other"), b"secret");
     let third = vault.copy("/vault/key", "third").await;
@@ -172,6 +172,6 @@ async fn schema_of_the_operation_is_strict() {
     assert!(answer.error().message().starts_with("unknown field 'action'"), "{}", answer.error());
     let twice = r#"{"source_path":"/vault/key","destination_path":"/shared/a","destination_path":"/tmp/b"}"#;
     let twice = vault.registry.execute_with_policy(new_call("vault_copyto", twice), &caller()).await;
-    assert_eq!(twice.outcome.expect_err("refused").code(), "invalid_arguments");
+    assert_eq!(twice.into_result().expect_err("refused").code(), "invalid_arguments");
     assert!(vault.end_rows().iter().all(|row| &*row.tool == "vault_copyto"), "no step was called");
 }

@@ -162,7 +162,7 @@ async fn one_question_shows_both_steps_and_a_no_is_for_both() {
         assert_eq!(snapshot(&vault.fixture.workspace()), before);
 
         let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller).await;
-        result.outcome.expect("approved");
+        result.into_result().expect("approved");
         assert_content(&vault.shared("key"), b"secret");
         let requests = approver.requests();
         assert_eq!(requests.len(), 2, "the steps are not asked about again");
@@ -207,7 +207,7 @@ async fn arguments_changed_by_an_approver_are_judged_again() {
     assert_eq!(vault.end_rows().len(), 1);
     let changed = approver_redirecting_to("/tmp/other");
     let result = vault.registry.execute_with_policy(call("/vault/key", "key"), &caller_asking(changed)).await;
-    result.outcome.expect("approved");
+    result.into_result().expect("approved");
     assert_content(&vault.fixture.workspace().join("tmp/other"), b"secret");
     assert!(!vault.shared("key").exists());
 }

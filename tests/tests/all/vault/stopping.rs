@@ -66,7 +66,7 @@ async fn copy_until_stopped(
         let mut caller = approving_caller();
         caller.turn_deadline = matches!(limited_part, LimitedPart::Turn).then(|| Instant::now() + limit);
         let answer = vault.copy_large(&caller).await;
-        if answer.0.outcome.is_ok() {
+        if answer.0.outcome.is_output() {
             assert_eq!(fs::metadata(vault.shared("old")).expect("the copy").len(), MAX_TRANSFER_BYTES);
             vault.assert_no_temporary_file();
         } else {
@@ -233,7 +233,7 @@ async fn a_file_truncated_during_the_read_gives_the_bytes_read() {
         }
     });
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/copy"), &caller).await;
-    result.outcome.expect("what was there when it was read");
+    result.into_result().expect("what was there when it was read");
     cut.get().expect("told of progress").as_ref().expect("cut");
     let copy = fs::read(vault.shared("copy")).expect("copied");
     assert!(content.starts_with(&copy), "a copy of {} bytes is the beginning of the file", copy.len());

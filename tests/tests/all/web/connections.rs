@@ -63,7 +63,7 @@ fn fixture(server: &server::Server) -> Fixture {
 
 async fn fetch(registry: &ToolRegistry, port: u16, caller: &Caller) -> String {
     let call = new_call("web_fetch", json!({ "url": format!("http://127.0.0.1:{port}/") }).to_string());
-    registry.execute_with_policy(call, caller).await.outcome.expect("fetched").joined_text()
+    registry.execute_with_policy(call, caller).await.into_result().expect("fetched").joined_text()
 }
 
 #[tokio::test]

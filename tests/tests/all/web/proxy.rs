@@ -37,10 +37,10 @@ async fn a_page_comes_through_the_proxy() {
     let ports = posture.split_once(" tcp ").map_or("", |(_, ports)| ports);
     assert!(ports.starts_with(&proxy.port().to_string()) && !ports.contains('+'), "{posture}");
 
-    let error = fetch(&registry, "https://secure.example/").await.0.outcome.expect_err("refused");
+    let error = fetch(&registry, "https://secure.example/").await.0.into_result().expect_err("refused");
     assert_eq!(error.code(), "proxy_refused");
     assert!(error.message().contains("407") && error.message().contains("credentials"), "{error:?}");
-    let error = fetch(&registry, "https://other.example:8443/").await.0.outcome.expect_err("refused");
+    let error = fetch(&registry, "https://other.example:8443/").await.0.into_result().expect_err("refused");
     assert_eq!((error.kind(), error.code()), (ToolErrorKind::Failed, "proxy_refused"));
 
     let requests = proxy.requests();
@@ -50,7 +50,7 @@ async fn a_page_comes_through_the_proxy() {
         ("http://ungranted.example/", "host_not_granted"),
         ("http://169.254.169.254/", "host_not_granted"),
     ] {
-        let error = fetch(&registry, url).await.0.outcome.expect_err("refused");
+        let error = fetch(&registry, url).await.0.into_result().expect_err("refused");
         assert_eq!(error.code(), code, "{url}");
     }
     assert_eq!(proxy.requests(), requests);

@@ -111,7 +111,7 @@ async fn inside() {
         fetch(&registry, &format!("https://public.test{path}")).await.assert_refused(kind, code);
     }
     let unknown = fetch(&registry, "https://unknown.test/").await;
-    let error = unknown.0.outcome.as_ref().expect_err("no such name");
+    let error = unknown.0.outcome.error().expect("no such name");
     assert_eq!(error.code(), "name_unresolved", "{error}");
 }
 

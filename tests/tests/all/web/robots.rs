@@ -250,7 +250,7 @@ async fn a_hostile_file_ends_within_the_call() {
         let fixture = fixture(&server);
         let registry = fixture.registry().await;
         let fetched = fetch(&registry, &server.url(&format!("/{}", "a".repeat(7_000)))).await;
-        let code = fetched.0.outcome.as_ref().err().map(|error| error.code().to_owned());
+        let code = fetched.0.outcome.error().map(|error| error.code().to_owned());
         assert!(
             matches!(code.as_deref(), None | Some("robots_disallowed" | "robots_unreadable")),
             "{number}: {fetched:?}"

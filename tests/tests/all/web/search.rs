@@ -199,7 +199,7 @@ async fn search_web_uses_its_own_argument_names() {
     let registry = fixture.registry().await;
     let answer = CallOutcome::run(&registry, "search_web", json!({"query": "q", "num_results": 1})).await;
     let expected = json!({"results": [{"title": "A", "url": "https://a.example/", "snippet": "S"}]});
-    let output = answer.0.outcome.expect("a result");
+    let output = answer.0.into_result().expect("a result");
     assert_eq!(output.structured, Some(expected.clone()));
     assert_eq!(output.joined_text(), expected.to_string());
     let other = CallOutcome::run(&registry, "search_web", json!({"query": "q", "max_results": 1})).await;
@@ -355,7 +355,7 @@ async fn hostile_answers_give_a_bounded_escaped_list() {
     assert_eq!(answer.0.details["left_out"], 4);
     for query in ["nested", "heavy"] {
         let answer = search(&registry, json!({ "query": query })).await;
-        let error = match &answer.0.outcome {
+        let error = match &answer.0.outcome.clone().into_result() {
             Ok(output) => output.joined_text(),
             Err(error) => error.to_string(),
         };

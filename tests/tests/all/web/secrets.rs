@@ -173,7 +173,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
     assert_eq!(answer.0.details["url"], own_server.url("/json?key=REDACTED&again=REDACTED"));
     for failing in ["/refused", "/torn", "/elsewhere"] {
         let answer = fetch(&registry, &own_server.url(failing)).await;
-        assert!(answer.0.outcome.is_err(), "{failing}: {answer:?}");
+        assert!(answer.0.outcome.is_error(), "{failing}: {answer:?}");
         is_clean(&answer);
         assert_eq!(request_row(&fixture).secrets, ["api".into()], "{failing}");
     }

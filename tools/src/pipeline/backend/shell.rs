@@ -64,7 +64,7 @@ impl Backend for BashTool {
         }
         let (trailer, may_retry) = (shell_run.trailer.clone(), shell_run.found_no_session);
         let (result, usage) = shell_result(shell_run, grant, pending_record);
-        Ok(AttemptOutcome { result, trailer, usage, may_retry })
+        Ok(AttemptOutcome { trailer, usage, may_retry, ..AttemptOutcome::without_retry(result) })
     }
 }
 

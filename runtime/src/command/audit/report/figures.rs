@@ -31,6 +31,8 @@ pub(super) struct Figures {
     /// By secret and tool.
     pub(super) secrets: Tally<(String, String), Occurrences>,
     pub(super) programs: Tally<Program, Occurrences>,
+    /// By model.
+    pub(super) models: Tally<String, ModelRequests>,
     pub(super) stops: u64,
     pub(super) changes: Newest,
     pub(super) pins: Newest,
@@ -51,6 +53,26 @@ pub(super) struct Calls {
     pub(super) total_us: u64,
     pub(super) longest_us: u64,
     pub(super) last: Option<Timestamp>,
+}
+
+/// Requests to one model.
+#[derive(Debug, Default)]
+pub(super) struct ModelRequests {
+    pub(super) requests: u64,
+    pub(super) failed: u64,
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    pub(super) last: Option<Timestamp>,
+}
+
+impl ModelRequests {
+    fn add(&mut self, row: &Row) {
+        self.requests += 1;
+        self.failed += u64::from(row.outcome != Some(Outcome::Ok));
+        self.input_tokens = self.input_tokens.saturating_add(row.input_tokens.unwrap_or_default());
+        self.output_tokens = self.output_tokens.saturating_add(row.output_tokens.unwrap_or_default());
+        self.last = Some(row.time);
+    }
 }
 
 /// The reason of denials.
@@ -177,7 +199,8 @@ impl Figures {
             RowKind::Stop => self.stops += 1,
             RowKind::Policy => self.changes.add(policy_change(row)),
             RowKind::Approve | RowKind::Revoke => self.pins.add(pin_change(row)),
-            RowKind::Begin | RowKind::Checkpoint | RowKind::Other => {}
+            RowKind::Model => self.models.of(name_or_none(row.model.as_deref())).add(row),
+            RowKind::Begin | RowKind::Result | RowKind::Checkpoint | RowKind::Other => {}
         }
     }
 
@@ -242,7 +265,7 @@ impl Calls {
         self.calls += 1;
         self.asked += u64::from(was_asked(row));
         match row.outcome {
-            Some(Outcome::Ok) => self.ran += 1,
+            Some(Outcome::Ok | Outcome::Pending) => self.ran += 1,
             Some(Outcome::Error(ToolErrorKind::Denied)) => self.denied += 1,
             Some(Outcome::Error(_)) => self.failed += 1,
             Some(Outcome::Unknown) | None => self.unknown += 1,

@@ -38,7 +38,7 @@ impl RefusalDetails {
         tool: &RegisteredTool,
         result: &ToolResult,
     ) -> Option<Self> {
-        let error = result.outcome.as_ref().err().filter(|error| error.kind() == ToolErrorKind::Denied)?;
+        let error = result.outcome.error().filter(|error| error.kind() == ToolErrorKind::Denied)?;
         let row = last_end_row(registry, |row| *row.call_id == *result.call_id)?;
         let Some(code) = DenialCode::ALL.iter().find(|code| code.as_str() == error.code()) else {
             let request_refusal = Self::from_refused_request(registry, files, tier, tool, &result.call_id);

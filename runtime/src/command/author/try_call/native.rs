@@ -12,7 +12,7 @@ use std::{
 use portcullis_tools::{ToolResult, new_call};
 use portcullis_types::{
     CallFrame, DEFAULT_TIMEOUT, Declarations, FRAME_VERSION, GuestFrame, MAX_FINAL_FRAME_BYTES,
-    RunnerBootstrapEnvelope, ToolError, ToolOutput,
+    RunnerBootstrapEnvelope, ToolError, ToolOutcome, ToolOutput,
 };
 use serde_json::{Value, value::RawValue};
 
@@ -75,11 +75,11 @@ pub(super) fn run(
         tool: call.tool,
         original_bytes: outcome.as_ref().map_or(0, |output| output.joined_text().len() as u64),
         details: Value::Null,
-        outcome,
+        outcome: outcome.into(),
         truncated: false,
         duration: started.elapsed(),
     };
-    if let Ok(output) = &mut result.outcome {
+    if let ToolOutcome::Output(output) = &mut result.outcome {
         result.details = output.details.take();
     }
     report::show(&TriedCall { result, grant: None, refusal: None, stderr: None }, "", options.json)

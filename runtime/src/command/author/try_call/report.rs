@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{RegisteredTool, ToolRegistry, ToolResult, audit::Confinement};
-use portcullis_types::ToolErrorKind;
+use portcullis_types::{ToolErrorKind, ToolOutcome};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -168,13 +168,14 @@ fn result_lines(attempt: &TriedCall) -> String {
     let result = &attempt.result;
     let mut out = String::new();
     let outcome = match &result.outcome {
-        Ok(_) if result.truncated => "ok, cut",
-        Ok(_) => "ok",
-        Err(error) => error.kind().as_str(),
+        ToolOutcome::Output(_) if result.truncated => "ok, cut",
+        ToolOutcome::Output(_) => "ok",
+        ToolOutcome::Pending { .. } => "pending",
+        ToolOutcome::Error(error) => error.kind().as_str(),
     };
     let micros = result.duration.as_micros();
     line(&mut out, "result", &format!("{outcome} in {}.{} ms", micros / 1000, micros % 1000 / 100));
-    if let Ok(output) = &result.outcome
+    if let Some(output) = result.outcome.output()
         && let Some(structured) = &output.structured
     {
         line(&mut out, "data", &structured.to_string());
@@ -182,7 +183,7 @@ fn result_lines(attempt: &TriedCall) -> String {
     if !matches!(&result.details, Value::Null) && result.details != Value::Object(serde_json::Map::new()) {
         line(&mut out, "details", &result.details.to_string());
     }
-    if let Err(error) = &result.outcome
+    if let Some(error) = result.outcome.error()
         && error.kind() != ToolErrorKind::Denied
     {
         line(&mut out, "code", error.code());

@@ -50,7 +50,7 @@ async fn a_job_has_no_network_once_its_run_reads_the_vault() {
     shell.text(&background_job(&server, "key", &argument)).await;
     poll_until(|| is_process_argument(&argument)).await;
     let copy = json!({"source_path": "/vault/key", "destination_path": "/shared/key"});
-    assert!(CallOutcome::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_ok());
+    assert!(CallOutcome::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_output());
     // Wait for the end of the job, whether the job has read the copy or was ended.
     poll_until(|| !is_process_argument(&argument)).await;
     assert_eq!(server.requests(), 1);
@@ -67,7 +67,7 @@ async fn a_command_under_way_is_ended_before_its_run_reads_the_vault() {
         poll_until(|| shared(&shell, "begun").exists()).await;
         let read = CallOutcome::run(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
         let write = json!({"path": "/shared/key", "content": read});
-        assert!(CallOutcome::run(&shell.registry, "file_write", write).await.0.outcome.is_ok());
+        assert!(CallOutcome::run(&shell.registry, "file_write", write).await.0.outcome.is_output());
     };
     let (ended, ()) = tokio::join!(shell.run(&command), read_and_copy);
     ended.assert_refused(ToolErrorKind::Denied, "flow_denied");
@@ -88,10 +88,14 @@ async fn a_session_outlives_reads_of_other_mounts() {
             .await
             .0
             .outcome
-            .is_ok()
+            .is_output()
     );
     assert!(
-        CallOutcome::run(&shell.registry, "file_search", json!({"query": "text"})).await.0.outcome.is_ok()
+        CallOutcome::run(&shell.registry, "file_search", json!({"query": "text"}))
+            .await
+            .0
+            .outcome
+            .is_output()
     );
     assert_eq!(shell.text("echo $kept").await, "here\n");
 }
@@ -103,6 +107,6 @@ async fn a_session_outlives_what_another_run_reads() {
     shell.text("kept=here").await;
     let call = portcullis_tools::new_call("file_read", json!({"path": "/vault/key"}).to_string());
     let other = shell.registry.execute_with_policy(call, &super::super::another_agent()).await;
-    assert!(other.outcome.is_ok(), "{other:?}");
+    assert!(other.outcome.is_output(), "{other:?}");
     assert_eq!(shell.text("echo $kept").await, "here\n");
 }

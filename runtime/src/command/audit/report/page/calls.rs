@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{MAX_ROWS, duration, left_out, number, time};
 use crate::{
     command::audit::report::{
-        figures::{Calls, Figures},
+        figures::{Calls, Figures, ModelRequests},
         tally::Tally,
     },
     output::html::{
@@ -29,9 +29,11 @@ const CALL_COLUMNS: [Column; 9] = [
 pub(super) fn calls(figures: &Figures) -> Markup {
     html! {
         p { "A call counts under the name of its tool, and a step of an operation under its own name. Calls that asked also \
-             count as run, denied or failed. A call whose process died counts as failed. Times are without waits for a person." }
+             count as run, denied or failed. A call whose process died counts as failed, and a call whose result comes later \
+             as run. Times are without waits for a person." }
         (by_name("Calls by tool", &figures.tools))
         (by_name("Calls by agent", &figures.agents))
+        (models(figures))
     }
 }
 
@@ -47,6 +49,41 @@ fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
     }
     let more = left_out(tally, entries.len());
     html! { (Listing { caption, columns: &CALL_COLUMNS, rows, more }) }
+}
+
+fn models(figures: &Figures) -> Markup {
+    let entries = figures.models.heaviest(|requests| requests.requests);
+    if entries.is_empty() {
+        return Markup::default();
+    }
+    let row = |name: Markup, requests: &ModelRequests| {
+        vec![
+            name,
+            number(requests.requests),
+            number(requests.failed),
+            number(requests.input_tokens),
+            number(requests.output_tokens),
+            time(requests.last),
+        ]
+    };
+    let mut rows: Vec<_> = entries
+        .iter()
+        .take(MAX_ROWS)
+        .map(|(name, requests)| row(html! { code { (Shown(name)) } }, requests))
+        .collect();
+    if let Some(others) = figures.models.others() {
+        rows.push(row(html! { "names that did not fit" }, others));
+    }
+    let columns = &[
+        Text("Model"),
+        Number("Requests"),
+        Number("! Failed"),
+        Number("Tokens in"),
+        Number("Tokens out"),
+        Text("Last, UTC"),
+    ];
+    let more = left_out(&figures.models, entries.len());
+    html! { (Listing { caption: "Requests to models", columns, rows, more }) }
 }
 
 fn row(name: Markup, calls: &Calls) -> Vec<Markup> {

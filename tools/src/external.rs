@@ -1,0 +1,130 @@
+//! External tools: a person or another program submits their results, perhaps after the call has ended for its run.
+
+use std::time::Duration;
+
+use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_types::{FunctionDecl, SafetyTier, ToolError, ToolMeta, ToolName, ToolPolicy, async_trait};
+use serde_json::Value;
+
+use crate::registry::RegistryError;
+
+/// How long a pending call takes a result, unless the tool says otherwise: 24 hours.
+pub const PENDING_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A tool whose results are submitted from outside.
+#[derive(Debug, Clone)]
+pub struct ExternalTool {
+    /// The declaration for the model.
+    pub decl: FunctionDecl,
+    /// A name for people. Default: the tool's own name.
+    pub label: Option<String>,
+    /// The tier. `None` counts as side-effecting.
+    pub tier: Option<SafetyTier>,
+    /// Whether every call needs an approval.
+    pub policy: ToolPolicy,
+    /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call is pending at once.
+    pub waits: bool,
+    /// How long the run waits for the result. The policy may shorten it.
+    pub timeout: Duration,
+    /// How long a call takes a result, from its beginning. Never less than the time for which the run waits.
+    pub expires: Duration,
+    /// Hints for the registry.
+    pub meta: ToolMeta,
+}
+
+impl ExternalTool {
+    /// A tool with this declaration: no tier, no approval of its own, waits for 30 s, and expires after
+    /// [`PENDING_EXPIRES`].
+    #[must_use]
+    pub fn new(decl: FunctionDecl) -> Self {
+        Self {
+            decl,
+            label: None,
+            tier: None,
+            policy: ToolPolicy::Auto,
+            waits: true,
+            timeout: portcullis_types::DEFAULT_TIMEOUT,
+            expires: PENDING_EXPIRES,
+            meta: ToolMeta::default(),
+        }
+    }
+
+    /// The facts that the policy judges the tool by.
+    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        Ok(ToolFacts {
+            name,
+            declared_tier: self.tier,
+            declared_policy: self.policy,
+            declared_timeout: Some(self.timeout),
+            declared_max_output: self.meta.output_cap_bytes.map(OutputBytes),
+            roles: Vec::new(),
+            origin: ToolOrigin::External,
+            pin_status: PinStatus::Unpinned,
+        })
+    }
+}
+
+/// A call of an external tool that begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExternalCall {
+    /// The id under which the result is submitted: a hash of agent, run and call, so that a repeated call finds the
+    /// call that began before.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// The JSON text of the arguments.
+    pub arguments: String,
+    /// Whether the run waits for the result.
+    pub waits: bool,
+    /// When the call expires, in milliseconds since the Unix epoch.
+    pub expires: i64,
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallProgress {
+    /// There is no result yet, and the run waits.
+    Waiting,
+    /// There is no result yet, and the run has gone on. A result enters the run as a message.
+    Pending,
+    /// The result is there.
+    Resolved(Value),
+    /// The call takes no result any more: it has expired, or was cancelled.
+    Closed,
+}
+
+/// Keeps the calls of external tools until their results are submitted. Of a submission and a time-out that meet, one
+/// wins.
+#[async_trait]
+pub trait ExternalCalls: Send + Sync {
+    /// Adds a call. A call that is there already stays as it is. Returns how far it is, and when it expires, in
+    /// milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// The call's error, if the call cannot be kept.
+    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError>;
+
+    /// Waits until a call is resolved or closed. Never returns [`CallProgress::Waiting`].
+    ///
+    /// # Errors
+    /// The call's error, if its state cannot be read.
+    ///
+    /// # Cancellation
+    /// Safe: the call stays as it is.
+    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError>;
+
+    /// Ends the wait of the run: the call becomes [`CallProgress::Pending`], unless something else was faster. Returns
+    /// how far it is.
+    ///
+    /// # Errors
+    /// The call's error, if its state cannot be changed.
+    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError>;
+
+    /// Cancels a call, unless it is resolved or closed.
+    ///
+    /// # Errors
+    /// The call's error, if its state cannot be changed. It then expires.
+    async fn cancel(&self, id: &str) -> Result<(), ToolError>;
+}

@@ -1,0 +1,122 @@
+//! Backend of external tools. The call is kept where its result will be submitted, and the run waits for the result if
+//! the tool says so. Meanwhile the call has no slot.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use portcullis_types::{ToolError, ToolEvent, ToolOutput, async_trait};
+use serde_json::Value;
+
+use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
+use crate::{
+    audit::Confinement,
+    call::cancelled_error,
+    digest,
+    external::{CallProgress, ExternalCall, ExternalCalls},
+    pipeline::PendingRecord,
+};
+
+/// An external tool.
+#[derive(Debug)]
+pub(crate) struct ExternalBackend {
+    /// Whether the run waits for the result.
+    pub(crate) waits: bool,
+    /// How long a call takes a result.
+    pub(crate) expires: Duration,
+}
+
+#[async_trait]
+impl Backend for ExternalBackend {
+    fn confinement(&self) -> Confinement {
+        Confinement::External
+    }
+
+    fn may_resume(&self) -> bool {
+        true
+    }
+
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        _pending_record: &mut PendingRecord,
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, caller, labels, slot, time_limit, .. } = attempt;
+        let Some(calls) = &caller.external_calls else {
+            let message =
+                "the results of this tool are submitted from outside, and this program keeps no calls for it";
+            return Err(ToolError::unavailable(message).with_code("no_external_calls"));
+        };
+        // The label precedes the arguments on their way out, and the result on its way in.
+        labels.mark_web_read();
+        let id = digest::hash_parts([&caller.agent_id, &caller.run_id, &checked.call.id]);
+        let call = ExternalCall {
+            id: format!("call_{id}"),
+            tool: checked.call.tool.clone(),
+            arguments: checked.args.text().to_owned(),
+            waits: self.waits,
+            expires: expires_at(self.expires.max(time_limit)),
+        };
+        let (progress, expires) = calls.add(&call).await?;
+        let pending = PendingResult { id: call.id.clone(), expires };
+        caller.emit(&ToolEvent::Pending { call_id: checked.call.id.clone(), id: call.id, expires });
+        let waited = match progress {
+            CallProgress::Waiting => {
+                // A nested call has the slot of its parent, whose tool waits within its own slot.
+                if caller.slot.is_none() {
+                    slot.give_back();
+                }
+                wait(&**calls, &pending.id, &attempt).await
+            }
+            progress => Ok(progress),
+        };
+        Ok(match waited {
+            Ok(CallProgress::Resolved(value)) => AttemptOutcome::without_retry(Ok(output(value))),
+            // The run has stopped waiting for the call, now or in a process that has died since.
+            Ok(CallProgress::Waiting | CallProgress::Pending) if self.waits => {
+                let milliseconds = time_limit.as_millis();
+                let error = ToolError::timeout(format!("Tool timed out after {milliseconds}ms"));
+                AttemptOutcome::without_retry(Err(error))
+            }
+            Ok(CallProgress::Waiting | CallProgress::Pending) => AttemptOutcome {
+                pending: Some(pending),
+                ..AttemptOutcome::without_retry(Ok(ToolOutput::default()))
+            },
+            Ok(CallProgress::Closed) => {
+                let error = ToolError::timeout("the call was closed before a result was submitted");
+                AttemptOutcome::without_retry(Err(error.with_code("call_closed")))
+            }
+            Err(error) => AttemptOutcome::without_retry(Err(error)),
+        })
+    }
+}
+
+/// Waits for a result until the deadline, or until the call is cancelled.
+async fn wait(
+    calls: &dyn ExternalCalls,
+    id: &str,
+    attempt: &CallAttempt<'_>,
+) -> Result<CallProgress, ToolError> {
+    // `biased`: a cancelled call takes no result.
+    tokio::select! {
+        biased;
+        () = attempt.caller.cancel.cancelled() => {
+            calls.cancel(id).await?;
+            Err(cancelled_error())
+        }
+        progress = calls.wait(id) => progress,
+        () = tokio::time::sleep_until(attempt.deadline.into()) => calls.stop_waiting(id).await,
+    }
+}
+
+/// A submitted result as an output.
+fn output(value: Value) -> ToolOutput {
+    match value {
+        Value::String(text) => ToolOutput::text(text),
+        value => ToolOutput::structured(value),
+    }
+}
+
+/// The time after this duration, in milliseconds since the Unix epoch.
+fn expires_at(duration: Duration) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.saturating_add(duration).as_millis()).unwrap_or(i64::MAX)
+}
