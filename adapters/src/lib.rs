@@ -9,6 +9,7 @@
 //! | `into_tool.rs` | converts a tool of any interface for the registry |
 //! | `everruns/` | Everruns: its tools, its registry, its loop |
 //! | `yoagent/` | Yoagent: its tools, its agent, its provider |
+//! | `hsafa.rs` | Hsafa: its tool configurations |
 //! | `event_formats/` | a run's events in the formats of Everruns, Yoagent and Hsafa |
 //!
 //! Everruns, Yoagent and Hsafa are other systems for agents. Portcullis's own interface has no folder: it is
@@ -17,6 +18,7 @@
 
 pub mod event_formats;
 pub mod everruns;
+pub mod hsafa;
 mod into_tool;
 pub mod yoagent;
 

@@ -138,6 +138,13 @@ impl<'a> Steps<'a> {
             state.turns_for_question = 0;
             return Ok(RunStep::CallModel);
         }
+        let arrived = self.arrived().await?;
+        if !arrived.is_empty() {
+            // No new question: the limit of turns holds, or a run whose calls are answered late would never end.
+            self.append(arrived.clone()).await?;
+            self.report(AgentEvent::Steered { messages: Arc::new(arrived) }).await;
+            return Ok(RunStep::CallModel);
+        }
         let follow_ups = self.agent.handle.take_follow_ups();
         if follow_ups.is_empty() {
             self.ensure_running()?;
@@ -177,15 +184,21 @@ impl<'a> Steps<'a> {
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
-    /// Appends the messages that a person queued during the run.
+    /// Appends the messages that a person queued during the run, and the messages that have arrived in the store.
     async fn steer(&mut self) -> Result<(), AgentEnd> {
-        let messages = self.agent.handle.take_steering();
+        let mut messages = self.agent.handle.take_steering();
+        messages.extend(self.arrived().await?);
         if messages.is_empty() {
             return Ok(());
         }
         self.append(messages.clone()).await?;
         self.report(AgentEvent::Steered { messages: Arc::new(messages) }).await;
         Ok(())
+    }
+
+    async fn arrived(&self) -> Result<Vec<Message>, AgentEnd> {
+        let reading = self.guard.run("store", async { self.agent.store.arrived().await });
+        reading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
     /// Asks the executor which tools the model may call.

@@ -29,6 +29,15 @@ pub trait MessageStore: Send + Sync {
     /// The future is dropped if it does not end within the grace period of a cancelled run.
     async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError>;
 
+    /// Messages for the run that others have left in the store since the last call: late results of its calls. The loop
+    /// appends them, and the store counts them as delivered when it keeps the step. Default: none.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be read. The run then ends.
+    async fn arrived(&self) -> Result<Vec<Message>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Keeps the state of the run. Called after each step, when all messages of that step were appended. A store
     /// that outlives the process writes state and messages together. Default: the state is dropped.
     ///
@@ -50,6 +59,10 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
 
     async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
         (**self).append(messages).await
+    }
+
+    async fn arrived(&self) -> Result<Vec<Message>, StoreError> {
+        (**self).arrived().await
     }
 
     async fn keep(&self, state: &RunState) -> Result<(), StoreError> {

@@ -102,6 +102,7 @@ fn caller(
     let mut caller = session.caller(agent_id(context));
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
+    caller.external_calls = session.server().kept_external_calls();
     let (updates, heartbeats) = (reports.clone(), reports.clone());
     // `try_send`: a slow reader misses some reports, which only inform. The result always arrives.
     caller.on_progress = Some(Arc::new(move |text| {

@@ -3,12 +3,12 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use portcullis_tools::{ToolChanges, ToolRegistry, approval::Approver};
+use portcullis_tools::{ExternalCalls, ToolChanges, ToolRegistry, approval::Approver};
 use portcullis_types::CancellationToken;
 use rmcp::model::Tool;
 use tokio::sync::{Notify, watch};
@@ -34,6 +34,7 @@ pub struct McpServer {
 struct ServerState {
     offered: watch::Sender<Arc<OfferedRegistry>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
+    external_calls: OnceLock<Arc<dyn ExternalCalls>>,
     clients: Clients,
     limits: McpLimits,
     running: CallsInProgress,
@@ -67,8 +68,15 @@ impl McpServer {
         clients: Clients,
     ) -> Result<Self, McpError> {
         let (offered, _) = watch::channel(build_offer(registry)?);
-        let (approver, running) = (Mutex::new(None), CallsInProgress::default());
-        Ok(Self { shared: Arc::new(ServerState { offered, approver, clients, limits, running }) })
+        let shared = ServerState {
+            offered,
+            approver: Mutex::new(None),
+            external_calls: OnceLock::new(),
+            clients,
+            limits,
+            running: CallsInProgress::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Sends all approval requests to this approver instead of the client.
@@ -76,6 +84,17 @@ impl McpServer {
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
         *self.shared.approver.lock().unwrap_or_else(PoisonError::into_inner) = Some(approver);
         self
+    }
+
+    /// Keeps the calls of external tools here. Default: such calls fail. The first keeper stays.
+    #[must_use]
+    pub fn external_calls(self, calls: Arc<dyn ExternalCalls>) -> Self {
+        let _ = self.shared.external_calls.set(calls);
+        self
+    }
+
+    pub(super) fn kept_external_calls(&self) -> Option<Arc<dyn ExternalCalls>> {
+        self.shared.external_calls.get().cloned()
     }
 
     /// The registry that is served now.

@@ -23,7 +23,7 @@ pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// How often the store is asked for an answer.
-const POLL: Duration = Duration::from_millis(250);
+pub(crate) const POLL: Duration = Duration::from_millis(250);
 
 /// The width of a stored question. Terminals wrap at another width themselves.
 const COLUMNS: usize = 100;
@@ -120,6 +120,17 @@ impl StoredApprover {
         Err(StoreError::ApprovalClosed { id: question_id(request, MAX_ASKED), status })
     }
 
+    /// The answer that was given to this question before, also if it was asked again after it had expired.
+    async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<GivenAnswer> {
+        for number in 1..=MAX_ASKED {
+            let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
+            if earlier.decision.is_some() {
+                return given_answer(&earlier);
+            }
+        }
+        None
+    }
+
     /// Waits until another process has answered.
     async fn wait(&self, id: &str) -> GivenAnswer {
         loop {
@@ -181,10 +192,8 @@ impl fmt::Debug for StoredApprover {
 impl Approver for StoredApprover {
     async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
         if let Here::None = self.here {
-            let earlier = self.store().approval(&question_id(request, 1)).await;
-            let answer = earlier.ok().filter(|approval| approval.decision.is_some());
             let unavailable = || GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
-            return answer.and_then(|approval| given_answer(&approval)).unwrap_or_else(unavailable);
+            return self.earlier_answer(request).await.unwrap_or_else(unavailable);
         }
         let id = match self.write(request).await {
             Ok(id) => id,

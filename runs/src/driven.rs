@@ -79,6 +79,8 @@ struct Progress {
     version: i64,
     /// The messages of the step, which are written with its state.
     messages: Vec<Json>,
+    /// The ordinal of the last entry of the inbox that the step has taken.
+    consumed_inbox: Option<i64>,
     next_step: &'static str,
     next_calls: usize,
     step_began: i64,
@@ -97,6 +99,7 @@ impl DrivenRun {
         let progress = Progress {
             version: lease.version,
             messages: Vec::new(),
+            consumed_inbox: None,
             next_step: state.run.next_step(),
             next_calls: state.run.next_calls().count(),
             step_began: now(),
@@ -186,6 +189,14 @@ impl DrivenRun {
     /// [`RunError::Store`]. The lease then expires.
     pub async fn release(&self) -> Result<(), RunError> {
         Ok(self.store.release_lease(self.id.as_str(), self.driver.name()).await?)
+    }
+
+    pub(crate) fn registry(&self) -> &ToolRegistry {
+        &self.registry
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     pub(crate) fn guard(&self) -> LeaseGuard {
@@ -300,6 +311,16 @@ impl MessageStore for DrivenRun {
         Ok(())
     }
 
+    async fn arrived(&self) -> Result<Vec<Message>, MessageStoreError> {
+        let late_results = self.late_results().await;
+        let (texts, last) = late_results
+            .map_err(|error| MessageStoreError::new("the inbox of the run is not read").with_source(error))?;
+        if last.is_some() {
+            self.progress.lock().await.consumed_inbox = last;
+        }
+        Ok(texts.into_iter().map(Message::user).collect())
+    }
+
     async fn keep(&self, state: &RunState) -> Result<(), MessageStoreError> {
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
@@ -323,7 +344,7 @@ impl MessageStore for DrivenRun {
                     finished,
                     summary: summary(progress.next_step, progress.next_calls, state),
                 },
-                consumed_inbox: None,
+                consumed_inbox: progress.consumed_inbox.map(|up_to| (self.id.to_string(), up_to)),
             };
             self.commit(commit).await
         };
@@ -333,6 +354,7 @@ impl MessageStore for DrivenRun {
         *progress = Progress {
             version,
             messages: Vec::new(),
+            consumed_inbox: None,
             next_step: state.next_step(),
             next_calls: state.next_calls().count(),
             step_began: finished,

@@ -88,6 +88,14 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
+    /// The run belongs to another agent, or to a client of a server: this agent cannot go on with it.
+    #[error("the run `{id}` belongs to `{}`", agent.escape_default())]
+    OtherAgent {
+        /// The run.
+        id: RunId,
+        /// Its agent.
+        agent: String,
+    },
     /// The store has not done what it was asked.
     #[error(transparent)]
     Store(#[from] StoreError),

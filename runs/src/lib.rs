@@ -11,6 +11,8 @@
 //! | `runs.rs` | begins runs, and goes on with them |
 //! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
+//! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |
+//! | `client_calls.rs` | the same for clients that have no loop here |
 //! | `approver.rs` | asks through the store, so that another process can answer |
 //! | `state.rs` | the state of a run as it is stored |
 //! | `id.rs` | the id of a run |
@@ -20,24 +22,28 @@
 #![forbid(unsafe_code)]
 
 mod approver;
+mod client_calls;
 mod clock;
 mod driven;
 mod driver;
 mod error;
 mod executor;
 mod export;
+mod external;
 mod id;
 mod pages;
 mod runs;
 mod state;
 
 pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
+pub use client_calls::ClientCalls;
 pub use clock::now;
 pub use driven::{DrivenRun, LEASE, LeaseWatch, RENEWAL};
 pub use driver::Driver;
 pub use error::RunError;
 pub use executor::StoredExecutor;
 pub use export::RunExport;
+pub use external::StoredExternalCalls;
 pub use id::RunId;
 pub use pages::all_rows;
 pub use runs::{NextMove, RunSubject, Runs};

@@ -113,7 +113,9 @@ impl Runs {
     /// [`RunError::Answered`], and as for [`Runs::find`].
     pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
         match self.find(id, workspace).await? {
-            (summary, state) if is_answered(&summary, &state) => Err(RunError::Answered { id: id.clone() }),
+            (summary, state) if is_answered(&summary, &state) && !self.has_late_results(id).await? => {
+                Err(RunError::Answered { id: id.clone() })
+            }
             _ => Ok(()),
         }
     }
@@ -146,14 +148,19 @@ impl Runs {
         registry: &Arc<ToolRegistry>,
         caller: &Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
-        let RunSubject { id, workspace, .. } = subject;
+        let RunSubject { id, workspace, agent } = subject;
         let (summary, mut state) = self.find(id, workspace).await?;
+        if summary.agent != *agent {
+            return Err(RunError::OtherAgent { id: id.clone(), agent: summary.agent });
+        }
         // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
         registry.add_run_labels(caller, state.labels(id)?);
         let mut steering = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
                 NextMove::Ask(question) => RunState::new(question.clone()),
+                // The loop takes the results before it asks the model.
+                NextMove::Resume if self.has_late_results(id).await? => RunState::asking_again(),
                 NextMove::Resume if is_answered(&summary, &state) => {
                     return Err(RunError::Answered { id: id.clone() });
                 }
@@ -192,6 +199,11 @@ impl Runs {
         }
     }
 
+    /// Whether results of the run's pending calls wait for it.
+    async fn has_late_results(&self, id: &RunId) -> Result<bool, StoreError> {
+        Ok(!self.store.inbox(id.as_str(), PageRequest::first(1)).await?.items.is_empty())
+    }
+
     /// Whether the last message of a run is the model's: a part of an answer, which was cancelled or cut off.
     async fn ends_with_the_model(&self, run: &RunSummary) -> Result<bool, RunError> {
         let page = self.store.messages(&run.id, PageRequest::after(run.messages - 1, 1)).await?;
@@ -202,7 +214,7 @@ impl Runs {
     }
 
     /// Takes the lease, also that of a process that has died.
-    async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
+    pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
         match acquire().await {
             Err(StoreError::Leased { owner, .. }) if self.driver.has_died(&owner) => {
@@ -213,7 +225,7 @@ impl Runs {
         }
     }
 
-    fn guard(&self, id: &RunId) -> LeaseGuard {
+    pub(crate) fn guard(&self, id: &RunId) -> LeaseGuard {
         LeaseGuard { run: id.to_string(), owner: self.driver.name().to_owned(), now: now() }
     }
 

@@ -12,6 +12,7 @@ mod agent;
 mod approvals;
 mod audit;
 mod audit_report;
+mod calls;
 mod explain;
 mod mount_option;
 mod mounts;
@@ -30,6 +31,7 @@ pub(crate) use audit::{
     AuditCommand, BundleOptions, FilterOptions, LogOptions, ReplayOptions, VerifyOptions,
 };
 pub(crate) use audit_report::ReportOptions;
+pub(crate) use calls::{CallsCommand, ListCallsOptions, ListForm, OneCallOptions, ResolveOptions};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
@@ -96,6 +98,13 @@ pub(crate) struct CommonOptions {
     #[arg(long = "mount", global = true, value_name = "NAME=PATH")]
     pub(crate) mounts: Vec<MountOption>,
 
+    /// A file of external tools: tools whose results are submitted from outside. May be given several times.
+    ///
+    /// JSON: one tool, or a list, with `name`, `description`, `inputSchema`, `executionType` (`external`) and the options
+    /// `isAsync` and `timeout` in milliseconds. `portcullis calls` shows the calls and takes their results.
+    #[arg(long = "tool-file", global = true, value_name = "FILE")]
+    pub(crate) tool_files: Vec<PathBuf>,
+
     /// What isolates this process itself. This selects the policy's `[sandbox.…]` section.
     #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
           value_parser = sandbox_tier())]
@@ -137,6 +146,8 @@ pub(crate) enum CliCommand {
     Runs(RunsCommand),
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    #[command(subcommand)]
+    Calls(CallsCommand),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
@@ -231,6 +242,9 @@ pub(crate) struct CallOptions {
 
     #[command(flatten)]
     pub(crate) modules: Modules,
+
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
 }
 
 /// Foreign modules, beside those in the policy's folder.
@@ -539,6 +553,7 @@ mod tests {
                 "agent",
                 "runs",
                 "approvals",
+                "calls",
                 "demo",
                 "shell",
                 "serve",

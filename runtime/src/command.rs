@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 pub(crate) mod author;
 mod call;
+mod calls;
 mod completions;
 mod demo;
 mod doctor;
@@ -23,7 +24,7 @@ mod undo;
 use std::process::ExitCode;
 
 use crate::{
-    cli::{ApprovalsCommand, AuditCommand, Cli, CliCommand, PolicyCommand, RunsCommand},
+    cli::{ApprovalsCommand, AuditCommand, CallsCommand, Cli, CliCommand, PolicyCommand, RunsCommand},
     error::CliError,
 };
 
@@ -70,6 +71,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Approvals(ApprovalsCommand::Show(options)) => approvals::show(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Approve(options)) => approvals::approve(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Deny(options)) => approvals::deny(common, &options),
+        CliCommand::Calls(CallsCommand::List(options)) => calls::list(common, &options),
+        CliCommand::Calls(CallsCommand::Show(options)) => calls::show(common, &options),
+        CliCommand::Calls(CallsCommand::Resolve(options)) => calls::resolve(common, options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

@@ -20,7 +20,7 @@ mod author;
 
 pub(crate) use author::AuthorError;
 
-use crate::agent_file::AgentFileError;
+use crate::{agent_file::AgentFileError, tool_file::ToolFileError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -34,6 +34,12 @@ pub(crate) enum CliError {
     /// No registry could be assembled, or no policy loaded.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    /// A file of external tools cannot be used.
+    #[error(transparent)]
+    ToolFile(#[from] ToolFileError),
+    /// A submitted result is no JSON.
+    #[error("the result of a call is a JSON value, such as `{{\"confirmed\": true}}` or `\"text\"`")]
+    SubmittedResult { source: serde_json::Error },
     /// The workspace cannot be made or found.
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
@@ -257,7 +263,9 @@ impl CliError {
             Self::Run(error) if is_usage(error) => USAGE,
             Self::Store { source: StoreError::NotFound { .. } | StoreError::Open(_) }
             | Self::State(_)
-            | Self::EditedArguments => USAGE,
+            | Self::EditedArguments
+            | Self::SubmittedResult { .. }
+            | Self::ToolFile(_) => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
             _ => 1,
@@ -293,6 +301,7 @@ fn is_usage(error: &RunError) -> bool {
         RunError::InvalidId { .. }
             | RunError::None { .. }
             | RunError::OtherWorkspace { .. }
+            | RunError::OtherAgent { .. }
             | RunError::Answered { .. }
             | RunError::Newer { .. }
             | RunError::Malformed { .. }

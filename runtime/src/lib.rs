@@ -53,6 +53,7 @@ mod run_store;
 mod setup;
 mod sidecar;
 mod terminal_approver;
+mod tool_file;
 mod toolchain;
 mod workspace;
 

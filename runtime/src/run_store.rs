@@ -7,12 +7,16 @@ use std::{
 };
 
 use portcullis_runs::{
-    Driver, Runs, now,
+    ClientCalls, Driver, Runs, now,
     store::{RunStore, SqliteOptions, open, open_sqlite},
 };
-use portcullis_tools::state;
+use portcullis_tools::{ExternalCalls, state};
+use portcullis_types::RunnerBootstrapEnvelope;
 
-use crate::{cli::StoreOptions, error::CliError};
+use crate::{
+    cli::{CommonOptions, StoreOptions},
+    error::CliError,
+};
 
 /// The variable with the place of the store.
 const STORE_VARIABLE: &str = "PORTCULLIS_STORE";
@@ -49,6 +53,7 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     let sweep = async {
         let now = now();
         store.expire_approvals(now, SWEEP).await?;
+        store.expire_calls(now, SWEEP).await?;
         let retention = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
         store.remove_ended_before(now - retention, SWEEP).await
     };
@@ -57,6 +62,20 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
         tracing::warn!(error = &error as &dyn std::error::Error, "old runs are not removed");
     }
     Ok(Runs::new(store, Driver::start(state)?))
+}
+
+/// Keeps the external calls of clients that have no agent loop here, if the command line names external tools.
+pub(crate) async fn client_calls(
+    common: &CommonOptions,
+    options: &StoreOptions,
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<Option<Arc<dyn ExternalCalls>>, CliError> {
+    if common.tool_files.is_empty() {
+        return Ok(None);
+    }
+    let runs = open_to_drive(options, &envelope.state).await?;
+    let workspace = envelope.workspace.to_string_lossy().into_owned();
+    Ok(Some(Arc::new(ClientCalls::new(runs, workspace))))
 }
 
 /// Opens a store to read it, or to answer its questions. None if there is no file: no run was ever stored.

@@ -28,7 +28,7 @@ use crate::{
     project::{self, Project},
     rule_writer::PolicyRuleWriter,
     sidecar::OWN_PROGRAM,
-    workspace,
+    tool_file, workspace,
 };
 
 /// How long a start may take before the terminal shows why it is slow.
@@ -89,6 +89,7 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     if !common.mounts.is_empty() {
         let _ = MOUNT_OPTIONS.get_or_init(|| common.mounts.clone());
     }
+    tool_file::read(&common.tool_files)?;
     take_variables(&envelope);
     Ok(envelope)
 }
@@ -230,7 +231,8 @@ pub(crate) async fn describing_registry(
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    Ok(describing_builder(envelope, &with_taken_variables(files.clone())).await?.build()?)
+    let builder = describing_builder(envelope, &with_taken_variables(files.clone())).await?;
+    Ok(tool_file::add_to(builder).build()?)
 }
 
 /// Like [`registry`], with policy texts that were read before.
@@ -252,7 +254,7 @@ async fn builder(
     files: &PolicyFiles,
     shell: ShellSource,
 ) -> Result<RegistryBuilder, CliError> {
-    let mut builder = runtime_builder_with(envelope, files).await?.shell(shell);
+    let mut builder = tool_file::add_to(runtime_builder_with(envelope, files).await?).shell(shell);
     if let Some(writer) = PolicyRuleWriter::new(files, envelope.sandbox_tier) {
         builder = builder.rule_writer(writer);
     }

@@ -255,7 +255,8 @@ impl Fixture {
 /// If a row cannot be read.
 #[must_use]
 pub fn call_rows(state: &Path) -> Vec<Row> {
-    all_rows(state).into_iter().filter(|row| !row.event.is_of_process()).collect()
+    let is_of_call = |row: &Row| !row.event.is_of_process() && row.event != audit::RowKind::Model;
+    all_rows(state).into_iter().filter(is_of_call).collect()
 }
 
 fn all_rows(state: &Path) -> Vec<Row> {

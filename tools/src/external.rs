@@ -72,6 +72,8 @@ pub struct ExternalCall {
     /// The id under which the result is submitted: a hash of agent, run and call, so that a repeated call finds the
     /// call that began before.
     pub id: String,
+    /// The agent that makes the call.
+    pub agent: String,
     /// The tool.
     pub tool: String,
     /// The JSON text of the arguments.

@@ -75,9 +75,9 @@ pub use lint::lint;
 pub use mount_usage::{MountUsage, ProfileUse};
 pub use pipeline::{
     AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LocatedRule,
-    MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
-    explain_row,
+    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LateResult,
+    LocatedRule, MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants,
+    UncoveredGrant, explain_row,
 };
 pub use policy_files::{OVERLAY_FILE, PolicyFiles};
 pub use portcullis_sandbox::{

@@ -19,6 +19,7 @@ mod heartbeat;
 mod hooks;
 mod host;
 mod judge;
+mod late_result;
 mod path_target;
 mod pending_record;
 mod record;
@@ -40,6 +41,8 @@ pub use explain::{
 };
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;
+pub use late_result::LateResult;
+pub(crate) use late_result::take as take_late_result;
 pub(crate) use pending_record::PendingRecord;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;

@@ -16,13 +16,16 @@ use tokio::sync::watch;
 
 use crate::{
     arguments::SchemaError,
-    audit::{AuditError, AuditLog, CallRecord, PolicyChange, PolicyChangeCause},
+    audit::{AuditError, AuditLog, CallRecord, ModelEnding, PolicyChange, PolicyChangeCause, Record},
     builder::RegistryBuilder,
     call::Caller,
     external::ExternalTool,
     modules::{Lock, RefusedModule},
     native::{Capability, ensure_given},
-    pipeline::{Host, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks, shape},
+    pipeline::{
+        Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
+        shape, take_late_result,
+    },
     process_facts,
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
@@ -85,6 +88,31 @@ impl ToolRegistry {
         let outcome = run_after_hooks(outcome, host, caller).await;
         let shaped = shape(outcome, host, caller, &pending_record);
         record(shaped, caller, pending_record)
+    }
+
+    /// Lets the late result of a pending call into this caller's run. It passes the hooks, is bounded like every result,
+    /// gives the run its label, and leaves a row `result`. A result of a tool that is gone, or that the policy denies
+    /// now, is an error.
+    #[must_use = "the model must get the result"]
+    pub async fn take_late_result(&self, late: LateResult, caller: &Caller) -> ToolResult {
+        let call =
+            ToolCall { id: late.id.clone(), tool: late.tool.clone(), arguments: late.arguments.clone() };
+        let pending_record = self.pending(&call, caller);
+        take_late_result(late, &self.host, caller, pending_record).await
+    }
+
+    /// Records a request to a model, in the run of this caller.
+    ///
+    /// # Errors
+    /// As in [`AuditLog::append`].
+    pub fn record_model(&self, caller: &Caller, ending: ModelEnding) -> Result<(), AuditError> {
+        let call = CallRecord {
+            run_id: Some(caller.run_id.as_str().into()),
+            agent: Some(caller.agent_id.as_str().into()),
+            policy_digest: Some(self.host.policy.digest().as_str().into()),
+            ..CallRecord::default()
+        };
+        self.host.audit.append(&Record::model(&Arc::new(call), ending)).map(drop)
     }
 
     /// Records a call that the agent loop refused before the pipeline, and returns the refusal as the call's result.

@@ -186,6 +186,12 @@ impl ProviderSettings {
         self
     }
 
+    /// The scheme, host and port of the provider's address. `None` if the address is no usable URL.
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        self.address().ok().map(|url| url.origin().ascii_serialization())
+    }
+
     /// Parses and checks the address.
     pub(super) fn address(&self) -> Result<Url, ProviderError> {
         let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());

@@ -3,6 +3,7 @@
 
 mod crash;
 mod crashing_store;
+mod external;
 mod model;
 // The server that the tests of the store start, too.
 #[path = "../../../store/tests/all/postgres_server.rs"]

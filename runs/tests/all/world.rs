@@ -8,11 +8,12 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, all_rows,
+    Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
+    all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
-    BeginCall, Caller, RegistryExecutor, ToolRegistry,
+    BeginCall, Caller, ExternalTool, RegistryExecutor, ToolRegistry,
     approval::{ApproveAll, Approver},
     policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
 };
@@ -29,6 +30,9 @@ use crate::model::{Model, Turn};
 const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.look]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
+
+/// How long a run waits for a result that a test submits.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The pause before another try to take the place of a dead process.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
@@ -88,6 +92,8 @@ pub(crate) struct World {
     pub(crate) subject: RunSubject,
     notes: Arc<Mutex<Vec<String>>>,
     turns: Vec<Turn>,
+    /// How long a run waits for the result of `confirm`.
+    pub(crate) patience: Duration,
 }
 
 impl World {
@@ -107,7 +113,7 @@ impl World {
         };
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
-        let world = Self { state, store, subject, notes: Arc::default(), turns };
+        let world = Self { state, store, subject, notes: Arc::default(), turns, patience: PATIENCE };
         world.process(None).add(world.subject.clone(), Message::user("Do it.")).await.expect("added");
         world
     }
@@ -134,6 +140,19 @@ impl World {
             let dies_in = dies_in.map(|(effect, died)| (effect, Arc::clone(died)));
             builder = builder.tool(Noting { name, tier, notes, dies_in });
         }
+        for (name, waits) in [("confirm", true), ("defer", false)] {
+            let parameters = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+            let decl = FunctionDecl {
+                name: name.to_owned(),
+                description: None,
+                parameters: JsonSchema::new(parameters),
+            };
+            builder = builder.external_tool(ExternalTool {
+                waits,
+                timeout: self.patience,
+                ..ExternalTool::new(decl)
+            });
+        }
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
     }
 
@@ -150,6 +169,7 @@ impl World {
         let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
         let mut template = caller;
         template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(&run))));
         template.approver = Some(if asks_elsewhere {
             Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
         } else {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::Modules;
+use super::{Modules, StoreOptions};
 use crate::client_config::ConfigClient;
 
 /// Serve the tools to a client of the Model Context Protocol.
@@ -61,4 +61,7 @@ pub(crate) struct ServeOptions {
 
     #[command(flatten)]
     pub(crate) modules: Modules,
+
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
 }

@@ -6,6 +6,7 @@ mod instructions;
 mod model;
 mod pictures;
 pub(super) mod question;
+mod recorded_model;
 mod session;
 mod slash;
 mod summary;
@@ -35,6 +36,7 @@ use tokio::runtime::Runtime;
 use self::{
     instructions::{PROJECT_FILE, ProjectFile},
     question::exit_code,
+    recorded_model::RecordedModel,
     session::{Answers, Session, View},
 };
 use super::{
@@ -272,15 +274,21 @@ impl Setting {
         if self.reads_project_file {
             add_project_file(&mut config, &registry, &run_caller, &view);
         }
+        let address = settings.origin();
+        let provider = RecordedModel::new(
+            Arc::new(RemoteProvider::new(settings.clone())?),
+            (Arc::clone(&registry), run_caller.clone()),
+            (&settings.model, address),
+        );
         Ok(Session {
             subject,
             runs,
             is_stored: AtomicBool::new(stored.is_some()),
             was_interrupted: stored.is_some_and(|(summary, _)| !summary.status.has_ended()),
             totals: Mutex::new(stored.map_or_else(RunTotals::default, |(_, state)| state.totals)),
-            model: settings.model.clone(),
+            model: settings.model,
             config,
-            provider: Arc::new(RemoteProvider::new(settings)?),
+            provider: Arc::new(provider),
             caller,
             answers,
             notifier,

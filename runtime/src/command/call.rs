@@ -16,14 +16,14 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolOutcome};
 
 use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
-    cli::{CLI_ID, CallOptions, CommonOptions},
+    cli::{CLI_ID, CallOptions, CommonOptions, StoreOptions},
     error::CliError,
     output::{
         diagnostics::{self, Diagnostics},
         json::{self, CallAnswer},
         stream, text,
     },
-    setup, sidecar,
+    run_store, setup, sidecar,
     terminal_approver::TerminalApprover,
 };
 
@@ -36,8 +36,10 @@ pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCo
     let mut caller = caller(options.run, options.approve);
     let stderr = options.stderr.then(|| Diagnostics::attach(&mut caller));
     let run_id = caller.run_id.clone();
-    let shell = sidecar::shell_source(common);
-    match run_interruptibly(&caller.cancel.clone(), move || run_call(&envelope, shell, call, &caller))? {
+    let (shell, cancel) = (sidecar::shell_source(common), caller.cancel.clone());
+    let (common, store) = (common.clone(), options.store);
+    let work = move || run_call((&common, &store), &envelope, shell, call, caller);
+    match run_interruptibly(&cancel, work)? {
         Some(result) => {
             let stderr = stderr.and_then(|stderr| stderr.text());
             answer(&with_approval_hint(result), stderr.as_deref(), &run_id, options.json)
@@ -48,15 +50,17 @@ pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCo
 
 /// Makes the call, from the registry's start to its end. This blocks until the audit row is on the disk.
 fn run_call(
+    (common, store): (&CommonOptions, &StoreOptions),
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
     call: ToolCall,
-    caller: &Caller,
+    mut caller: Caller,
 ) -> Result<ToolResult, CliError> {
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
         let registry = setup::calling_registry(envelope, shell).await?;
-        Ok(registry.execute_with_policy(call, caller).await)
+        caller.external_calls = run_store::client_calls(common, store, envelope).await?;
+        Ok(registry.execute_with_policy(call, &caller).await)
     });
     // Do not wait for a native tool that blocks its thread, or for an unanswered question.
     runtime.shutdown_background();

@@ -15,7 +15,7 @@ use crate::{
     client_config::{Launch, snippet},
     error::CliError,
     output::stream,
-    setup, sidecar,
+    run_store, setup, sidecar,
 };
 
 /// How long calls that did not end in time may take to write their audit rows.
@@ -41,8 +41,17 @@ pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitC
 /// # Cancellation
 /// Dropping the future cancels the calls.
 async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
-    let ServeOptions { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } =
-        options;
+    let ServeOptions {
+        http,
+        token_file,
+        allow_remote,
+        allow_hosts,
+        allow_origins,
+        approve,
+        modules,
+        store,
+        ..
+    } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let mut signals = Signals::listen()?;
     // Bind first: a wrong address is wrong usage, and nothing has been made yet.
@@ -59,6 +68,9 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
     let mut server = McpServer::new(registry, McpLimits::default())?;
     if approve {
         server = server.approver(Arc::new(ApproveAll));
+    }
+    if let Some(calls) = run_store::client_calls(common, &store, &envelope).await? {
+        server = server.external_calls(calls);
     }
     let stop = CancellationToken::new();
     let serving = async {

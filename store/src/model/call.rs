@@ -36,6 +36,8 @@ pub struct NewCall {
     pub tool: String,
     /// The arguments.
     pub arguments: Json,
+    /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
+    pub inbox: String,
     /// Whether the run waits for the result ([`CallStatus::Waiting`]), or goes on at once ([`CallStatus::Pending`]). A
     /// call with another status is refused.
     pub status: CallStatus,
@@ -50,7 +52,7 @@ pub struct PendingCall {
     pub id: String,
     /// The run.
     pub run: String,
-    /// The agent of the run, whose inbox gets a late result.
+    /// The agent of the run.
     pub agent: String,
     /// The tool.
     pub tool: String,

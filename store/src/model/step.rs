@@ -51,6 +51,6 @@ pub struct CommitStep {
     pub messages: Vec<Json>,
     /// The step.
     pub step: StepRecord,
-    /// The last entry of the agent's inbox that the step has consumed, with all before it.
-    pub consumed_inbox: Option<i64>,
+    /// The inbox that the step has read, and the ordinal of the last entry that it has consumed, with all before it.
+    pub consumed_inbox: Option<(String, i64)>,
 }

@@ -26,6 +26,7 @@ use crate::{
 pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError> {
     check_name("the id of the call", &call.id)?;
     check_name("the tool", &call.tool)?;
+    check_name("the inbox", &call.inbox)?;
     check_size("the arguments", call.arguments.len(), MAX_ARGUMENTS_BYTES)?;
     if !call.status.is_open() {
         return Err(StoreError::CallClosed { id: call.id, status: call.status });
@@ -33,8 +34,8 @@ pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall
     let agent = lock_run(sql, &guard).await?;
     let inserted = sql
         .execute(
-            "insert into calls (id, run, agent, tool, bytes, arguments, status, created, updated, expires) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9) on conflict (id) do nothing",
+            "insert into calls (id, run, agent, tool, bytes, arguments, status, created, updated, expires, inbox) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10) on conflict (id) do nothing",
             parameters![
                 &call.id,
                 &guard.run,
@@ -44,7 +45,8 @@ pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall
                 call.arguments.into_text(),
                 call.status.as_str(),
                 guard.now,
-                call.expires
+                call.expires,
+                call.inbox
             ],
         )
         .await?;
@@ -95,14 +97,14 @@ pub(crate) async fn resolve_call(
     let late = sql
         .row(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
-             where id = $1 and status = 'pending' and (expires is null or expires > $4) returning agent, run, tool",
+             where id = $1 and status = 'pending' and (expires is null or expires > $4) returning coalesce(inbox, agent), run, tool",
             parameters![&id, result.as_str(), to_i64(result.len()), now],
         )
         .await?;
     if let Some(mut row) = late {
-        let (agent, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
+        let (inbox, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
         let body = result_entry(&id, &run, &tool, &result)?;
-        let entry = NewInboxEntry { agent, kind: TOOL_RESULT.to_owned(), body, created: now };
+        let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
         return Ok(Resolution::Inbox { ordinal: push_inbox(sql, entry).await? });
     }
     let found = call(sql, id).await?;

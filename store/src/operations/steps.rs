@@ -30,7 +30,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
              lease_owner = case when cast($6 as bigint) = 1 then null else lease_owner end, \
              lease_until = case when cast($6 as bigint) = 1 then null else lease_until end \
              where id = $1 and version = $2 and lease_owner = $3 and lease_until > $4 and ended = 0 \
-             returning agent, messages, steps",
+             returning messages, steps",
             parameters![
                 &guard.run,
                 version,
@@ -44,7 +44,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         )
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, Some(version)).await?) };
-    let (agent, message_count, step_count) = (row.text(0)?, row.int(1)?, row.int(2)?);
+    let (message_count, step_count) = (row.int(0)?, row.int(1)?);
     check_count("the messages of the run", message_count, MAX_MESSAGES)?;
     check_count("the steps of the run", step_count, MAX_STEPS)?;
     sql.execute(
@@ -58,8 +58,8 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         parameters![&guard.run, step_count, step.kind, step.begun, step.finished, step.summary],
     )
     .await?;
-    if let Some(up_to) = consumed_inbox {
-        consume_up_to(sql, &agent, up_to, guard.now).await?;
+    if let Some((inbox, up_to)) = consumed_inbox {
+        consume_up_to(sql, &inbox, up_to, guard.now).await?;
     }
     Ok(version + 1)
 }

@@ -6,6 +6,15 @@ use crate::{
     sql::{Sql, parameters},
 };
 
+/// Selects the runs to remove. A run's own inbox has the name of the run.
+macro_rules! ended_runs {
+    () => {
+        "select id from runs where ended = 1 and updated < $1 and not exists ( \
+             select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
+         ) order by updated, id limit $2"
+    };
+}
+
 pub(crate) async fn remove_ended_before(
     sql: &mut dyn Sql,
     time: i64,
@@ -19,15 +28,14 @@ pub(crate) async fn remove_ended_before(
         parameters![time, limit],
     )
     .await?;
-    sql.execute(
-        "delete from runs where id in ( \
-             select id from runs where ended = 1 and updated < $1 and not exists ( \
-                 select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
-             ) order by updated limit $2 \
-         )",
-        parameters![time, limit],
-    )
-    .await
+    // The same runs in each statement: all are in one transaction, and a run that has ended is not changed.
+    for delete in [
+        concat!("delete from inbox_entries where agent in (", ended_runs!(), ")"),
+        concat!("delete from inboxes where agent in (", ended_runs!(), ")"),
+    ] {
+        sql.execute(delete, parameters![time, limit]).await?;
+    }
+    sql.execute(concat!("delete from runs where id in (", ended_runs!(), ")"), parameters![time, limit]).await
 }
 
 pub(crate) async fn ping(sql: &mut dyn Sql) -> Result<(), StoreError> {

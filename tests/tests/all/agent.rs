@@ -4,6 +4,7 @@ mod command_line;
 mod conversation;
 mod demo;
 mod durable;
+pub(crate) mod external;
 pub(crate) mod model;
 mod programs;
 mod refused;

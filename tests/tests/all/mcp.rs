@@ -4,6 +4,7 @@
 mod approvals;
 mod arguments;
 mod client;
+mod external;
 mod guests;
 mod hostile;
 mod http;

@@ -3,6 +3,7 @@
 mod arguments;
 mod bounds;
 mod endings;
+mod external;
 mod failures;
 mod heartbeat;
 mod hooks;

@@ -43,7 +43,7 @@ use crate::{
     slots::CallSlot,
 };
 
-pub(crate) use external::ExternalBackend;
+pub(crate) use external::{ExternalBackend, submitted_output};
 pub(crate) use guest::GuestTool;
 pub(crate) use native::NativeTool;
 

@@ -34,6 +34,8 @@ pub(crate) struct PendingRecord {
     waits_since: Option<Instant>,
     /// The number of bytes that were passed on so far, for a result that is passed on in pieces.
     pub(super) passed_bytes: Option<u64>,
+    /// Whether the record is that of a late result, and not of a call.
+    pub(super) is_late: bool,
     is_over: bool,
 }
 
@@ -72,6 +74,7 @@ impl PendingRecord {
             waited: Duration::ZERO,
             waits_since: None,
             passed_bytes: None,
+            is_late: false,
             is_over: false,
         }
     }
@@ -151,7 +154,8 @@ impl PendingRecord {
     pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
         self.is_over = true;
         let row = Arc::new(std::mem::take(&mut self.call));
-        self.log.append(&Record::end(&row, ending)).map(drop)
+        let record = if self.is_late { Record::result(&row, ending) } else { Record::end(&row, ending) };
+        self.log.append(&record).map(drop)
     }
 }
 

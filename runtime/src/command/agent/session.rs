@@ -11,7 +11,9 @@ use std::{
 
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, AgentRun, Provider};
-use portcullis_runs::{DrivenRun, NextMove, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor};
+use portcullis_runs::{
+    DrivenRun, NextMove, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
+};
 use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
 
@@ -123,6 +125,7 @@ impl Session {
     fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
         let mut caller = self.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         let stored = match (self.answers, caller.approver.take()) {
             (Answers::InAdvance, approver) => {
                 caller.approver = approver;

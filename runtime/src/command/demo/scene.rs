@@ -46,6 +46,7 @@ impl Scene {
             sandbox_tier: options.sandbox_tier,
             shell: options.shell.clone(),
             shell_token_file: options.shell_token_file.clone(),
+            tool_files: Vec::new(),
         };
         Ok(Self { folder, common })
     }

@@ -106,6 +106,7 @@ pub(crate) fn new_call(id: &str, status: CallStatus) -> NewCall {
         id: id.to_owned(),
         tool: "confirmAction".to_owned(),
         arguments: json("{\"title\":\"t\"}"),
+        inbox: "agent".to_owned(),
         status,
         expires: None,
     }

@@ -19,7 +19,7 @@ pub(crate) async fn a_step_is_written_as_a_whole(store: &dyn RunStore) {
     step.messages = vec![json("2"), json("3")];
     step.labels = vec!["secret".to_owned()];
     step.status = RunStatus::Waiting;
-    step.consumed_inbox = Some(2);
+    step.consumed_inbox = Some(("agent".to_owned(), 2));
     step.guard.now = NOW + 1;
     assert_eq!(store.commit_step(step.clone()).await.expect("committed"), 2);
     let run = store.run("r").await.expect("there");

@@ -21,7 +21,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[track_caller]
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "waited too long until {what}");
@@ -30,7 +30,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[track_caller]
-fn answered(output: &Output) -> String {
+pub(super) fn answered(output: &Output) -> String {
     assert!(output.status.success(), "{}{}", stdout(output), stderr(output));
     stdout(output)
 }
@@ -47,7 +47,7 @@ fn resume(fixture: &Fixture, model: &Model, id: &str) -> Output {
     portcullis(fixture, &["runs", "resume", id, "--model", "m", "--base-url", model.address(), "--approve"])
 }
 
-fn json(fixture: &Fixture, words: &[&str]) -> Value {
+pub(super) fn json(fixture: &Fixture, words: &[&str]) -> Value {
     serde_json::from_str(&answered(&portcullis(fixture, words))).expect("JSON")
 }
 
@@ -67,7 +67,7 @@ fn question(fixture: &Fixture) -> String {
 
 /// Kills the process that drives a run of this fixture, without any warning.
 #[track_caller]
-fn kill(fixture: &Fixture) {
+pub(super) fn kill(fixture: &Fixture) {
     let state = fixture.state().display().to_string();
     let mut killed = 0;
     for entry in fs::read_dir("/proc").expect("listed").flatten() {
@@ -84,7 +84,7 @@ fn kill(fixture: &Fixture) {
 }
 
 /// The texts of the results in a request to the model.
-fn results(request: &Value) -> Vec<String> {
+pub(super) fn results(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().expect("messages").iter();
     let results = messages.filter(|message| message["role"] == "tool");
     results.map(|message| message["content"].as_str().expect("text").to_owned()).collect()

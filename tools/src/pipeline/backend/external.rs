@@ -37,7 +37,7 @@ impl Backend for ExternalBackend {
     async fn attempt(
         &self,
         attempt: CallAttempt<'_>,
-        _pending_record: &mut PendingRecord,
+        pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, caller, labels, slot, time_limit, .. } = attempt;
         let Some(calls) = &caller.external_calls else {
@@ -50,11 +50,14 @@ impl Backend for ExternalBackend {
         let id = digest::hash_parts([&caller.agent_id, &caller.run_id, &checked.call.id]);
         let call = ExternalCall {
             id: format!("call_{id}"),
+            agent: caller.agent_id.clone(),
             tool: checked.call.tool.clone(),
             arguments: checked.args.text().to_owned(),
             waits: self.waits,
             expires: expires_at(self.expires.max(time_limit)),
         };
+        // Joins the row of the call with that of a late result.
+        pending_record.call.operation_id = Some(call.id.as_str().into());
         let (progress, expires) = calls.add(&call).await?;
         let pending = PendingResult { id: call.id.clone(), expires };
         caller.emit(&ToolEvent::Pending { call_id: checked.call.id.clone(), id: call.id, expires });
@@ -69,7 +72,7 @@ impl Backend for ExternalBackend {
             progress => Ok(progress),
         };
         Ok(match waited {
-            Ok(CallProgress::Resolved(value)) => AttemptOutcome::without_retry(Ok(output(value))),
+            Ok(CallProgress::Resolved(value)) => AttemptOutcome::without_retry(Ok(submitted_output(value))),
             // The run has stopped waiting for the call, now or in a process that has died since.
             Ok(CallProgress::Waiting | CallProgress::Pending) if self.waits => {
                 let milliseconds = time_limit.as_millis();
@@ -108,7 +111,7 @@ async fn wait(
 }
 
 /// A submitted result as an output.
-fn output(value: Value) -> ToolOutput {
+pub(crate) fn submitted_output(value: Value) -> ToolOutput {
     match value {
         Value::String(text) => ToolOutput::text(text),
         value => ToolOutput::structured(value),

@@ -1,0 +1,89 @@
+//! [`ClientCalls`]: keeps the external calls of clients that have no agent loop here: of a server, or of the command
+//! line.
+
+use async_trait::async_trait;
+use portcullis_agent::AgentEnd;
+use portcullis_store::{CommitStep, RunStatus, StepRecord};
+use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls};
+use portcullis_types::{Message, ToolError};
+
+use crate::{
+    RunError, RunId, RunSubject, Runs,
+    clock::now,
+    external::{self, unavailable},
+};
+
+/// The first message of such a run, for people who list runs.
+const PROMPT: &str = "(a call of a client)";
+
+/// The external calls of clients. Each call is a run of its own in the store, which has ended as soon as the call is
+/// kept: no loop goes on with it. A late result stays with the call.
+#[derive(Debug)]
+pub struct ClientCalls {
+    runs: Runs,
+    workspace: String,
+}
+
+impl ClientCalls {
+    /// Keeps calls about this workspace.
+    #[must_use]
+    pub fn new(runs: Runs, workspace: String) -> Self {
+        Self { runs, workspace }
+    }
+
+    /// Makes a run with one call, which has ended.
+    async fn add_run(&self, call: &ExternalCall) -> Result<Result<(CallProgress, i64), ToolError>, RunError> {
+        let id = RunId::random()?;
+        let subject =
+            RunSubject { id: id.clone(), agent: call.agent.clone(), workspace: self.workspace.clone() };
+        self.runs.add(subject, Message::user(PROMPT)).await?;
+        let lease = self.runs.acquire(&id).await?;
+        let store = &**self.runs.store();
+        let added = external::add(store, self.runs.guard(&id), call).await;
+        let now = now();
+        let (_, state) = self.runs.find(&id, &self.workspace).await?;
+        let (run_state, _) = state.run.clone().cancelled();
+        let step = StepRecord {
+            kind: "finalize".to_owned(),
+            begun: now,
+            finished: now,
+            summary: AgentEnd::Cancelled.to_string(),
+        };
+        let commit = CommitStep {
+            guard: self.runs.guard(&id),
+            version: lease.version,
+            state: state.with_run(run_state).to_json()?,
+            status: RunStatus::Completed,
+            labels: Vec::new(),
+            messages: Vec::new(),
+            step,
+            consumed_inbox: None,
+        };
+        store.commit_step(commit).await?;
+        Ok(added)
+    }
+}
+
+#[async_trait]
+impl ExternalCalls for ClientCalls {
+    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+        self.add_run(call).await.unwrap_or_else(|error| {
+            Err(match error {
+                RunError::Store(error) => unavailable(&error),
+                error => ToolError::internal(portcullis_types::chain(&error)),
+            })
+        })
+    }
+
+    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
+        external::wait(&**self.runs.store(), id).await
+    }
+
+    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
+        external::stop_waiting(&**self.runs.store(), id).await
+    }
+
+    async fn cancel(&self, id: &str) -> Result<(), ToolError> {
+        external::cancel(&**self.runs.store(), id).await
+    }
+}

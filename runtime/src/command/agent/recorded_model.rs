@@ -1,0 +1,169 @@
+//! [`RecordedModel`]: a provider whose requests leave rows in the audit log.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use futures_util::Stream;
+use portcullis_agent::{
+    Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, Usage,
+};
+use portcullis_tools::{
+    Caller, ToolRegistry,
+    audit::{AuditError, ModelEnding, Outcome},
+};
+use portcullis_types::{ToolErrorKind, async_trait};
+
+/// A provider over another one. Each request leaves a row when its answer has ended, failed, or is given up. An answer
+/// whose row cannot be written is withheld.
+pub(super) struct RecordedModel {
+    inner: Arc<dyn Provider>,
+    log: ModelLog,
+}
+
+/// Where rows go, and what they say of each request.
+#[derive(Clone)]
+struct ModelLog {
+    registry: Arc<ToolRegistry>,
+    caller: Caller,
+    model: Arc<str>,
+    address: Option<Arc<str>>,
+}
+
+impl RecordedModel {
+    /// Records the requests to this model in the run of this caller. `address` is that of the provider.
+    pub(super) fn new(
+        inner: Arc<dyn Provider>,
+        (registry, caller): (Arc<ToolRegistry>, Caller),
+        (model, address): (&str, Option<String>),
+    ) -> Self {
+        let log = ModelLog { registry, caller, model: model.into(), address: address.map(Into::into) };
+        Self { inner, log }
+    }
+}
+
+impl ModelLog {
+    fn write(&self, request: &Request, outcome: Outcome, code: Option<&str>) -> Result<(), AuditError> {
+        self.registry.record_model(
+            &self.caller,
+            ModelEnding {
+                model: Arc::clone(&self.model),
+                address: self.address.clone(),
+                outcome,
+                code: code.map(Into::into),
+                duration: request.began.elapsed(),
+                input_tokens: request.usage.map(|usage| usage.input_tokens),
+                output_tokens: request.usage.map(|usage| usage.output_tokens),
+            },
+        )
+    }
+}
+
+/// A request under way.
+struct Request {
+    began: Instant,
+    usage: Option<Usage>,
+}
+
+#[async_trait]
+impl Provider for RecordedModel {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        let mut recorded = RecordedRequest {
+            log: self.log.clone(),
+            request: Request { began: Instant::now(), usage: None },
+            is_recorded: false,
+        };
+        match self.inner.stream(request).await {
+            Ok(answer) => Ok(Box::pin(RecordedAnswer { answer, recorded })),
+            Err(error) => Err(recorded.fail(error)),
+        }
+    }
+}
+
+/// Writes one row, at the latest when it is dropped.
+struct RecordedRequest {
+    log: ModelLog,
+    request: Request,
+    is_recorded: bool,
+}
+
+impl RecordedRequest {
+    fn end(&mut self, stop: StopReason) -> Result<Delta, ProviderError> {
+        self.is_recorded = true;
+        let word = match &stop {
+            StopReason::Stop => "stop",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::Length => "length",
+            StopReason::ContentFilter => "content_filter",
+            StopReason::Other(other) => other,
+        };
+        match self.log.write(&self.request, Outcome::Ok, Some(word)) {
+            Ok(()) => Ok(Delta::End(stop)),
+            Err(error) => Err(unrecorded(error)),
+        }
+    }
+
+    fn fail(&mut self, error: ProviderError) -> ProviderError {
+        self.is_recorded = true;
+        let kind = error.kind();
+        match self.log.write(&self.request, Outcome::Error(error_kind(kind)), Some(&kind.to_string())) {
+            Ok(()) => error,
+            Err(error) => unrecorded(error),
+        }
+    }
+}
+
+impl Drop for RecordedRequest {
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            let cancelled = Outcome::Error(ToolErrorKind::Cancelled);
+            if let Err(error) = self.log.write(&self.request, cancelled, None) {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot record a request to a model"
+                );
+            }
+        }
+    }
+}
+
+/// The answer of a recorded request.
+struct RecordedAnswer {
+    answer: DeltaStream,
+    recorded: RecordedRequest,
+}
+
+impl Stream for RecordedAnswer {
+    type Item = Result<Delta, ProviderError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let delta = std::task::ready!(self.answer.as_mut().poll_next(context));
+        Poll::Ready(delta.map(|delta| match delta {
+            Ok(Delta::End(stop)) => self.recorded.end(stop),
+            Ok(Delta::Usage(usage)) => {
+                self.recorded.request.usage = Some(usage);
+                Ok(Delta::Usage(usage))
+            }
+            Ok(delta) => Ok(delta),
+            Err(error) => Err(self.recorded.fail(error)),
+        }))
+    }
+}
+
+fn unrecorded(error: AuditError) -> ProviderError {
+    let message = "the request to the model cannot be recorded, so its answer is withheld";
+    ProviderError::new(ProviderErrorKind::Configuration, message).with_source(error)
+}
+
+/// The kind of error that the row has. Its code is the provider's own kind.
+fn error_kind(kind: ProviderErrorKind) -> ToolErrorKind {
+    match kind {
+        ProviderErrorKind::Cancelled => ToolErrorKind::Cancelled,
+        ProviderErrorKind::RateLimited => ToolErrorKind::RateLimited,
+        ProviderErrorKind::Transport | ProviderErrorKind::Server => ToolErrorKind::Unavailable,
+        _ => ToolErrorKind::Failed,
+    }
+}

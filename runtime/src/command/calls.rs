@@ -1,0 +1,100 @@
+//! `portcullis calls`: lists the calls whose results are submitted from outside, and submits them.
+
+use std::process::ExitCode;
+
+use portcullis_runs::{
+    now,
+    store::{CallFilter, CallStatus, Entity, Json, PendingCall, Resolution, RunStore, StoreError},
+};
+use serde_json::{Value, json as value, value::RawValue};
+
+use super::{call, runs::with_store};
+use crate::{
+    cli::{CommonOptions, ListCallsOptions, ListForm, OneCallOptions, ResolveOptions},
+    error::CliError,
+    output::{json, stream, table, text},
+};
+
+/// Lists calls.
+pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result<ExitCode, CliError> {
+    with_store(common, &options.store, async |store| {
+        let filter = CallFilter { run: options.run.clone(), ..CallFilter::default() };
+        let mut calls = match &store {
+            Some(store) => portcullis_runs::all_rows(|request| store.calls(filter.clone(), request)).await?,
+            None => Vec::new(),
+        };
+        if !options.all {
+            calls.retain(|call| status(call).is_open());
+        }
+        let text = match options.form {
+            ListForm::Json => {
+                let calls = calls.iter().map(as_json).collect::<Result<Vec<_>, _>>()?;
+                return json::write_answer(&calls);
+            }
+            ListForm::Ids => calls.iter().map(|call| format!("{}\n", call.id)).collect(),
+            ListForm::Table if calls.is_empty() => "no call takes a result\n".to_owned(),
+            ListForm::Table => {
+                let rows = calls.into_iter().map(|call| {
+                    let (at, status) = (super::runs::time(call.created), status(&call).to_string());
+                    [call.id, call.run, at, call.tool, status]
+                });
+                table::render(["call", "run", "at", "tool", "status"], rows)
+            }
+        };
+        stream::write_answer(&text)
+    })
+}
+
+/// Shows a call.
+pub(crate) fn show(common: &CommonOptions, options: &OneCallOptions) -> Result<ExitCode, CliError> {
+    with_call(common, options, async |_, call| json::write_answer(&as_json(&call)?))
+}
+
+/// Submits a result.
+pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result<ExitCode, CliError> {
+    let ResolveOptions { call: which, result } = options;
+    let result = call::arguments(result)?;
+    let result = serde_json::from_str::<Box<RawValue>>(&result)
+        .map_err(|source| CliError::SubmittedResult { source })?;
+    with_call(common, &which, async |store, call| {
+        let resolution = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
+        let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
+        stream::write_answer(&match resolution {
+            Resolution::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
+            Resolution::Inbox { .. } => format!(
+                "submitted: the result of {tool}; {run} takes it before its next question to the model. \
+                 If the run has ended: portcullis runs resume {run}\n"
+            ),
+        })
+    })
+}
+
+fn with_call(
+    common: &CommonOptions,
+    options: &OneCallOptions,
+    work: impl AsyncFnOnce(&dyn RunStore, PendingCall) -> Result<(), CliError>,
+) -> Result<ExitCode, CliError> {
+    with_store(common, &options.store, async |store| {
+        let missing = || StoreError::NotFound { what: Entity::Call, id: options.id.clone() };
+        let store = store.ok_or_else(missing)?;
+        let call = store.call(&options.id).await?;
+        work(&*store, call).await
+    })
+}
+
+/// A call whose time is over counts as expired, also before a process has swept the store.
+fn status(call: &PendingCall) -> CallStatus {
+    let is_over = call.expires.is_some_and(|expires| expires <= now());
+    if call.status.is_open() && is_over { CallStatus::Expired } else { call.status }
+}
+
+fn as_json(call: &PendingCall) -> Result<Value, CliError> {
+    let parse = |json: &Json| {
+        serde_json::from_str::<Value>(json.as_str()).map_err(|source| StoreError::Json { source })
+    };
+    Ok(value!({
+        "id": call.id, "run": call.run, "agent": call.agent, "tool": call.tool, "arguments": parse(&call.arguments)?,
+        "status": status(call).as_str(), "result": call.result.as_ref().map(parse).transpose()?,
+        "created": call.created, "updated": call.updated, "expires": call.expires,
+    }))
+}

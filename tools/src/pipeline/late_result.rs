@@ -1,0 +1,78 @@
+//! The late result of a pending call, when it enters its run. It passes the hooks and the shape of every result, and
+//! leaves a row of its own.
+
+use portcullis_policy::{CallRequest, FlowLabel, Grant, RunFacts};
+use portcullis_types::{ToolArgs, ToolCall, ToolError, ToolResult};
+use serde_json::Value;
+
+use super::{
+    Host, PendingRecord,
+    admit::refuse,
+    backend::submitted_output,
+    check::{CallNotes, Checked},
+    record, resolve,
+    run::RawOutcome,
+    run_after_hooks, shape,
+};
+use crate::call::Caller;
+
+/// The late result of a pending call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LateResult {
+    /// The id of the pending call.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// The JSON text of the arguments.
+    pub arguments: String,
+    /// The submitted result.
+    pub result: Value,
+}
+
+/// Lets a late result into the run of its call. A result of a tool that is gone, or that the policy denies now, is
+/// withheld.
+pub(crate) async fn take(
+    late: LateResult,
+    host: &Host,
+    caller: &Caller,
+    mut pending_record: PendingRecord,
+) -> ToolResult {
+    // The call's events have ended with the call.
+    let caller = &Caller { on_event: None, ..caller.clone() };
+    pending_record.is_late = true;
+    pending_record.call.operation_id = Some(late.id.as_str().into());
+    let LateResult { id, tool, arguments, result } = late;
+    // The label precedes the text on its way to the model.
+    host.labels.add_labels(&caller.owner(), [(FlowLabel::Web, id.clone())]);
+    let outcome =
+        judge(ToolCall { id, tool, arguments }, host, caller, &mut pending_record).map(|(checked, grant)| {
+            RawOutcome {
+                result: Ok(submitted_output(result)),
+                trailer: None,
+                usage: None,
+                pending: None,
+                grant,
+                checked,
+                has_grown: false,
+                has_changed: false,
+            }
+        });
+    let outcome = run_after_hooks(outcome, host, caller).await;
+    let shaped = shape(outcome, host, caller, &pending_record);
+    record(shaped, caller, pending_record)
+}
+
+/// The call as it was checked, with the grant that it would have now.
+fn judge(
+    call: ToolCall,
+    host: &Host,
+    caller: &Caller,
+    pending_record: &mut PendingRecord,
+) -> Result<(Checked, Grant), ToolError> {
+    let args =
+        ToolArgs::parse(&call.arguments).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
+    let (call, tool) = resolve(call, host, caller, pending_record)?.into_parts();
+    let request = CallRequest { tool: tool.facts(), subjects: &[], run: &RunFacts::default() };
+    let grant = host.policy.authorize(&request).map_err(|denial| refuse(denial, pending_record))?;
+    Ok((Checked { call, tool, args, notes: CallNotes::default() }, grant))
+}
