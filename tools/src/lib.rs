@@ -37,7 +37,6 @@ mod lint;
 pub mod modules;
 mod mount_usage;
 pub mod native;
-mod nearest;
 pub mod output_store;
 mod pipeline;
 mod policy_files;
