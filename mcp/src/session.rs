@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_tools::{Caller, approval::SessionApprovals};
-use portcullis_types::CancellationToken;
+use portcullis_types::{CancellationToken, random_hex};
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
@@ -55,11 +55,10 @@ pub(super) struct ClientPresence {
 
 impl ClientSession {
     pub(super) fn new(server: McpServer, presence: ClientPresence) -> Result<Self, McpError> {
-        let mut bytes = [0_u8; 16];
-        getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
+        let random = random_hex::<16>().map_err(|source| McpError::Random { source })?;
         Ok(Self {
             server,
-            run_id: format!("mcp_{}", hex::encode(bytes)),
+            run_id: format!("mcp_{random}"),
             approvals: Arc::default(),
             threshold: Mutex::default(),
             presence,

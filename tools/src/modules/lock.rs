@@ -16,7 +16,7 @@ use std::{
 };
 
 use portcullis_policy::PinStatus;
-use portcullis_types::{ToolName, is_deceptive};
+use portcullis_types::{ToolName, is_deceptive, random_hex};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -231,9 +231,7 @@ fn quoted(text: &str) -> String {
 
 /// Replaces the file atomically: writes a temporary file, then renames it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(io::Error::from)?;
-    let temporary = path.with_extension(hex::encode(random));
+    let temporary = path.with_extension(random_hex::<8>()?);
     let result =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
