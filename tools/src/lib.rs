@@ -76,7 +76,8 @@ pub use pipeline::{
     MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
     explain_row,
 };
-pub use policy_files::{OVERLAY_FILE, PolicyFiles};
+pub use policy_files::PolicyFiles;
+pub use portcullis_policy::OVERLAY_FILE;
 pub use portcullis_sandbox::{
     HostWasmToolRunner,
     links::{LinkReport, PrivatePaths, examine_links},

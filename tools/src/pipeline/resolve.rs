@@ -76,6 +76,7 @@ fn unknown_tool_error(tools: &ToolTable, name: &str) -> ToolError {
         .with_code("unknown_tool");
     let shown_tools = tools.iter().filter(|tool| !tool.meta().hidden).map(|tool| tool.decl().name.as_str());
     let near_tools = near(shown_tools, |tool_name| similarity(name, tool_name));
-    let names: Vec<String> = near_tools.iter().take(MAX_SUGGESTIONS).map(|name| format!("`{name}`")).collect();
+    let names: Vec<String> =
+        near_tools.iter().take(MAX_SUGGESTIONS).map(|name| format!("`{name}`")).collect();
     if names.is_empty() { error } else { error.with_hint(format!("did you mean {}?", names.join(", "))) }
 }
