@@ -1,8 +1,7 @@
 //! The connection to a sidecar: through the socket of a running sidecar, or to a process that this program starts.
 
 use std::{
-    fmt,
-    io::{self, Read as _},
+    fmt, io,
     net::Shutdown,
     os::unix::net::UnixStream as StdUnixStream,
     path::{Path, PathBuf},
@@ -12,6 +11,7 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
+use portcullis_confine::bounded;
 use portcullis_policy::WorkspaceSecurityPolicy;
 use tokio::net::UnixStream;
 use tonic::{
@@ -189,12 +189,7 @@ impl Drop for OwnProcess {
 
 /// Reads a token: one line, in a file that only its owner can read.
 fn read_token(path: &Path) -> io::Result<String> {
-    let file = open_private_file(path)?;
-    let mut text = String::new();
-    file.take(TOKEN_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > TOKEN_BYTES {
-        return Err(io::Error::other("it is longer than a token"));
-    }
+    let text = bounded::read_text(open_private_file(path)?, TOKEN_BYTES)?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
