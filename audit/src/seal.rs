@@ -4,7 +4,6 @@
 use std::{
     fmt,
     fs::File,
-    io,
     path::Path,
     sync::{Arc, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -194,9 +193,9 @@ impl StoredCheckpoint {
     /// Reads the file. `None` if there is none.
     pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
         let path = state_dir.join(NEWEST_CHECKPOINT);
-        let bytes = match stored_texts::read_bounded(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        let bytes = match stored_texts::read_if_exists(&path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
             Err(source) => return Err(AuditError::Read { path, source }),
         };
         let kept: Option<Self> = serde_json::from_slice(&bytes).ok();
