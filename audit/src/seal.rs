@@ -5,11 +5,12 @@ use std::{
     fmt,
     fs::File,
     path::Path,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -265,8 +266,8 @@ impl SharedLog {
     }
 
     fn seal_state(&self) -> MutexGuard<'_, SealState> {
-        // A poisoned state is usable: the tree is only advanced by whole rows.
-        self.seal_state.lock().unwrap_or_else(PoisonError::into_inner)
+        // After a panic the state is usable: the tree is only advanced by whole rows.
+        self.seal_state.lock()
     }
 
     /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.

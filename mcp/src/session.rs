@@ -2,9 +2,10 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
+use parking_lot::Mutex;
 use portcullis_tools::{Caller, approval::SessionApprovals};
 use portcullis_types::{CancellationToken, random_hex};
 use rmcp::{
@@ -85,7 +86,7 @@ impl ClientSession {
 
     /// The lowest level of log messages that the client wants.
     pub(super) fn threshold(&self) -> Threshold {
-        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.threshold.lock()
     }
 
     /// Starts the task that notifies the client of changed tools, unless it runs already.
@@ -153,7 +154,7 @@ impl ServerHandler for ClientSession {
         request: SetLevelRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner) = Threshold(request.level.into());
+        *self.threshold.lock() = Threshold(request.level.into());
         Ok(())
     }
 

@@ -10,11 +10,12 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{CancellationToken, ToolError};
 use tokio::sync::oneshot;
 
@@ -100,7 +101,7 @@ impl CallSlot {
     /// Frees the slot for the next call, although work of this call may go on. That work counts as abandoned until it
     /// drops the slot as well.
     pub(crate) fn abandon(&self) {
-        let granted_claim = self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let granted_claim = self.lease.granted_claim.lock().take();
         if granted_claim.is_some() {
             self.lease.shared.abandoned.fetch_add(1, Ordering::AcqRel);
         }
@@ -109,7 +110,7 @@ impl CallSlot {
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        if self.granted_claim.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if self.granted_claim.get_mut().is_none() {
             self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -229,7 +230,7 @@ impl SlotsState {
 
 impl SharedSlots {
     fn state(&self) -> MutexGuard<'_, SlotsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Serves waiters with the free slots and locks, in order of arrival.

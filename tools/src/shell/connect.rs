@@ -6,11 +6,12 @@ use std::{
     os::unix::net::UnixStream as StdUnixStream,
     path::{Path, PathBuf},
     process::Child,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use portcullis_confine::bounded;
 use portcullis_policy::WorkspaceSecurityPolicy;
 use tokio::net::UnixStream;
@@ -121,7 +122,7 @@ async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error>
     // The first connect gets the stream. A second one, which would reconnect, fails.
     let stream_once = Arc::new(Mutex::new(Some(stream)));
     let connector = tower::service_fn(move |_uri| {
-        let stream = stream_once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = stream_once.lock().take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     // The URI is required but never used.
