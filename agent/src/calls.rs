@@ -2,15 +2,11 @@
 //! skipped.
 
 use std::{
-    collections::HashSet,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    collections::HashSet, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
 };
 
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{EventFn, ToolCall, ToolError, ToolEvent, ToolResult};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -362,7 +358,7 @@ impl LiveCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -10,9 +10,10 @@ use std::{
     collections::VecDeque,
     mem::{Discriminant, discriminant},
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{ToolEvent, async_trait};
 use tokio::sync::Notify;
 
@@ -191,7 +192,7 @@ struct Channel {
 
 impl Channel {
     fn lock(&self) -> MutexGuard<'_, ChannelState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

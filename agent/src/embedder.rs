@@ -4,11 +4,12 @@ use std::{
     any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use portcullis_types::CancellationToken;
 use thiserror::Error;
 
@@ -110,12 +111,12 @@ impl GuardedEmitter {
 
     /// The emitter's failure, if it had one.
     pub(super) fn fault(&self) -> Option<EmbedderFault> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.fault.lock().clone()
     }
 
     fn note(&self, reported: Result<(), EmbedderFault>) {
         let Err(fault) = reported else { return };
-        let mut noted = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.fault.lock();
         // A panic is final: no later fault replaces it.
         if !matches!(*noted, Some(EmbedderFault::Panicked { .. })) {
             *noted = Some(fault);

@@ -1,10 +1,8 @@
 //! [`AgentHandle`]: steers, continues or cancels a run from outside.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{CancellationToken, Message};
 use thiserror::Error;
 
@@ -88,7 +86,7 @@ impl AgentHandle {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

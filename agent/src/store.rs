@@ -1,10 +1,8 @@
 //! [`MessageStore`]: keeps a conversation; [`InMemoryMessageStore`] keeps it in memory.
 
-use std::{
-    error::Error,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{error::Error, sync::Arc};
 
+use parking_lot::Mutex;
 use portcullis_types::{Message, async_trait};
 use thiserror::Error;
 
@@ -110,7 +108,7 @@ impl InMemoryMessageStore {
     /// The conversation so far.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.messages.lock().clone()
     }
 }
 
@@ -127,7 +125,7 @@ impl MessageStore for InMemoryMessageStore {
     }
 
     async fn append(&self, mut messages: Vec<Message>) -> Result<(), StoreError> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).append(&mut messages);
+        self.messages.lock().append(&mut messages);
         Ok(())
     }
 }

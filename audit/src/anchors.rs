@@ -1,6 +1,6 @@
 //! Compares a log with checkpoints while its rows are read.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, path::Path};
 
 use jiff::Timestamp;
 
@@ -237,12 +237,9 @@ fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Signed
     let mut notes = Vec::new();
     for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
         let path = segments::path_of(state_dir, &name, NOTE_ENDING);
-        let bytes = match stored_texts::read_bounded(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(source) => return Err(read_error(&path, source)),
-        };
-        let signed = std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse);
+        let bytes = stored_texts::read_if_exists(&path).map_err(|source| read_error(&path, source))?;
+        let Some(bytes) = bytes else { continue };
+        let signed = SignedCheckpoint::from_bytes(&bytes);
         // The note of another segment proves nothing about this one.
         notes.push((name.clone(), signed.filter(|signed| signed.checkpoint.size == name.last)));
     }

@@ -28,13 +28,22 @@ use super::{
     lines::{LineEnd, LogLines},
     read::Row,
     seal, segments,
-    stored_texts::{POLICIES_DIR, QUESTIONS_DIR, read_bounded},
+    stored_texts::{POLICIES_DIR, QUESTIONS_DIR, read_if_exists},
     tree::{ConsistencyProver, Frontier, TreeHash},
 };
 
 mod check;
 
 pub use check::{BundleReport, check_bundle};
+
+/// The file that describes a bundle. It is the first one.
+const MANIFEST: &str = "bundle.json";
+
+/// The file with the rows.
+const ROWS: &str = "rows.txt";
+
+/// The folder with the checkpoints.
+const NOTES_DIR: &str = "notes";
 
 /// The program in a bundle that checks it.
 const VERIFY_PROGRAM: &str = include_str!("bundle/verify.py");
@@ -180,41 +189,37 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let (manifest, mut rows_file) = rows.finish(request)?;
 
     let mut archive = tar::Builder::new(out);
-    add(&mut archive, "bundle.json", &serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?)?;
+    add(&mut archive, MANIFEST, &serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?)?;
     add(&mut archive, "verify.py", VERIFY_PROGRAM.as_bytes())?;
     let state_dir = request.log.parent().unwrap_or(Path::new("."));
-    let checkpoint_name = format!("notes/{}.note", request.checkpoint.checkpoint.size);
+    let checkpoint_name = format!("{NOTES_DIR}/{}.note", request.checkpoint.checkpoint.size);
     add(&mut archive, &checkpoint_name, request.checkpoint.note().as_bytes())?;
     let mut notes = kept_notes(state_dir)?;
     let sizes = manifest.first.saturating_sub(1)..manifest.last;
     notes.retain(|note| sizes.contains(&note.checkpoint.size));
     // The checkpoint of the last row proves all rows, so the oldest others can be left out.
     for note in notes.split_off(notes.len().saturating_sub(free)) {
-        let name = format!("notes/{}.note", note.checkpoint.size);
+        let name = format!("{NOTES_DIR}/{}.note", note.checkpoint.size);
         add(&mut archive, &name, note.note().as_bytes())?;
     }
     for (index, anchor) in request.anchors.iter().enumerate() {
-        let name = format!("notes/given-{}-{}.note", index + 1, anchor.checkpoint.size);
+        let name = format!("{NOTES_DIR}/given-{}-{}.note", index + 1, anchor.checkpoint.size);
         add(&mut archive, &name, anchor.note().as_bytes())?;
     }
     for name in &wanted.texts {
         // A text that is not kept is missing in the bundle too; its hash in the row shows that there was one.
-        match read_bounded(&state_dir.join(name)) {
-            Ok(text) => add(&mut archive, name, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
+        if let Some(text) = read_if_exists(&state_dir.join(name))? {
+            add(&mut archive, name, &text)?;
         }
     }
     for (path, name) in &request.files {
-        match read_bounded(path) {
-            Ok(text) => add(&mut archive, name, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
+        if let Some(text) = read_if_exists(path)? {
+            add(&mut archive, name, &text)?;
         }
     }
     let length = rows_file.metadata()?.len();
     rows_file.rewind()?;
-    archive.append_data(&mut header(length), "rows.txt", rows_file)?;
+    archive.append_data(&mut header(length), ROWS, rows_file)?;
     archive.into_inner()?.flush()?;
     let rows = (manifest.first, manifest.last);
     Ok(WrittenBundle { rows, disclosed: manifest.disclosed })

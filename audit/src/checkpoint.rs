@@ -111,6 +111,11 @@ impl SignedCheckpoint {
         Some(Self { checkpoint, note: note.to_owned() })
     }
 
+    /// Parses the bytes of a file, as [`Self::parse`] does.
+    pub(super) fn from_bytes(note: &[u8]) -> Option<Self> {
+        Self::parse(std::str::from_utf8(note).ok()?)
+    }
+
     /// The checkpoint in one line, without a newline: `portcullis-checkpoint ORIGIN SIZE ROOT SIGNATURE`, the last two
     /// in base64 as in the note.
     #[must_use]

@@ -7,12 +7,13 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat},
@@ -86,12 +87,11 @@ impl LogFiles {
 
     /// The open segment, as this process knows it.
     pub(super) fn segment(&self) -> Arc<Segment> {
-        // A poisoned lock is usable: its value is replaced as a whole.
-        Arc::clone(&self.segment.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.segment.lock())
     }
 
     pub(super) fn set_segment(&self, segment: Arc<Segment>) {
-        *self.segment.lock().unwrap_or_else(PoisonError::into_inner) = segment;
+        *self.segment.lock() = segment;
     }
 
     /// Opens the segment that has the log's name now.

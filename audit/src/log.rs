@@ -7,13 +7,14 @@ use std::{
     path::Path,
     process,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
 };
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
@@ -300,8 +301,8 @@ struct OpenCall {
 
 impl SharedLog {
     pub(super) fn state(&self) -> MutexGuard<'_, LogState> {
-        // A poisoned state is usable: the writer reads the file's real end before each row.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // After a panic the state is usable: the writer reads the file's real end before each row.
+        self.state.lock()
     }
 
     pub(super) fn check_synced(&self) -> Result<(), AuditError> {

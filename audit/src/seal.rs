@@ -4,13 +4,13 @@
 use std::{
     fmt,
     fs::File,
-    io,
     path::Path,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -194,9 +194,9 @@ impl StoredCheckpoint {
     /// Reads the file. `None` if there is none.
     pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
         let path = state_dir.join(NEWEST_CHECKPOINT);
-        let bytes = match stored_texts::read_bounded(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        let bytes = match stored_texts::read_if_exists(&path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
             Err(source) => return Err(AuditError::Read { path, source }),
         };
         let kept: Option<Self> = serde_json::from_slice(&bytes).ok();
@@ -266,8 +266,8 @@ impl SharedLog {
     }
 
     fn seal_state(&self) -> MutexGuard<'_, SealState> {
-        // A poisoned state is usable: the tree is only advanced by whole rows.
-        self.seal_state.lock().unwrap_or_else(PoisonError::into_inner)
+        // After a panic the state is usable: the tree is only advanced by whole rows.
+        self.seal_state.lock()
     }
 
     /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.

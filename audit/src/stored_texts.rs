@@ -57,7 +57,7 @@ pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> 
 const MAX_READ_BYTES: u64 = 1 << 20;
 
 /// Reads a file beside the log. A longer one is refused.
-pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
     let mut bytes = Vec::new();
@@ -66,6 +66,15 @@ pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
+}
+
+/// Reads a file beside the log as [`read_bounded`] does. `None` if there is none.
+pub(super) fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match read_bounded(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {

@@ -3,11 +3,12 @@
 
 use std::{
     io,
-    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::OnceLock,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 /// The longest delay of a row's sync with [`SyncMode::Interval`]: 100 ms.
@@ -74,18 +75,14 @@ impl Syncer {
     fn run(&self, work: impl Fn(bool) -> Option<Duration>) {
         let mut next_round = None;
         loop {
-            let request = self.lock();
+            let mut request = self.lock();
             let is_idle = |request: &mut SyncRequest| !request.sync && !request.stop;
-            let request = match next_round {
+            match next_round {
                 Some(wait) => {
-                    let waited = self.request_changed.wait_timeout_while(request, wait, is_idle);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    self.request_changed.wait_while_for(&mut request, is_idle, wait);
                 }
-                None => {
-                    let waited = self.request_changed.wait_while(request, is_idle);
-                    waited.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
+                None => self.request_changed.wait_while(&mut request, is_idle),
+            }
             if !request.sync {
                 // Stopped, and nothing is left to sync. A request from before the stop still gets its round.
                 if request.stop {
@@ -95,10 +92,7 @@ impl Syncer {
                 next_round = work(false);
                 continue;
             }
-            let (mut request, _) = self
-                .request_changed
-                .wait_timeout_while(request, SYNC_INTERVAL, |request| !request.stop)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.request_changed.wait_while_for(&mut request, |request| !request.stop, SYNC_INTERVAL);
             // Clear the request before the work, so that a request during the work starts another round.
             request.sync = false;
             drop(request);
@@ -107,8 +101,7 @@ impl Syncer {
     }
 
     fn lock(&self) -> MutexGuard<'_, SyncRequest> {
-        // A poisoned state is consistent, because nothing panics between its assignments.
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+        self.request.lock()
     }
 }
 

@@ -224,11 +224,7 @@ fn note_path(state_dir: &Path, key: &WitnessKey) -> PathBuf {
 
 /// Reads a cosigned checkpoint. `None` if there is none, or the file does not hold one.
 fn read_note(path: &Path) -> io::Result<Option<SignedCheckpoint>> {
-    match stored_texts::read_bounded(path) {
-        Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(SignedCheckpoint::parse)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(stored_texts::read_if_exists(path)?.and_then(|bytes| SignedCheckpoint::from_bytes(&bytes)))
 }
 
 /// The cosigned checkpoints of a state folder, each with its name in the folder. `None` for a file that holds no

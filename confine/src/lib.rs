@@ -48,6 +48,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Landlock, seccomp and namespaces are Linux's: there is no build for other systems");
 
+pub mod bounded;
 mod canary;
 mod cgroup;
 mod changes;
@@ -70,6 +71,7 @@ mod sys;
 mod testing;
 mod thread;
 pub mod trusted;
+pub mod user_folders;
 
 pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Posture, SyscallOutcome};

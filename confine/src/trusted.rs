@@ -5,13 +5,14 @@
 //! the descriptor that is then read (no TOCTOU race). On a read-only file system, such as a container's mounted
 //! configuration, no user here can change anything, so permissions do not count.
 
+mod first;
 mod readers;
 
 use std::{
     ffi::{OsStr, OsString},
     fmt,
     fs::File,
-    io::{self, Read as _},
+    io,
     os::{
         fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt as _,
@@ -24,6 +25,9 @@ use rustix::{
     io::Errno,
 };
 
+use crate::bounded;
+
+pub use first::open_first;
 pub use readers::{GroupReaders, judge_readers};
 
 /// The kind of an object on a file's path.
@@ -419,10 +423,7 @@ fn is_mapped(uid: u32) -> bool {
 }
 
 fn read_table(path: &str) -> Option<String> {
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(MAX_TABLE_BYTES + 1).read_to_string(&mut text).ok()?;
-    (text.len() as u64 <= MAX_TABLE_BYTES).then_some(text)
+    bounded::read_text(File::open(path).ok()?, MAX_TABLE_BYTES).ok()
 }
 
 /// The required ends of a path, as errors name them.
@@ -442,6 +443,7 @@ const MAX_TABLE_BYTES: u64 = 4 << 20;
 mod tests {
     use std::{
         fs::{self, Permissions},
+        io::Read as _,
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 

@@ -1,13 +1,8 @@
 //! The certificates that servers are checked against. They are read before a thread is confined.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
-use rustix::fs::{Mode, OFlags};
+use portcullis_confine::bounded::{self, LastLink};
 use rustls::{
     ClientConfig, RootCertStore,
     client::Resumption,
@@ -26,17 +21,7 @@ pub const MAX_CA_BYTES: u64 = 1 << 20;
 /// # Errors
 /// If the file cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
 pub fn read_ca(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_CA_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_CA_BYTES {
-        true => Err(io::Error::other(format!("the file has more than {MAX_CA_BYTES} bytes"))),
-        false => Ok(bytes),
-    }
+    bounded::read_bytes(bounded::open_regular(path, LastLink::Follow)?, MAX_CA_BYTES)
 }
 
 /// The trusted certificates. Cheap to clone.
@@ -115,7 +100,7 @@ mod tests {
         let (file, fifo) = (folder.path().join("file"), folder.path().join("fifo"));
         std::fs::write(&file, "text").unwrap();
         assert_eq!(read_ca(&file).unwrap(), b"text");
-        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
         for refused in [&fifo, folder.path()] {
             assert_eq!(read_ca(refused).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{refused:?}");
         }

@@ -10,13 +10,9 @@
 //! - `share` bounds the tunnels of one owner.
 //! - `error` has the reasons for which a tunnel is not opened.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
 use crate::{FetchError, Judge, dial::judge_and_connect, fetch::FetchClient, route::Route, target::Target};
@@ -127,7 +123,7 @@ impl TunnelWatch {
     }
 
     fn lock(&self) -> MutexGuard<'_, TunnelFacts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

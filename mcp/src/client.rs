@@ -1,11 +1,8 @@
 //! [`Client`]: lets a tool of this process send reports and questions to the client that calls it.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use portcullis_types::ToolContext;
 use rmcp::model::{ElicitationAction, ElicitationSchema};
 use serde_json::Value;
@@ -76,20 +73,20 @@ impl Clients {
     /// The client of the call that a tool serves. `None` if the call did not come through this server.
     #[must_use]
     pub fn client_for(&self, ctx: &ToolContext) -> Option<Client> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx.call_id).cloned()
+        self.0.lock().get(&ctx.call_id).cloned()
     }
 
     /// Registers a call's client until the guard is dropped.
     pub(super) fn register(&self, call_id: &str, reports: mpsc::Sender<CallReport>) -> ClientGuard {
         let client = Client { reports };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id.to_owned(), client);
+        self.0.lock().insert(call_id.to_owned(), client);
         ClientGuard { clients: self.clone(), call_id: call_id.to_owned() }
     }
 }
 
 impl fmt::Debug for Clients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Clients({})", self.0.lock().unwrap_or_else(PoisonError::into_inner).len())
+        write!(f, "Clients({})", self.0.lock().len())
     }
 }
 
@@ -102,7 +99,7 @@ pub(super) struct ClientGuard {
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {
-        self.clients.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call_id);
+        self.clients.0.lock().remove(&self.call_id);
     }
 }
 

@@ -17,10 +17,11 @@ pub enum McpError {
         source: serde_json::Error,
     },
     /// The system provided no random bits.
-    #[error("no randomness is available: {reason}")]
+    #[error("no randomness is available")]
     Random {
         /// The system's reason.
-        reason: String,
+        #[source]
+        source: io::Error,
     },
     /// The standard streams cannot be taken over, or have broken.
     #[error("cannot serve on standard input and output")]

@@ -3,11 +3,12 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use portcullis_tools::{ExternalCalls, ToolChanges, ToolRegistry, approval::Approver};
 use portcullis_types::CancellationToken;
 use rmcp::model::Tool;
@@ -82,7 +83,7 @@ impl McpServer {
     /// Sends all approval requests to this approver instead of the client.
     #[must_use]
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
-        *self.shared.approver.lock().unwrap_or_else(PoisonError::into_inner) = Some(approver);
+        *self.shared.approver.lock() = Some(approver);
         self
     }
 
@@ -176,7 +177,7 @@ impl McpServer {
     }
 
     pub(super) fn configured_approver(&self) -> Option<Arc<dyn Approver>> {
-        self.shared.approver.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.approver.lock().clone()
     }
 
     pub(super) fn limits(&self) -> &McpLimits {

@@ -2,11 +2,12 @@
 
 use std::{
     borrow::Cow,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
+use parking_lot::Mutex;
 use portcullis_tools::{Caller, approval::SessionApprovals};
-use portcullis_types::CancellationToken;
+use portcullis_types::{CancellationToken, random_hex};
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
@@ -55,11 +56,10 @@ pub(super) struct ClientPresence {
 
 impl ClientSession {
     pub(super) fn new(server: McpServer, presence: ClientPresence) -> Result<Self, McpError> {
-        let mut bytes = [0_u8; 16];
-        getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
+        let random = random_hex::<16>().map_err(|source| McpError::Random { source })?;
         Ok(Self {
             server,
-            run_id: format!("mcp_{}", hex::encode(bytes)),
+            run_id: format!("mcp_{random}"),
             approvals: Arc::default(),
             threshold: Mutex::default(),
             presence,
@@ -86,7 +86,7 @@ impl ClientSession {
 
     /// The lowest level of log messages that the client wants.
     pub(super) fn threshold(&self) -> Threshold {
-        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.threshold.lock()
     }
 
     /// Starts the task that notifies the client of changed tools, unless it runs already.
@@ -154,7 +154,7 @@ impl ServerHandler for ClientSession {
         request: SetLevelRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner) = Threshold(request.level.into());
+        *self.threshold.lock() = Threshold(request.level.into());
         Ok(())
     }
 

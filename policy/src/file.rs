@@ -35,4 +35,4 @@ pub(crate) use model::{
 };
 pub(crate) use read::read_policy;
 pub(crate) use reduction::read_overlay;
-pub(crate) use section::{did_you_mean, key_path, nearest};
+pub(crate) use section::{did_you_mean, key_path};

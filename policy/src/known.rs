@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_types::ToolName;
+use portcullis_types::{ToolName, display::near::nearest_name};
 
 use crate::{
     LintCode, PolicyError, PolicyFault, WorkspaceSecurityPolicy,
-    file::{Faults, Located, did_you_mean, nearest, omitted_warnings_note},
+    file::{Faults, Located, did_you_mean, omitted_warnings_note},
     shipped,
 };
 
@@ -56,7 +56,7 @@ impl KnownTools {
 
     /// Whether an entry without a known tool may name a tool of an unreadable module.
     fn may_be_unreadable(&self, name: &str) -> bool {
-        self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()
+        self.has_unreadable && nearest_name(name, self.names.iter().map(String::as_str)).is_none()
     }
 
     /// The message for a place that names no known tool.

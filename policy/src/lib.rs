@@ -44,6 +44,7 @@ mod effective;
 mod invariants;
 mod overlay;
 mod path_rules;
+mod places;
 
 mod policy;
 mod tool;
@@ -100,6 +101,7 @@ pub use network::{
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
 pub use path_rules::PathPattern;
+pub use places::{MAX_POLICY_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;

@@ -5,13 +5,15 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
 use portcullis_agent::{ProviderKind, Usage};
-use portcullis_tools::confine::trusted::{self, TrustError};
+use portcullis_tools::confine::{
+    bounded,
+    trusted::{self, TrustError},
+};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use thiserror::Error;
 
@@ -101,7 +103,7 @@ impl AgentFile {
             Err(TrustError::Unusable { source, .. }) => return Err(failed(source)),
             Err(source) => return Err(AgentFileError::Untrusted { path: path.to_owned(), source }),
         };
-        let text = read_bounded(file).map_err(failed)?;
+        let text = bounded::read_text(file, MAX_AGENT_FILE_BYTES).map_err(failed)?;
         let file: Self = toml::from_str(&text).map_err(|source| AgentFileError::Malformed {
             path: path.to_owned(),
             source: Box::new(source),
@@ -143,16 +145,6 @@ pub(crate) enum AgentFileError {
         path.display(), key_file.display()
     )]
     RelativeKeyFile { path: PathBuf, key_file: PathBuf },
-}
-
-fn read_bounded(file: File) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(MAX_AGENT_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_AGENT_FILE_BYTES {
-        let problem = format!("it is longer than {}", text::bytes(MAX_AGENT_FILE_BYTES));
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-    }
-    Ok(text)
 }
 
 fn provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ProviderKind>, D::Error> {

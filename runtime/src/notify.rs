@@ -1,10 +1,8 @@
 //! [`Notifier`]: runs the operator's program when a call waits for an approval.
 
-use std::{
-    process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
-};
+use std::process::{Child, Command, Stdio};
 
+use parking_lot::Mutex;
 use portcullis_agent::ProviderKind;
 use portcullis_runs::{RunId, store::NewApproval};
 
@@ -43,7 +41,7 @@ impl Notifier {
         for (name, value) in VARIABLES.into_iter().zip([&*asked.id, run.as_str(), &*asked.tool]) {
             command.env(name, value);
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         match command.spawn() {
             Ok(child) => running.push(child),

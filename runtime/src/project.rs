@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_tools::policy::{DEFAULT_POLICY, MountName, project_of};
+use portcullis_tools::{
+    confine::bounded::{self, LastLink},
+    policy::{DEFAULT_POLICY, MAX_POLICY_BYTES, MountName, project_of},
+};
 use toml_edit::{DocumentMut, InlineTable, Item, value};
 
 use crate::{
@@ -34,9 +37,6 @@ const EXTENSION: &str = "toml";
 
 /// The end of the name of a file of expectations, before that of a project's file.
 const EXPECT: &str = "expect";
-
-/// The largest project file that is read: 1 MiB, as of every policy.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A folder and the policy file that makes it a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,19 +272,7 @@ fn rename_mount(mounts: &mut InlineTable, old: &str) {
 }
 
 fn read(file: &Path) -> io::Result<String> {
-    use std::{io::Read as _, os::unix::fs::OpenOptionsExt as _};
-    // Opened without blocking, so that a FIFO at this path cannot block the start.
-    let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = fs::OpenOptions::new().read(true).custom_flags(non_blocking).open(file)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
-    }
-    Ok(text)
+    bounded::read_text(bounded::open_regular(file, LastLink::Follow)?, MAX_POLICY_BYTES)
 }
 
 #[cfg(test)]

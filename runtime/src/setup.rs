@@ -1,7 +1,6 @@
 //! Assembles registries from the common options.
 
 use std::{
-    ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -11,10 +10,9 @@ use std::{
     time::Duration,
 };
 
-use portcullis_shell_daemon::absolute_variable;
 use portcullis_tools::{
-    PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, describing_builder, record_refused_start,
-    runtime_builder_with, shell::ShellSource, write_checkpoint_to_stderr,
+    PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, confine::user_folders, describing_builder,
+    record_refused_start, runtime_builder_with, shell::ShellSource, write_checkpoint_to_stderr,
 };
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
@@ -68,8 +66,8 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
         Some(state) => std::path::absolute(state)
             .map_err(|source| CliError::Workspace { path: state.clone(), source })?,
         None => {
-            let base = state_base(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
-            base.ok_or(CliError::NoState)?.join("portcullis").join(workspace_hash(&workspace))
+            let base = user_folders::state().ok_or(CliError::NoState)?;
+            base.join("portcullis").join(workspace_hash(&workspace))
         }
     };
     let mut envelope = match &project {
@@ -82,7 +80,7 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     envelope.sandbox_tier = common.sandbox_tier;
     // A state folder that the user named holds everything, so that it can be deleted as a whole.
     if common.state.is_none() {
-        envelope.cache = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
+        envelope.cache = user_folders::cache().map(|folder| folder.join("portcullis"));
     }
     envelope.policy = common.policy.clone().or_else(|| project.map(|project| project.file));
     envelope.compiler = Some(PathBuf::from(OWN_PROGRAM));
@@ -264,9 +262,7 @@ async fn builder(
 /// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if neither
 /// variable is an absolute path.
 pub(crate) fn config_folder() -> Option<PathBuf> {
-    let config =
-        absolute_variable("XDG_CONFIG_HOME").or_else(|| Some(absolute_variable("HOME")?.join(".config")))?;
-    Some(config.join("portcullis"))
+    Some(user_folders::config()?.join("portcullis"))
 }
 
 /// Tells a waiting person why the start is slow, unless this is dropped in time.
@@ -286,20 +282,6 @@ impl SlowStartNotice {
         });
         Self { _done: done }
     }
-}
-
-/// The base of state folders: `$XDG_STATE_HOME` if it is absolute, else `$HOME/.local/state`.
-fn state_base(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".local/state")))
-}
-
-/// The folder of compiled modules that all workspaces share: `$XDG_CACHE_HOME/portcullis` if the variable is absolute,
-/// else `$HOME/.cache/portcullis`.
-fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    let base = xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".cache")));
-    base.map(|base| base.join("portcullis"))
 }
 
 /// A short hash of a workspace's path.
@@ -341,29 +323,6 @@ pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn state_lies_where_the_environment_says() {
-        let text = |text: &str| Some(OsString::from(text));
-        for (xdg, home, expected) in [
-            (text("/x"), text("/h"), Some("/x")),
-            (text(""), text("/h"), Some("/h/.local/state")),
-            (text("relative"), text("/h"), Some("/h/.local/state")),
-            (None, text("/h"), Some("/h/.local/state")),
-            (None, text(""), None),
-            (None, None, None),
-        ] {
-            assert_eq!(state_base(xdg, home), expected.map(PathBuf::from));
-        }
-    }
-
-    #[test]
-    fn compiled_modules_lie_where_the_environment_says() {
-        let text = |text: &str| Some(OsString::from(text));
-        assert_eq!(cache_folder(text("/x"), text("/h")), Some("/x/portcullis".into()));
-        assert_eq!(cache_folder(text("x"), text("/h")), Some("/h/.cache/portcullis".into()));
-        assert_eq!(cache_folder(None, None), None);
-    }
 
     #[test]
     fn a_workspace_has_one_name_whichever_way_it_is_written() {

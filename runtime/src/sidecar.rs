@@ -13,7 +13,7 @@ use std::{
 
 use portcullis_shell_daemon::{DaemonConfig, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice};
 use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
-use portcullis_types::ShellPosture;
+use portcullis_types::{ShellPosture, random_hex};
 
 use crate::cli::{CommonOptions, ShellOption};
 
@@ -63,7 +63,7 @@ impl StartSidecar for OwnSidecar {
         if *unconfined {
             config.posture = PostureChoice::Exactly(ShellPosture::None);
         }
-        let token = random_token()?;
+        let token = random_hex::<32>()?;
         let (client_end, sidecar_end) = UnixStream::pair()?;
         #[expect(
             clippy::disallowed_methods,
@@ -84,11 +84,4 @@ impl StartSidecar for OwnSidecar {
         (&client_end).write_all(&setup_line)?;
         Ok(StartedSidecar { process, connection: client_end, token })
     }
-}
-
-/// An unguessable token: 256 random bits.
-fn random_token() -> io::Result<String> {
-    let mut bytes = [0_u8; 32];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(hex::encode(bytes))
 }

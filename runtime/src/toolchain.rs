@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_shell_daemon::absolute_variable;
+use portcullis_tools::confine::user_folders::absolute_variable;
 
 /// The toolchains that were found, as `[shell]` of a policy names their parts.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use std::{
 };
 
 use hmac::{Hmac, Mac};
+use portcullis_types::random_hex;
 use rustix::fs::OFlags;
 use sha2::Sha256;
 use wasmtime::{Engine, Module};
@@ -182,9 +183,7 @@ impl ModuleCache {
     }
 
     fn write(&self, path: &Path, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(io::Error::from)?;
-        let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
+        let temporary = self.folder.join(format!(".{digest}.{}", random_hex::<8>()?));
         let tag = self.mac(kind, digest, content).finalize().into_bytes();
         // No sync to disk: a file that a crash cuts off fails its MAC check and is made again.
         let result = new_private(&temporary).and_then(|mut file| {
@@ -248,9 +247,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         }
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(io::Error::from)?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(io::Error::from)?;
-        let temporary = path.with_extension(hex::encode(random));
+        let temporary = path.with_extension(random_hex::<8>()?);
         new_private(&temporary)?.write_all(&key)?;
         // Unlike a rename, a hard link does not replace a key that another process has made in the meantime.
         let linked = fs::hard_link(&temporary, path);

@@ -3,12 +3,13 @@
 use std::{
     any::Any,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicU8, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use portcullis_confine::interrupt::ThreadTarget;
 
 use super::{runner::STOP_GRACE, ticker::TICK};
@@ -98,13 +99,13 @@ impl CallControl {
 
     /// Releases what the call holds. Called when the call's thread is free, or counts as stuck.
     pub(super) fn release_resources(&self) {
-        drop(std::mem::take(&mut *self.resources.lock().unwrap_or_else(PoisonError::into_inner)));
+        drop(std::mem::take(&mut *self.resources.lock()));
     }
 
     /// Holds one more resource until the call's thread is free, or counts as stuck. If the call has ended or was written
     /// off, the resource is released at once.
     pub(super) fn hold(&self, resource: CallResource) {
-        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resources = self.resources.lock();
         if !matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF) {
             resources.push(resource);
         }

@@ -1,10 +1,8 @@
 //! [`GuestModule`]: a guest module, its compiled code and its linking.
 
-use std::{
-    fmt,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::{fmt, sync::OnceLock};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, UnknownImportError};
 
@@ -117,7 +115,7 @@ impl GuestModule {
         if let Some(linked) = self.linked.get() {
             return Ok(linked);
         }
-        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = self.loading.lock();
         // Check again, because another call may have loaded the code during the wait for the lock.
         if let Some(linked) = self.linked.get() {
             return Ok(linked);

@@ -12,10 +12,11 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat},
     io::Errno,
@@ -103,7 +104,7 @@ impl PathLocks {
     }
 
     fn queue(&self, key: LockKey) -> Arc<tokio::sync::Mutex<()>> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         if let Some(queue) = queues.get(&key).and_then(Weak::upgrade) {
             return queue;
         }

@@ -2,11 +2,12 @@
 //! off.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    Arc, Weak,
     atomic::{AtomicUsize, Ordering},
     mpsc::{SyncSender, TrySendError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_policy::GrantedMount;
 
 use super::{
@@ -96,7 +97,7 @@ impl WorkerPool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<SyncSender<Assignment>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

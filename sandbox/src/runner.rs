@@ -4,12 +4,13 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
 use portcullis_policy::{GrantedMount, HiddenNames, ProtectedKinds, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, HTTP_IMPORT, LOCK_IMPORT};
@@ -378,7 +379,7 @@ impl HostWasmToolRunner {
 
     /// The pool of a set of mounts, which is created on first use.
     fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<WorkerPool>, WasmError> {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(mounts) {
             return Ok(Arc::clone(pool));
         }

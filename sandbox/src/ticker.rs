@@ -4,13 +4,14 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use wasmtime::Engine;
 
 use super::control::CallControl;
@@ -40,7 +41,7 @@ struct TickerState {
 impl TickerState {
     /// The list is only pushed to and removed from, so it stays valid after a panic while it was locked.
     fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 }
 
@@ -108,13 +109,12 @@ fn tick(shared: &TickerState, engine: &Engine) {
         }
         if calls.is_empty() && idle >= IDLE_TICKS {
             shared.asleep.store(true, Ordering::Release);
-            calls = shared.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
+            shared.wake.wait(&mut calls);
             shared.asleep.store(false, Ordering::Release);
             idle = 0;
             continue;
         }
-        let (guard, _) = shared.wake.wait_timeout(calls, TICK).unwrap_or_else(PoisonError::into_inner);
-        calls = guard;
+        shared.wake.wait_for(&mut calls, TICK);
         idle = if calls.is_empty() { idle + 1 } else { 0 };
         engine.increment_epoch();
         for call in calls.iter() {

@@ -3,12 +3,9 @@
 //! A few chunks can wait. Unlike progress frames, chunks are never dropped: the sender waits for the receiver, on the
 //! sender's own worker thread, until its deadline or cancellation.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_types::{MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES};
 
 use super::{
@@ -150,7 +147,7 @@ impl Transfer {
             if let Some(reason) = control.stop_reason() {
                 return Err(SendRefusal::Stopped(reason));
             }
-            state = self.wait(state);
+            self.wait(&mut state);
         }
     }
 
@@ -175,17 +172,17 @@ impl Transfer {
             if let Some(reason) = control.stop_reason() {
                 return Err(reason);
             }
-            state = self.wait(state);
+            self.wait(&mut state);
         }
     }
 
     /// Each change is a single step, so the state stays valid after a panic while it was locked.
     fn state(&self) -> MutexGuard<'_, TransferState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, TransferState>) -> MutexGuard<'a, TransferState> {
-        self.changed.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+    fn wait(&self, state: &mut MutexGuard<'_, TransferState>) {
+        self.changed.wait_for(state, POLL_INTERVAL);
     }
 }
 

@@ -5,12 +5,13 @@ use std::{
     collections::VecDeque,
     os::fd::{AsFd as _, OwnedFd},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
 };
 
+use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -97,7 +98,7 @@ impl Background {
 
     /// The output from position `start` on. Reading removes nothing, so a client that lost an answer can ask again.
     pub(crate) fn output_since(&self, start: u64) -> BackgroundOutput {
-        let output = self.0.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = self.0.output.lock();
         // A position beyond the end is not from this session: nothing is unread.
         let unread = output.written.saturating_sub(start);
         let available = unread.min(output.tail.len() as u64);
@@ -142,7 +143,7 @@ impl Background {
 
     /// Writes the reason of a kill into the jobs' output.
     fn note_kill(&self, interruption: Interruption) {
-        let mut output = self.0.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.0.output.lock();
         if output.tail.back().is_some_and(|byte| *byte != b'\n') {
             output.append(b"\n");
         }
@@ -155,7 +156,7 @@ impl Background {
     }
 
     fn append(&self, bytes: &[u8]) {
-        self.0.output.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
+        self.0.output.lock().append(bytes);
     }
 }
 

@@ -15,6 +15,7 @@ use std::{
 };
 
 use portcullis_confine::ProcessUser;
+use portcullis_types::random_hex;
 use rustix::{
     fs::{AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps},
     io::Errno,
@@ -193,9 +194,7 @@ impl CacheRefresh<'_> {
             return Ok(());
         }
         // Under a name of its own until it is complete: commands of other sessions read the copy meanwhile.
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let temporary = format!(".portcullis-{}", hex::encode(random));
+        let temporary = format!(".portcullis-{}", random_hex::<8>()?);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(to, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let copied = self.fill(source, &file, &stat).and_then(|()| {

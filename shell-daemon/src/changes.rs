@@ -14,7 +14,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingChange, ProcessUser};
 use portcullis_undo::{ChangeRecorder, ChangeScope, NodePath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -143,7 +144,7 @@ impl Drop for ChangeWatch {
 
 impl SharedChangeWatch {
     fn recorder(&self) -> MutexGuard<'_, Option<Arc<ChangeRecorder>>> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recorder.lock()
     }
 
     /// Serves the calls until the session ends. Without a keeper this thread keeps the states itself.

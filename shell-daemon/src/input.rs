@@ -7,9 +7,9 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -38,7 +38,7 @@ impl CommandInput {
     }
 
     fn take(&self) -> Option<OwnedFd> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

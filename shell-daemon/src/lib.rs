@@ -77,5 +77,5 @@ pub use server::{
 pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use this_process::{conceal_memory, take_all_descriptors};
-pub use toolchain::{SessionToolchain, absolute_variable};
+pub use toolchain::SessionToolchain;
 pub use wire::{Ending, StateAfter};

@@ -35,12 +35,6 @@ pub struct SessionToolchain {
     pub home: Option<PathBuf>,
 }
 
-/// The value of a variable of this process, if it is an absolute path.
-#[must_use]
-pub fn absolute_variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
 /// The most paths of a toolchain: 64. Each takes a descriptor of the message that starts a session.
 pub(crate) const MAX_READ: usize = 64;
 

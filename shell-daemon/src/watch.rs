@@ -15,13 +15,14 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::Instant,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_confine::ProcessUser;
 use rustix::event::EventfdFlags;
 
@@ -185,7 +186,7 @@ impl Drop for CommandWatch {
 
 impl SharedWatch {
     fn lock(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn serve(&self, session: Option<SessionBounds>, meter: &MemoryMeter) {
@@ -220,13 +221,12 @@ impl SharedWatch {
                 return Some(due);
             }
             let next = state.commands.iter().map(|watched| watched.next_sample).min();
-            state = match next {
+            match next {
                 Some(next) => {
-                    let timeout = next.saturating_duration_since(now);
-                    self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_until(&mut state, next);
                 }
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
+                None => self.changed.wait(&mut state),
+            }
         }
     }
 

@@ -4,11 +4,17 @@
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     known
         .iter()
-        .map(|candidate| (strsim::jaro_winkler(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
-        // Below this similarity, the word is probably not a misspelling of the known one.
-        .filter(|(similarity, _)| *similarity > 0.75)
+        .map(|candidate| (similarity(word, candidate), candidate))
+        // A word that differs in half of its letters is another word, not a misspelling.
+        .filter(|(similarity, _)| *similarity > 0.5)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map_or_else(String::new, |(_, candidate)| format!("; did you mean `{candidate}`?"))
+}
+
+/// The measure of `portcullis_types::display::near`. A macro crate does not depend on that crate, because a build of a
+/// guest would compile it a second time, for the host.
+fn similarity(word: &str, known: &str) -> f64 {
+    strsim::normalized_damerau_levenshtein(&word.to_lowercase(), &known.to_lowercase())
 }
 
 /// The known words as a list for people: `` `a`, `b` ``.

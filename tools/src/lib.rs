@@ -38,7 +38,6 @@ mod lint;
 pub mod modules;
 mod mount_usage;
 pub mod native;
-mod nearest;
 pub mod output_store;
 mod pipeline;
 mod policy_files;
@@ -79,7 +78,8 @@ pub use pipeline::{
     LocatedRule, MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants,
     UncoveredGrant, explain_row,
 };
-pub use policy_files::{OVERLAY_FILE, PolicyFiles};
+pub use policy_files::PolicyFiles;
+pub use portcullis_policy::OVERLAY_FILE;
 pub use portcullis_sandbox::{
     HostWasmToolRunner,
     links::{LinkReport, PrivatePaths, examine_links},

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use portcullis_types::random_hex;
 use rustix::{
     fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags},
     io::Errno,
@@ -80,9 +81,7 @@ impl OutputStore {
         let (Some(header_len), true) = (header_len, bytes <= self.limits.output_bytes) else {
             return Err(OutputStoreError::TooLarge { bytes, limit: self.limits.output_bytes });
         };
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| OutputStoreError::Write(error.into()))?;
-        let temporary = format!("{}{TEMPORARY}", hex::encode(random));
+        let temporary = format!("{}{TEMPORARY}", random_hex::<16>().map_err(OutputStoreError::Write)?);
 
         let write_result = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
         // A link instead of a rename: on every file system it fails if the name is taken.

@@ -1,15 +1,19 @@
 //! [`PolicyFiles`]: finds and reads the files of the policy.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    fs::File,
+    io,
     path::{Path, PathBuf},
 };
 
-use portcullis_confine::trusted::{self, TrustError};
+use portcullis_confine::{
+    bounded::{self, LastLink},
+    trusted::{self, TrustError},
+    user_folders,
+};
 use portcullis_policy::{
-    DEFAULT_POLICY, LoadOptions, PolicySource, SecretName, WorkspaceSecurityPolicy, project_of,
+    DEFAULT_POLICY, LoadOptions, MAX_POLICY_BYTES, OVERLAY_FILE, PolicySource, SHIPPED_POLICY_NAME,
+    SecretName, WorkspaceSecurityPolicy, default_policy_paths, project_of,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 
@@ -18,12 +22,6 @@ use crate::{
     modules::modules_path,
     web::{SecretError, SecretLocation, TakenVariables},
 };
-
-/// The overlay file in a workspace, which can only restrict the operator's policy.
-pub const OVERLAY_FILE: &str = "portcullis.toml";
-
-/// The largest policy file: 1 MiB.
-const MAX_READ_BYTES: u64 = 1 << 20;
 
 /// The texts of the policy, and their sources.
 #[derive(Debug, Clone)]
@@ -213,19 +211,15 @@ impl PolicyFiles {
 
 impl PolicyText {
     fn read_operator_policy() -> Result<Self, BootstrapError> {
-        for path in default_policy_paths() {
-            match Self::read_trusted(&path) {
-                Ok(policy) => return Ok(policy),
-                Err(BootstrapError::PolicyFile { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        match trusted::open_first(default_policy_paths(user_folders::config()), warn_of_absence) {
+            Ok(Some((path, file))) => Self::read_opened(&path, file),
+            Ok(None) => Ok(Self::shipped()),
+            Err((path, refusal)) => Err(refused(&path, refusal)),
         }
-        Ok(Self::shipped())
     }
 
     fn shipped() -> Self {
-        Self { name: "shipped default".to_owned(), path: None, text: DEFAULT_POLICY.to_owned() }
+        Self { name: SHIPPED_POLICY_NAME.to_owned(), path: None, text: DEFAULT_POLICY.to_owned() }
     }
 
     fn read_if_exists(path: &Path) -> Result<Option<Self>, BootstrapError> {
@@ -241,72 +235,43 @@ impl PolicyText {
     /// Reads a file that will be enforced. The text comes from the descriptor that passed the trust check, so the file
     /// cannot be exchanged between check and read.
     pub(crate) fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
-        let unreadable = |source| BootstrapError::PolicyFile { path: path.to_owned(), source };
-        let file = match trusted::open_file(path) {
-            Ok(file) => file,
-            Err(TrustError::Unusable { source, .. }) => return Err(unreadable(source)),
-            Err(TrustError::Missing { doubt, .. }) => {
-                tracing::warn!(
-                    file = %path.display(), cause = &*doubt as &dyn std::error::Error,
-                    "there is no policy file, but another user could create one here (it would be refused) or may have removed one"
-                );
-                return Err(unreadable(io::ErrorKind::NotFound.into()));
-            }
-            Err(TrustError::Kind { .. }) => {
-                let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-                return Err(unreadable(source));
-            }
-            Err(source) => {
-                return Err(BootstrapError::UntrustedPolicy { path: path.to_owned(), source });
-            }
-        };
-        let text = read_bounded(file).map_err(unreadable)?;
-        Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
+        let file = trusted::open_file(path).map_err(|refusal| refused(path, refusal))?;
+        Self::read_opened(path, file)
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, BootstrapError> {
-        let text =
-            read_text(path).map_err(|source| BootstrapError::PolicyFile { path: path.to_owned(), source })?;
+        let file =
+            bounded::open_regular(path, LastLink::Follow).map_err(|source| unreadable(path, source))?;
+        Self::read_opened(path, file)
+    }
+
+    fn read_opened(path: &Path, file: File) -> Result<Self, BootstrapError> {
+        let text = bounded::read_text(file, MAX_POLICY_BYTES).map_err(|source| unreadable(path, source))?;
         Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
     }
 }
 
-/// Reads a text file of bounded size. The open is non-blocking, so that a FIFO at this path cannot block the start.
-fn read_text(path: &Path) -> io::Result<String> {
-    let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+fn refused(path: &Path, refusal: TrustError) -> BootstrapError {
+    match refusal {
+        TrustError::Unusable { source, .. } => unreadable(path, source),
+        TrustError::Missing { doubt, .. } => {
+            warn_of_absence(path, &doubt);
+            unreadable(path, io::ErrorKind::NotFound.into())
+        }
+        TrustError::Kind { .. } => {
+            unreadable(path, io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+        }
+        source => BootstrapError::UntrustedPolicy { path: path.to_owned(), source },
     }
-    read_bounded(file)
 }
 
-fn read_bounded(file: File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.take(MAX_READ_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_READ_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
-    }
-    let is_utf16 =
-        bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.get(1) == Some(&0);
-    String::from_utf8(bytes).map_err(|error| {
-        let problem = match is_utf16 {
-            true => "it is UTF-16; save it as UTF-8".to_owned(),
-            false => format!("it is not UTF-8: {}", error.utf8_error()),
-        };
-        io::Error::new(io::ErrorKind::InvalidData, problem)
-    })
+fn unreadable(path: &Path, source: io::Error) -> BootstrapError {
+    BootstrapError::PolicyFile { path: path.to_owned(), source }
 }
 
-/// The folder of an XDG variable, or else this folder of the user's home.
-pub(crate) fn xdg_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
-    // The XDG Base Directory Specification requires that relative paths are ignored.
-    let folder = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(below_home)))
-}
-
-fn default_policy_paths() -> Vec<PathBuf> {
-    let user_policy =
-        xdg_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("portcullis/portcullis.toml"));
-    [Some(PathBuf::from("/etc/portcullis/portcullis.toml")), user_policy].into_iter().flatten().collect()
+fn warn_of_absence(path: &Path, doubt: &TrustError) {
+    tracing::warn!(
+        file = %path.display(), cause = doubt as &dyn std::error::Error,
+        "there is no policy file, but another user could create one here (it would be refused) or may have removed one"
+    );
 }

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use portcullis_policy::{
     Denial, DenialCode, FlowLabel, Grant, GrantedMount, GrantedSecret, RunFacts, SecretName,
     WorkspaceSecurityPolicy,
@@ -18,7 +19,7 @@ use crate::{
     audit::SharedText,
     call::{Caller, Owner},
     sandbox::{MountRefusal, MountUse},
-    shared_state::{SharedState, lock},
+    shared_state::SharedState,
     shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
@@ -84,7 +85,7 @@ impl RunLabels {
     ) -> RunFacts<'a> {
         let owner = caller.owner();
         let shared = self.shared();
-        let remembered = lock(&shared);
+        let remembered = shared.lock();
         let mut labels = remembered.runs.get(&owner).cloned().unwrap_or_default();
         if !remembered.forgotten.is_empty() {
             let mut all_labels = remembered.forgotten.clone();
@@ -134,7 +135,7 @@ impl RunLabels {
             sent_secrets: Mutex::default(),
             from_stored_outputs: Mutex::default(),
         });
-        lock(&self.shared()).running.push(Arc::clone(&call));
+        self.shared().lock().running.push(Arc::clone(&call));
         LabelGuard { labels: Arc::clone(self), call }
     }
 
@@ -172,7 +173,7 @@ impl RunLabels {
     /// Adds labels to a running call, or to its run if no such call is known.
     fn add_to_running(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
         let shared = self.shared();
-        let mut remembered = lock(&shared);
+        let mut remembered = shared.lock();
         let mut calls =
             remembered.running.iter().filter(|call| call.owner == *owner && call.call_id == call_id);
         let Some(first) = calls.next() else {
@@ -182,7 +183,7 @@ impl RunLabels {
         };
         // A provider can use one id for several calls. All calls with this id then get the labels.
         for call in std::iter::once(first).chain(calls) {
-            lock(&call.from_stored_outputs).extend(labels.iter().cloned());
+            call.from_stored_outputs.lock().extend(labels.iter().cloned());
         }
     }
 
@@ -193,13 +194,13 @@ impl RunLabels {
 
     /// Adds labels to a run, each with the id of the call that brought it.
     pub(crate) fn add_labels(&self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
-        lock(&self.shared()).add(owner, labels);
+        self.shared().lock().add(owner, labels);
     }
 
     /// Forgets one run that has ended.
     pub(crate) fn end_run(&self, owner: &Owner) {
         let shared = self.shared();
-        let mut remembered = lock(&shared);
+        let mut remembered = shared.lock();
         if remembered.runs.remove(owner).is_some() {
             remembered.order.retain(|remembered_owner| remembered_owner != owner);
         }
@@ -207,16 +208,16 @@ impl RunLabels {
 
     /// Adds a session with a network to the list.
     pub(crate) fn add_networked_session(&self, session: NetworkedSession) {
-        lock(&self.shared()).networked.add(session);
+        self.shared().lock().networked.add(session);
     }
 
     /// Removes a session that has ended from the list.
     pub(crate) fn remove_networked_session(&self, id: &str) {
-        lock(&self.shared()).networked.remove(id);
+        self.shared().lock().networked.remove(id);
     }
 
     fn networked_sessions(&self, owner: &Owner) -> Vec<NetworkedSession> {
-        lock(&self.shared()).networked.owned_by(owner)
+        self.shared().lock().networked.owned_by(owner)
     }
 
     fn shared(&self) -> Arc<Mutex<RememberedRuns>> {
@@ -271,8 +272,8 @@ impl RunningCall {
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
-        let sent_secrets = lock(&self.sent_secrets).clone().into_iter().map(FlowLabel::Secret);
-        let from_stored_outputs = lock(&self.from_stored_outputs).clone();
+        let sent_secrets = self.sent_secrets.lock().clone().into_iter().map(FlowLabel::Secret);
+        let from_stored_outputs = self.from_stored_outputs.lock().clone();
         mounts
             .map(|(_, mount)| FlowLabel::of_mount(&mount.name))
             .chain(web)
@@ -335,13 +336,13 @@ impl LabelGuard {
     pub(crate) fn mark_secrets_sent(&self, names: &[SharedText]) {
         let is_sent = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
         let sent_secrets = self.call.secrets.iter().filter(is_sent).map(|secret| secret.name.clone());
-        lock(&self.call.sent_secrets).extend(sent_secrets);
+        self.call.sent_secrets.lock().extend(sent_secrets);
     }
 }
 
 impl Drop for LabelGuard {
     fn drop(&mut self) {
-        lock(&self.labels.shared()).end(&self.call);
+        self.labels.shared().lock().end(&self.call);
     }
 }
 
@@ -366,7 +367,7 @@ mod tests {
             sent_secrets: Mutex::default(),
             from_stored_outputs: Mutex::default(),
         });
-        lock(&labels.shared()).running.push(Arc::clone(&call));
+        labels.shared().lock().running.push(Arc::clone(&call));
         LabelGuard { labels: Arc::clone(labels), call }
     }
 
@@ -419,7 +420,7 @@ mod tests {
         running_call.mark_web_read();
         drop(running_call);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1"), label("web", "c1")]);
-        assert!(lock(&labels.shared()).running.is_empty());
+        assert!(labels.shared().lock().running.is_empty());
     }
 
     #[test]
@@ -468,7 +469,7 @@ mod tests {
         assert!(labels_of(&labels, "first").contains(&label("vault", "c1")));
         assert!(labels_of(&labels, "another").contains(&label("vault", "c1")));
         let shared = labels.shared();
-        let remembered = lock(&shared);
+        let remembered = shared.lock();
         assert_eq!(
             (remembered.runs.len(), remembered.order.len()),
             (MAX_REMEMBERED_RUNS, MAX_REMEMBERED_RUNS)

@@ -1,9 +1,8 @@
 //! [`SharedState`]: state that a registry shares with the registry that it replaces, and with the one that replaces it.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{mem, sync::Arc};
+
+use parking_lot::Mutex;
 
 /// State that can be joined with another registry's. From then on both see one state.
 #[derive(Debug, Default)]
@@ -12,21 +11,16 @@ pub(crate) struct SharedState<T>(Mutex<Arc<Mutex<T>>>);
 impl<T: Default> SharedState<T> {
     /// The state in use at present.
     pub(crate) fn current(&self) -> Arc<Mutex<T>> {
-        Arc::clone(&lock(&self.0))
+        Arc::clone(&self.0.lock())
     }
 
     /// Uses the other's state from now on. `take_over` adds this one's own state to it.
     pub(crate) fn share_with(&self, other: &Self, take_over: impl FnOnce(&mut T, T)) {
         let other_state = other.current();
-        let own_state = mem::replace(&mut *lock(&self.0), Arc::clone(&other_state));
+        let own_state = mem::replace(&mut *self.0.lock(), Arc::clone(&other_state));
         if !Arc::ptr_eq(&own_state, &other_state) {
-            let own_state = mem::take(&mut *lock(&own_state));
-            take_over(&mut lock(&other_state), own_state);
+            let own_state = mem::take(&mut *own_state.lock());
+            take_over(&mut other_state.lock(), own_state);
         }
     }
-}
-
-/// Locks a mutex, also after a panic of another holder.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

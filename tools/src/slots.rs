@@ -10,11 +10,12 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{CancellationToken, ToolError};
 use tokio::sync::oneshot;
 
@@ -102,7 +103,7 @@ impl CallSlot {
     /// Frees the slot for the next call, although work of this call may go on. That work counts as abandoned until it
     /// drops the slot as well.
     pub(crate) fn abandon(&self) {
-        let granted_claim = self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let granted_claim = self.lease.granted_claim.lock().take();
         if granted_claim.is_some() {
             self.lease.is_abandoned.store(true, Ordering::Release);
             self.lease.shared.abandoned.fetch_add(1, Ordering::AcqRel);
@@ -111,7 +112,7 @@ impl CallSlot {
 
     /// Frees the slot for the next call, because the rest of this call only waits and uses nothing of this process.
     pub(crate) fn give_back(&self) {
-        drop(self.lease.granted_claim.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.lease.granted_claim.lock().take());
     }
 }
 
@@ -241,7 +242,7 @@ impl SlotsState {
 
 impl SharedSlots {
     fn state(&self) -> MutexGuard<'_, SlotsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Serves waiters with the free slots and locks, in order of arrival.

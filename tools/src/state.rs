@@ -7,14 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use portcullis_confine::user_folders;
 use thiserror::Error;
 
-use crate::policy_files::xdg_folder;
-
 /// The state folder of a program that names none: `$XDG_STATE_HOME/portcullis/in-process`, else the same below
-/// `$HOME/.local/state`. `None` without a home.
+/// `$HOME/.local/state`. `None` if neither variable is an absolute path.
 pub(crate) fn default_folder() -> Option<PathBuf> {
-    Some(xdg_folder("XDG_STATE_HOME", ".local/state")?.join("portcullis/in-process"))
+    Some(user_folders::state()?.join("portcullis/in-process"))
 }
 
 /// Creates the state folder on first use, and makes an existing folder private.

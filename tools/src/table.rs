@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use portcullis_policy::{MountName, Operation};
 use portcullis_types::ToolName;
 use tokio::sync::watch;
@@ -112,7 +113,7 @@ impl ServedTools {
 
     /// Changes the tools that later snapshots contain. A change that fails has no effect.
     pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut ToolTable) -> Result<T, E>) -> Result<T, E> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let mut tools = ToolTable::clone(&self.snapshot());
         let output = change(&mut tools)?;
         self.table.send_replace(Arc::new(tools));

@@ -3,12 +3,13 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc as blocking},
+    sync::{Arc, mpsc as blocking},
     thread,
     time::Duration,
 };
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use portcullis_audit::{
     AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessAnswer, WitnessClient, WitnessKey,
 };
@@ -103,7 +104,7 @@ impl WitnessThread {
 impl Drop for WitnessThread {
     fn drop(&mut self) {
         drop(self.newest.take());
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.get_mut();
         if ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
             tracing::warn!("a witness has not answered yet; the next process takes the checkpoint to it");
         }

@@ -1,7 +1,7 @@
 //! The vocabulary of Portcullis: tools, calls, results and errors.
 //!
-//! Every other crate uses these types. This crate does no I/O, makes no decisions and holds no state. It
-//! builds for `wasm32-wasip1`, so that a guest and its host share one definition of their frames.
+//! Every other crate uses these types. This crate does no I/O, makes no decisions and holds no state. (The feature
+//! `random` asks the kernel for random bytes.) It builds for `wasm32-wasip1`, so that a guest and its host share one definition of their frames.
 //!
 //! ```
 //! use portcullis_types::{FunctionDecl, JsonSchema, JsonSchemaType};
@@ -38,6 +38,8 @@ mod outcome;
 mod output;
 mod path;
 mod posture;
+#[cfg(feature = "random")]
+mod random;
 mod role;
 mod schema;
 mod state;
@@ -71,6 +73,8 @@ pub use outcome::ToolOutcome;
 pub use output::{Content, ToolOutput, json_bytes};
 pub use path::{GuestPath, InvalidGuestPath, MAX_GUEST_PATH_BYTES};
 pub use posture::ShellPosture;
+#[cfg(feature = "random")]
+pub use random::random_hex;
 pub use role::{Access, ArgumentRole, RoleKind};
 pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
 pub use state::{State, StateType};

@@ -4,10 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::Write as _,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::{
@@ -249,7 +249,7 @@ impl ChangeRecorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -18,14 +18,10 @@
 //! An `expect` may have `model`, `messages` (their number), `tools` (their names) and `last`, which checks
 //! the last message: its `role`, a text that it `contains`, and whether it `is_error`.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use futures_util::stream;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
@@ -211,8 +207,7 @@ impl ScriptedProvider {
     }
 
     fn state(&self) -> MutexGuard<'_, ScriptState> {
-        // Use a poisoned lock anyway: no panic can leave the state inconsistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn next(&self, request: &ModelRequest) -> Result<VecDeque<ScriptedItem>, ScriptError> {

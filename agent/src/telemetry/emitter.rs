@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use opentelemetry::{
@@ -14,6 +11,7 @@ use opentelemetry::{
     metrics::MeterProvider,
     trace::{Tracer, TracerProvider},
 };
+use parking_lot::Mutex;
 use portcullis_types::async_trait;
 
 use super::{
@@ -88,7 +86,7 @@ impl<E> Telemetry<E> {
     /// Records an event.
     fn watch(&self, event: &AgentEvent) {
         let (settings, instruments) = (&self.settings, &self.instruments);
-        let mut open_run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open_run = self.run.lock();
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {
                 // A run that is still open was dropped: no event reported its end.
@@ -131,7 +129,7 @@ impl<E: EventEmitter> EventEmitter for Telemetry<E> {
 /// Closes a run whose future was dropped: no event reports its end.
 impl<E> Drop for Telemetry<E> {
     fn drop(&mut self) {
-        let open_run = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let open_run = self.run.get_mut();
         if let Some(abandoned_run) = open_run.take() {
             abandoned_run.end(&self.settings, &self.instruments, Some(ABANDONED));
         }

@@ -7,7 +7,10 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{BundleError, BundleManifest, ConsistencyProof, MAX_CHECKPOINTS, read_text};
+use super::{
+    BundleError, BundleManifest, ConsistencyProof, MANIFEST, MAX_CHECKPOINTS, NOTES_DIR, POLICIES_DIR,
+    QUESTIONS_DIR, ROWS, read_text,
+};
 use crate::{
     chain::{self, MAX_ROW_BYTES},
     checkpoint::SignedCheckpoint,
@@ -63,16 +66,16 @@ pub fn check_bundle(
         }
         let name = entry.path()?.to_str().ok_or_else(|| form_error("a name in it is not UTF-8"))?.to_owned();
         match (&mut checker, name.as_str()) {
-            (None, "bundle.json") => {
+            (None, MANIFEST) => {
                 let manifest = serde_json::from_str(&read_text(entry)?)
-                    .map_err(|error| BundleError::Form(format!("bundle.json: {error}")))?;
+                    .map_err(|error| BundleError::Form(format!("{MANIFEST}: {error}")))?;
                 checker = Some(Checker::new(manifest, key, anchors)?);
             }
-            (None, _) | (Some(_), "bundle.json") => {
-                return Err(form_error("its first file, and no other, is bundle.json"));
+            (None, _) | (Some(_), MANIFEST) => {
+                return Err(BundleError::Form(format!("its first file, and no other, is {MANIFEST}")));
             }
-            (Some(checker), "rows.txt") => checker.rows(entry)?,
-            (Some(checker), name) if name.starts_with("notes/") => {
+            (Some(checker), ROWS) => checker.rows(entry)?,
+            (Some(checker), name) if below(name, NOTES_DIR).is_some() => {
                 let text = read_text(entry)?;
                 checkpoints += 1;
                 if checkpoints > MAX_CHECKPOINTS {
@@ -83,7 +86,7 @@ pub fn check_bundle(
             (Some(checker), name) => checker.text(name, entry)?,
         }
     }
-    Ok(checker.ok_or_else(|| form_error("it has no bundle.json"))?.finish())
+    Ok(checker.ok_or_else(|| BundleError::Form(format!("it has no {MANIFEST}")))?.finish())
 }
 
 struct Checker {
@@ -110,7 +113,7 @@ impl Checker {
         let tree = left.and_then(|left| Frontier::from_parts(rows_before, left));
         let tree = tree.filter(|_| manifest.format == 1 && manifest.first > 0);
         let tree =
-            tree.ok_or_else(|| BundleError::Form("bundle.json: the tree before the first row".to_owned()))?;
+            tree.ok_or_else(|| BundleError::Form(format!("{MANIFEST}: the tree before the first row")))?;
         let key = key.cloned().unwrap_or(own_key);
         let mut checker = Self {
             manifest,
@@ -157,7 +160,7 @@ impl Checker {
 
     fn rows(&mut self, entry: impl Read) -> Result<(), BundleError> {
         if std::mem::replace(&mut self.has_rows, true) {
-            return Err(BundleError::Form("it has rows.txt twice".to_owned()));
+            return Err(BundleError::Form(format!("it has {ROWS} twice")));
         }
         let mut by_size: HashMap<u64, Vec<usize>> = HashMap::new();
         for (index, note) in self.notes.iter().enumerate() {
@@ -203,8 +206,8 @@ impl Checker {
 
     /// Checks a text that rows name by its hash.
     fn text(&mut self, name: &str, entry: impl Read) -> Result<(), BundleError> {
-        let hashed = name.strip_prefix("policies/").and_then(|name| name.strip_suffix(".json"));
-        let hashed = hashed.or_else(|| name.strip_prefix("questions/")?.strip_suffix(".txt"));
+        let hashed = below(name, POLICIES_DIR).and_then(|name| name.strip_suffix(".json"));
+        let hashed = hashed.or_else(|| below(name, QUESTIONS_DIR)?.strip_suffix(".txt"));
         if let Some(expected) = hashed
             && hex::encode(Sha256::digest(read_text(entry)?)) != expected
         {
@@ -251,6 +254,11 @@ impl Checker {
             faults: self.faults,
         }
     }
+}
+
+/// The name of a file in a folder of the bundle.
+fn below<'n>(name: &'n str, folder: &str) -> Option<&'n str> {
+    name.strip_prefix(folder)?.strip_prefix('/')
 }
 
 fn hash_of(text: &str) -> Option<TreeHash> {

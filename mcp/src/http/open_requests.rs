@@ -1,12 +1,10 @@
 //! [`OpenRequests`]: the requests being answered over HTTP. A session must not use one id for two open requests.
 //! For the single client on standard streams, `unanswered_ids.rs` does the same.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use http::HeaderValue;
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     RoleServer,
     model::{ErrorData, JsonRpcMessage, RequestId},
@@ -69,7 +67,7 @@ impl OpenRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<RequestKey>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock()
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use portcullis_tools::open_private_file;
+use portcullis_types::random_hex;
 use subtle::ConstantTimeEq as _;
 
 use crate::McpError;
@@ -40,7 +41,8 @@ impl BearerToken {
     pub fn from_state_folder(folder: &Path) -> Result<(Self, PathBuf), McpError> {
         let path = folder.join(FILE);
         let failed = |source| McpError::Token { path: path.clone(), source };
-        let (token, attempt) = (random_hex::<32>()?, random_hex::<8>()?);
+        let random = |source| McpError::Random { source };
+        let (token, attempt) = (random_hex::<32>().map_err(random)?, random_hex::<8>().map_err(random)?);
         create_token_file(folder, &path, &token, &attempt).map_err(failed)?;
         Ok((Self::read(&path)?, path))
     }
@@ -62,13 +64,6 @@ impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("BearerToken(…)")
     }
-}
-
-/// Random bytes, in hexadecimal digits.
-fn random_hex<const BYTES: usize>() -> Result<String, McpError> {
-    let mut bytes = [0_u8; BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
-    Ok(hex::encode(bytes))
 }
 
 /// Creates the file unless it exists. A hard link makes the file appear complete or not at all. `attempt` is part of

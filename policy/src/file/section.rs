@@ -5,7 +5,7 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use portcullis_types::EscapedText;
+use portcullis_types::{EscapedText, display::near::nearest_name};
 
 use super::{Faults, Located};
 
@@ -219,7 +219,7 @@ pub(crate) fn key_path(path: &str, name: &str) -> String {
 
 /// Suggests a correction of an unknown name: the nearest known name, or else all known names.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    if let Some(suggestion) = nearest(name, known.clone()) {
+    if let Some(suggestion) = nearest_name(name, known.clone()) {
         return format!("did you mean `{suggestion}`?");
     }
     let quoted_names: Vec<String> = known.map(|name| format!("`{name}`")).collect();
@@ -229,18 +229,6 @@ pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> 
         format!("known are {}", quoted_names.join(", "))
     }
 }
-
-/// The known name that most resembles an unknown one, if one is near enough.
-pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // A name that differs in half of its letters is another word, not a typing mistake.
-    let is_near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
-    known
-        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && is_near(known))
-        .min_by_key(|known| strsim::damerau_levenshtein(name, known))
-}
-
-/// The longest name in bytes that is compared; no known name is longer. A comparison costs the product of both lengths.
-const MAX_COMPARED_BYTES: usize = 64;
 
 /// The most entries of a table. Each mount, profile, tier or tool costs time at every start, and an agent may have
 /// written the overlay of a workspace.

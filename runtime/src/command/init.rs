@@ -8,8 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use portcullis_shell_daemon::absolute_variable;
-use portcullis_tools::confine::trusted;
+use portcullis_tools::confine::{trusted, user_folders::absolute_variable};
 
 use crate::{
     cli::{CommonOptions, InitOptions},

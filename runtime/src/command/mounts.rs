@@ -186,17 +186,19 @@ fn by_tool(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], use_counts: 
     table::render_columns(head.collect(), rows)
 }
 
-fn by_mount(grants: &[ToolGrants], use_counts: &UseCounts) -> String {
+/// The grants, sorted by mount.
+fn sorted_by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
     let mut rows: Vec<(&MountGrant, &ToolGrants)> =
         grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();
     rows.sort_by(|(left, left_tool), (right, right_tool)| {
-        (&left.mount, &left_tool.tool, &left_tool.step).cmp(&(
-            &right.mount,
-            &right_tool.tool,
-            &right_tool.step,
-        ))
+        let left = (&left.mount, &left_tool.tool, &left_tool.step);
+        left.cmp(&(&right.mount, &right_tool.tool, &right_tool.step))
     });
-    let rows = rows.into_iter().map(|(grant, grants)| {
+    rows
+}
+
+fn by_mount(grants: &[ToolGrants], use_counts: &UseCounts) -> String {
+    let rows = sorted_by_mount(grants).into_iter().map(|(grant, grants)| {
         [
             format!("/{}", grant.mount),
             name_cell(grants),

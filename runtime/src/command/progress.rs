@@ -1,7 +1,8 @@
 //! The current activity of a command that a person works with, which decides the effect of an interrupt.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::CancellationToken;
 
 use super::interrupts::{Interrupt, Interruptible};
@@ -47,8 +48,7 @@ impl Progress {
     }
 
     fn state(&self) -> MutexGuard<'_, ProgressState> {
-        // Every change is complete in itself, so a poisoned lock is safe to use.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
     process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolOutcome, ToolOutput};
 use serde_json::{Value, json};
@@ -84,7 +85,7 @@ fn caller(cancel: CancellationToken, write_failure: &FirstWriteError) -> Caller 
         };
         // The command goes on, because its effects cannot be undone. The first error is reported after its end.
         if let Err(error) = write_result {
-            write_failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            write_failure.lock().get_or_insert(error);
         }
     }));
     caller
@@ -154,7 +155,7 @@ async fn exec(
     let write_failure = FirstWriteError::default();
     let caller = caller(cancel.clone(), &write_failure);
     let result = registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller).await;
-    let write_error = write_failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let write_error = write_failure.lock().take();
     write_error.map_or(Ok(result), Err)
 }
 

@@ -1,7 +1,8 @@
 //! Collects a tool's standard error, and shows it to the tool's author.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use portcullis_tools::Caller;
 
 use super::{stream, text};
@@ -24,14 +25,14 @@ impl Diagnostics {
         let text = Arc::clone(&diagnostics.0);
         // Keep only the text of the last try: earlier tries gave no answer.
         caller.on_stderr = Some(Arc::new(move |stderr| {
-            stderr.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
+            stderr.clone_into(&mut text.lock());
         }));
         diagnostics
     }
 
     /// The collected text, if there is any.
     pub(crate) fn text(&self) -> Option<String> {
-        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = self.0.lock().clone();
         (!text.is_empty()).then_some(text)
     }
 }

@@ -4,12 +4,13 @@ mod streamed;
 
 use std::{
     io::{self, IsTerminal as _, Write},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_tools::approval::{ApprovalRequest, Approver, GivenAnswer};
 use portcullis_types::{Message, ToolEvent, ToolOutcome, ToolResult, async_trait};
@@ -349,14 +350,13 @@ impl Live {
                 styled = style.force_styling(true).apply_to(styled).to_string();
             }
         }
-        let mut stream = self.out.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.out.stream.lock();
         // Ignore write errors: there is no stream left to report them on.
         let _ = stream.write_all(styled.as_bytes()).and_then(|()| stream.flush());
     }
 
     fn state(&self) -> MutexGuard<'_, LiveState> {
-        // Every change is complete in itself, so a poisoned lock is safe to use.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use futures_util::Stream;
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, mpsc, oneshot},
@@ -59,7 +60,7 @@ impl CommandControl {
     pub(super) fn cancel(&self) {
         self.cancelled.cancel();
         // Dropping the canceller cancels.
-        drop(self.canceller.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.canceller.lock().take());
     }
 }
 

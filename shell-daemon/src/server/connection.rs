@@ -6,13 +6,14 @@ use std::{
     fmt, io,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_egress::TunnelShare;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -178,7 +179,7 @@ impl ClientConnection {
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnedByConnection> {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owned.lock()
     }
 }
 

@@ -1,12 +1,9 @@
 //! The connections of a session since its last report. Equal connections are counted together, so that many of them
 //! need no more memory than one, and cannot push others out of the report.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, net::SocketAddr};
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_egress::{TunnelEnd, TunnelFacts, TunnelWatch};
 use portcullis_shell_protocol::Connection;
 
@@ -73,7 +70,7 @@ impl ConnectionLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

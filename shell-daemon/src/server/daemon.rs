@@ -3,9 +3,10 @@
 use std::{
     os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use portcullis_confine::{
     Canary,
     mounts::{MountFolder, open_mounts, real_path},
@@ -114,21 +115,21 @@ impl Daemon {
     }
 
     pub(super) fn register_connection(&self, connection: &Arc<ClientConnection>) {
-        let mut connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.known_connections.lock();
         connections.retain(|connection| connection.strong_count() > 0);
         connections.push(Arc::downgrade(connection));
     }
 
     /// Closes the oldest connection that has not sent the token. Returns `false` if there is none.
     pub(super) fn close_unauthenticated(&self) -> bool {
-        let connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections = self.known_connections.lock();
         let unauthenticated =
             connections.iter().filter_map(Weak::upgrade).find(|connection| connection.is_unauthenticated());
         unauthenticated.inspect(|unauthenticated| unauthenticated.cut()).is_some()
     }
 
     pub(super) fn cancel_commands(&self) {
-        let connections = self.known_connections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let connections = self.known_connections.lock().clone();
         for connection in connections.iter().filter_map(Weak::upgrade) {
             connection.cancel_commands();
         }

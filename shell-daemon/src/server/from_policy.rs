@@ -2,20 +2,24 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
-use portcullis_confine::trusted::{self, TrustError};
+use portcullis_confine::{
+    bounded::{self, LastLink},
+    trusted::{self, TrustError},
+    user_folders,
+};
 use portcullis_policy::{
-    DEFAULT_POLICY, HostPath, LoadOptions, MountName, PolicySource, RequiredLayer, ShellAbsence, Toolchain,
-    WorkspaceSecurityPolicy, project_of,
+    DEFAULT_POLICY, HostPath, LoadOptions, MAX_POLICY_BYTES, MountName, OVERLAY_FILE, PolicySource,
+    RequiredLayer, SHIPPED_POLICY_NAME, ShellAbsence, Toolchain, WorkspaceSecurityPolicy,
+    default_policy_paths, project_of,
 };
 use portcullis_types::{Access, SandboxTier};
-use rustix::fs::{Mode, OFlags};
 
 use super::{DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
-use crate::{PostureChoice, SessionToolchain, absolute_variable};
+use crate::{PostureChoice, SessionToolchain};
 
 /// The paths that the command line gives.
 #[derive(Debug)]
@@ -33,11 +37,7 @@ pub(super) struct CommandLinePaths {
 /// [`DaemonError::PolicyFile`] if a policy cannot be read, [`DaemonError::Policy`] if a policy is invalid, and the
 /// errors of [`DaemonConfig::from_policy`].
 pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
-    let operator_path = match &paths.policy {
-        Some(path) => Some(path.clone()),
-        None => default_policy_paths().into_iter().find(|path| path.symlink_metadata().is_ok()),
-    };
-    let operator = operator_path.as_deref().map(read_trusted).transpose()?;
+    let (operator_path, operator) = operator_policy(paths.policy.as_deref())?.unzip();
     let project = operator.as_deref().and_then(project_of).map(PathBuf::from);
     let overlay_path = project.as_ref().unwrap_or(&paths.workspace).join(OVERLAY_FILE);
     let overlay = match read(&overlay_path) {
@@ -45,7 +45,9 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
         Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let name = operator_path.as_ref().map_or_else(|| SHIPPED.to_owned(), |path| path.display().to_string());
+    let name = operator_path
+        .as_ref()
+        .map_or_else(|| SHIPPED_POLICY_NAME.to_owned(), |path| path.display().to_string());
     let overlay_name = overlay_path.display().to_string();
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
         operator: PolicySource { name: &name, text: operator.as_deref().unwrap_or(DEFAULT_POLICY) },
@@ -157,7 +159,8 @@ impl DaemonConfig {
 
 /// The operator's toolchain, with the paths below the home resolved. The copies of caches lie in the state folder.
 fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, DaemonError> {
-    let home = home();
+    // The home of the user who runs Portcullis.
+    let home = user_folders::absolute_variable("HOME");
     let resolve = |setting, paths: &mut dyn Iterator<Item = &HostPath>| {
         let resolved = paths.map(|path| {
             path.resolve(home.as_deref()).ok_or_else(|| DaemonError::Config {
@@ -177,11 +180,6 @@ fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, Da
     })
 }
 
-/// The home of the user who runs Portcullis.
-fn home() -> Option<PathBuf> {
-    absolute_variable("HOME")
-}
-
 /// Makes a path of the policy absolute. The path is relative to the folder of the policy's file.
 fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
     let folder = operator.and_then(Path::parent).unwrap_or(Path::new(""));
@@ -189,52 +187,42 @@ fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, Da
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
-/// The default paths of the operator's policy. The first path that exists is used.
-fn default_policy_paths() -> Vec<PathBuf> {
-    let user_config = absolute_variable("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")));
-    let roots = [Some(PathBuf::from("/etc")), user_config].into_iter().flatten();
-    roots.map(|root| root.join("portcullis/portcullis.toml")).collect()
-}
-
-/// Reads the operator's policy. Only root and the daemon's own user may be able to change the file.
-fn read_trusted(path: &Path) -> Result<String, DaemonError> {
-    let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
-    match trusted::open_file(path) {
-        Ok(file) => read_bounded(path, file),
-        Err(TrustError::Unusable { source, .. }) => Err(failed(source)),
-        Err(refusal) => Err(failed(io::Error::other(refusal))),
-    }
+/// The operator's policy and its path: the given file, or else the first of the default ones. `None` if none of these
+/// exists. Only root and the daemon's own user may be able to change the file.
+fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, DaemonError> {
+    let opened = match given {
+        Some(path) => match trusted::open_file(path) {
+            Ok(file) => Ok(Some((path.to_owned(), file))),
+            Err(refusal) => Err((path.to_owned(), refusal)),
+        },
+        None => trusted::open_first(default_policy_paths(user_folders::config()), |path, doubt| {
+            tracing::warn!(
+                file = %path.display(), cause = doubt as &dyn std::error::Error,
+                "there is no policy file, but another user could create one here or may have removed one"
+            );
+        }),
+    };
+    let opened = opened.map_err(|(path, refusal)| match refusal {
+        TrustError::Unusable { source, .. } => DaemonError::PolicyFile { path, source },
+        refusal => DaemonError::PolicyFile { path, source: io::Error::other(refusal) },
+    })?;
+    let read = |(path, file): (PathBuf, File)| Ok((path.clone(), read_text(&path, file)?));
+    opened.map(read).transpose()
 }
 
 fn read(path: &Path) -> Result<String, DaemonError> {
-    // `NONBLOCK`: a FIFO at this path must not block the start.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
-    let file = opened.map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
-    read_bounded(path, File::from(file))
+    let file = bounded::open_regular(path, LastLink::Follow)
+        .map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
+    read_text(path, file)
 }
 
-fn read_bounded(path: &Path, file: File) -> Result<String, DaemonError> {
-    let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
-    let mut text = String::new();
-    file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_POLICY_BYTES {
-        return Err(failed(io::Error::other("is larger than 1 MiB")));
-    }
-    Ok(text)
+fn read_text(path: &Path, file: File) -> Result<String, DaemonError> {
+    bounded::read_text(file, MAX_POLICY_BYTES)
+        .map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })
 }
 
 /// The ratio of a session's total limits to one command's limits.
 const COMMANDS_PER_SESSION: u64 = 4;
-
-/// The name of the shipped policy in messages.
-const SHIPPED: &str = "shipped default";
-
-/// The name of a workspace's file that may restrict the operator's policy.
-const OVERLAY_FILE: &str = "portcullis.toml";
-
-/// Bytes of the largest policy.
-const MAX_POLICY_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

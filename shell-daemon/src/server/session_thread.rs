@@ -5,7 +5,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -268,11 +269,11 @@ impl HeldSession {
 
     /// The time of the session's last use.
     pub(super) fn last_used(&self) -> Instant {
-        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last_used.lock()
     }
 
     fn touch(&self) {
-        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_used.lock() = Instant::now();
     }
 
     /// Kills the running command and every later one.
@@ -285,7 +286,7 @@ impl HeldSession {
     }
 
     fn lock(&self) -> MutexGuard<'_, LastCommand> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! The samples of one command: decides when the next sample is due, counts the command, and kills it on a breach.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellStart};
@@ -223,7 +224,7 @@ impl WatchedCommand {
             self.memory_bytes = used.bytes;
             return Ok(used);
         }
-        let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut extents = self.extents.lock();
         let used = meter.used(&descendants.living, self.bounds.memory_bytes, sampled_while, &mut extents);
         drop(extents);
         if let Some(partial) = used.partial {

@@ -9,12 +9,10 @@ use jsonschema::{
     ErrorIterator, JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind},
 };
-use portcullis_types::ToolError;
-use portcullis_types::escape_for_display;
+use portcullis_types::{ToolError, display::near::nearest_name, escape_for_display};
 use serde_json::Value;
 
 use super::repair::RepairStep;
-use crate::nearest::nearest;
 
 /// All faults of one call's arguments.
 #[derive(Debug, Default)]
@@ -114,7 +112,7 @@ impl ArgumentFault {
 
     fn unknown(location: Vec<RepairStep>, name: &str, known_names: &[&str]) -> Self {
         let mut text = format!("unknown field '{}' in {}", show_name(name), container(&location));
-        match nearest_name(name, known_names) {
+        match meant_name(name, known_names) {
             Some(near_name) => {
                 let _ = write!(text, "; did you mean '{}'?", show_name(near_name));
             }
@@ -260,18 +258,17 @@ fn sibling_names<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
         .map_or_else(Vec::new, |map| map.keys().map(String::as_str).collect())
 }
 
-fn nearest_name<'k>(name: &str, known_names: &[&'k str]) -> Option<&'k str> {
-    // The comparison takes time proportional to the product of the lengths, and the model chooses the name.
+/// The known name that a model probably means: the nearest one, or else one of which the unknown name is a part, or
+/// which is a part of the unknown name, such as `path` of `file_path`.
+fn meant_name<'k>(name: &str, known_names: &[&'k str]) -> Option<&'k str> {
+    // A longer name is not a mistaken name.
     if name.len() > MAX_SHOWN_CHARS {
         return None;
     }
-    let closeness = |candidate: &str| {
-        // A name that contains the other one, such as `file_path` for `path`, is close enough to suggest.
-        let is_part =
-            candidate.len().min(name.len()) >= 3 && (name.contains(candidate) || candidate.contains(name));
-        strsim::normalized_damerau_levenshtein(name, candidate).max(if is_part { 0.5 } else { 0.0 })
-    };
-    nearest(known_names.iter().copied(), |candidate| closeness(candidate))
+    let has_part = |whole: &str, part: &str| part.len() >= 3 && whole.contains(part);
+    let is_part = |known: &&str| has_part(name, known) || has_part(known, name);
+    let known_names = known_names.iter().copied();
+    nearest_name(name, known_names.clone()).or_else(|| known_names.clone().find(is_part))
 }
 
 fn types(kind: &TypeKind) -> String {

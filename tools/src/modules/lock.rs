@@ -10,14 +10,15 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
+use portcullis_confine::bounded::{self, LastLink};
 use portcullis_policy::PinStatus;
-use portcullis_types::{ToolName, is_deceptive};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use portcullis_types::{ToolName, is_deceptive, random_hex};
+use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -68,16 +69,24 @@ impl Lock {
     /// Reads the lock of a state folder. A missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
-        let (pins, sha256) = match read_text(&path) {
+        let (pins, sha256) = match bounded::open_regular(&path, LastLink::Refuse)
+            .and_then(|file| bounded::read_text(file, MAX_LOCK_BYTES))
+        {
             Ok(text) => (
                 parse(&text).map_err(|reason| LockError::Malformed { path: path.clone(), reason })?,
                 Some(hex::encode(Sha256::digest(&text))),
             ),
             Err(source) if source.kind() == io::ErrorKind::NotFound => (BTreeMap::new(), None),
-            Err(source) if source.kind() == io::ErrorKind::InvalidData => {
-                return Err(LockError::Malformed { path, reason: source.to_string() });
+            Err(source) => {
+                return Err(match source.kind() {
+                    io::ErrorKind::InvalidData
+                    | io::ErrorKind::InvalidInput
+                    | io::ErrorKind::FileTooLarge => {
+                        LockError::Malformed { path, reason: source.to_string() }
+                    }
+                    _ => LockError::Read { path, source },
+                });
             }
-            Err(source) => return Err(LockError::Read { path, source }),
         };
         Ok(Self { path, pins, sha256 })
     }
@@ -148,22 +157,6 @@ impl Lock {
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
-    // The flags refuse a link, and do not block on a FIFO.
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let invalid_data = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    if !file.metadata()?.is_file() {
-        return Err(invalid_data("it is not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(MAX_LOCK_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_LOCK_BYTES {
-        return Err(invalid_data("it has more than 4 MiB"));
-    }
-    Ok(text)
-}
-
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
     let text: LockText = toml::from_str(text).map_err(|error| {
         // Use the bare message, and escape it. The error's own rendering quotes the line, and a forged lock can hold
@@ -231,9 +224,7 @@ fn quoted(text: &str) -> String {
 
 /// Replaces the file atomically: writes a temporary file, then renames it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(io::Error::from)?;
-    let temporary = path.with_extension(hex::encode(random));
+    let temporary = path.with_extension(random_hex::<8>()?);
     let result =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
             file.write_all(text.as_bytes())?;

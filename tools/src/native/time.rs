@@ -9,12 +9,12 @@ use jiff::{
 use portcullis_types::{
     DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
     ToolOutput, async_trait,
+    display::near::{near, similarity},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::{declare, decode};
-use crate::nearest::nearest;
 
 /// Returns the current time, as `datetime` (a text) or `timestamp` (whole seconds since 1970), together with its
 /// `format` and `timezone`.
@@ -66,8 +66,8 @@ fn zone(name: &str) -> Result<TimeZone, ToolError> {
         // A longer name gets no suggestion, because the comparison would cost too much.
         let short_name: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
         let zones = (name.len() <= MAX_NAME_CHARS).then(|| database.available()).into_iter().flatten();
-        let nearest_zone = nearest(zones, |zone_name| closeness(name, zone_name.as_str()));
-        let hint = nearest_zone.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+        let near_zones = near(zones, |zone_name| zone_similarity(name, zone_name.as_str()));
+        let hint = near_zones.first().map(|zone| format!("; did you mean '{zone}'?")).unwrap_or_default();
         ToolError::invalid_arguments(format!(
             "field 'timezone': no time zone is named \"{short_name}\"{hint}"
         ))
@@ -76,12 +76,10 @@ fn zone(name: &str) -> Result<TimeZone, ToolError> {
 }
 
 /// How similar a name is to a known name. A similar city alone also counts, but slightly less.
-fn closeness(name: &str, zone_name: &str) -> f64 {
-    let name = name.to_lowercase().replace(' ', "_");
-    let zone_name = zone_name.to_lowercase();
-    let city = zone_name.rsplit('/').next().unwrap_or(&zone_name);
-    let full_name_closeness = strsim::normalized_damerau_levenshtein(&name, &zone_name);
-    full_name_closeness.max(strsim::normalized_damerau_levenshtein(&name, city) * 0.95)
+fn zone_similarity(name: &str, zone_name: &str) -> f64 {
+    let name = name.replace(' ', "_");
+    let city = zone_name.rsplit('/').next().unwrap_or(zone_name);
+    similarity(&name, zone_name).max(similarity(&name, city) * 0.95)
 }
 
 const MAX_NAME_CHARS: usize = 64;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{ToolCall, ToolError, ToolEvent, ToolName};
+use portcullis_types::{
+    ToolCall, ToolError, ToolEvent, ToolName,
+    display::near::{near, similarity},
+};
 
 use super::{Host, PendingRecord};
 use crate::{
@@ -13,9 +16,6 @@ use crate::{
 
 /// The most names that a refusal suggests.
 const MAX_SUGGESTIONS: usize = 3;
-
-/// The least similarity of a suggested name (Jaro–Winkler, 0 to 1).
-const LIKENESS: f64 = 0.7;
 
 /// A call whose tool is known.
 #[derive(Debug)]
@@ -74,15 +74,9 @@ fn unknown_tool_error(tools: &ToolTable, name: &str) -> ToolError {
     let short_name: String = name.chars().take(64).collect();
     let error = ToolError::not_found(format!("no tool is named `{}`", short_name.escape_default()))
         .with_code("unknown_tool");
-    let mut similar_tools: Vec<(f64, &str)> = tools
-        .iter()
-        .filter(|tool| !tool.meta().hidden)
-        .map(|tool| tool.decl().name.as_str())
-        .map(|tool_name| (strsim::jaro_winkler(&short_name, tool_name), tool_name))
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .collect();
-    similar_tools.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(right.1)));
+    let shown_tools = tools.iter().filter(|tool| !tool.meta().hidden).map(|tool| tool.decl().name.as_str());
+    let near_tools = near(shown_tools, |tool_name| similarity(name, tool_name));
     let names: Vec<String> =
-        similar_tools.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
+        near_tools.iter().take(MAX_SUGGESTIONS).map(|name| format!("`{name}`")).collect();
     if names.is_empty() { error } else { error.with_hint(format!("did you mean {}?", names.join(", "))) }
 }

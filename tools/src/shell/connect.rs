@@ -1,17 +1,18 @@
 //! The connection to a sidecar: through the socket of a running sidecar, or to a process that this program starts.
 
 use std::{
-    fmt,
-    io::{self, Read as _},
+    fmt, io,
     net::Shutdown,
     os::unix::net::UnixStream as StdUnixStream,
     path::{Path, PathBuf},
     process::Child,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use portcullis_confine::bounded;
 use portcullis_policy::WorkspaceSecurityPolicy;
 use tokio::net::UnixStream;
 use tonic::{
@@ -121,7 +122,7 @@ async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error>
     // The first connect gets the stream. A second one, which would reconnect, fails.
     let stream_once = Arc::new(Mutex::new(Some(stream)));
     let connector = tower::service_fn(move |_uri| {
-        let stream = stream_once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stream = stream_once.lock().take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     // The URI is required but never used.
@@ -189,12 +190,7 @@ impl Drop for OwnProcess {
 
 /// Reads a token: one line, in a file that only its owner can read.
 fn read_token(path: &Path) -> io::Result<String> {
-    let file = open_private_file(path)?;
-    let mut text = String::new();
-    file.take(TOKEN_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > TOKEN_BYTES {
-        return Err(io::Error::other("it is longer than a token"));
-    }
+    let text = bounded::read_text(open_private_file(path)?, TOKEN_BYTES)?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 

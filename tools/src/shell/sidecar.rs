@@ -4,13 +4,14 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU8, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_policy::{GrantedMount, ShellGrant, ShellNetwork, ShellPolicy};
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
     connect::{SidecarClient, SidecarConnection, SidecarSource},
@@ -28,9 +29,9 @@ pub struct Sidecar {
     source: SidecarSource,
     /// The variables that the policy passes on from this process's environment.
     environment: HashMap<String, String>,
-    connected: Mutex<Option<Arc<SidecarSessions>>>,
+    connected: AsyncMutex<Option<Arc<SidecarSessions>>>,
     /// The same connection, for [`Self::end_run`], which cannot await the lock above.
-    last: StdMutex<Weak<SidecarSessions>>,
+    last: Mutex<Weak<SidecarSessions>>,
     state: AtomicU8,
 }
 
@@ -52,11 +53,11 @@ pub(super) struct SidecarSessions {
     connection: SidecarConnection,
     /// Each slot has a lock of its own, so that two first commands share one session. A session ends when its slot is
     /// removed and its last command has ended.
-    sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
+    sessions: Mutex<HashMap<SessionKey, SessionSlot>>,
 }
 
 /// The slot of a session, possibly empty.
-type SessionSlot = Arc<Mutex<Option<Session>>>;
+type SessionSlot = Arc<AsyncMutex<Option<Session>>>;
 
 /// The key of a session: its owner, and the name that the run gave it. A run never reaches the session of another run,
 /// even under the same agent name.
@@ -127,8 +128,8 @@ impl Sidecar {
         Self {
             source,
             environment,
-            connected: Mutex::new(None),
-            last: StdMutex::default(),
+            connected: AsyncMutex::new(None),
+            last: Mutex::default(),
             state: AtomicU8::default(),
         }
     }
@@ -197,16 +198,16 @@ impl Sidecar {
         }
         let connected = Arc::new(SidecarSessions {
             connection: self.source.connect().await?,
-            sessions: StdMutex::default(),
+            sessions: Mutex::default(),
         });
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&connected);
+        *self.last.lock() = Arc::downgrade(&connected);
         *connected_slot = Some(Arc::clone(&connected));
         Ok(connected)
     }
 
     /// Ends the sessions of a run, and does not wait. A session with a running command ends after that command.
     pub(crate) fn end_run(&self, owner: &Owner) {
-        let last_connected = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let last_connected = self.last.lock().upgrade();
         if let Some(connected) = last_connected {
             connected.sessions().retain(|key, _| key.owner != *owner);
         }
@@ -280,7 +281,7 @@ impl SidecarSessions {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, SessionSlot>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Creates a session, and checks that its posture is as strong as the policy requires.

@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use portcullis_egress::{Credential, Judge, Method, PoolIdentity, Refusal, RequestLimits, Url};
 use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 
@@ -108,7 +109,7 @@ impl GrantJudge {
 
     /// The names of the secrets that were sent so far, even if the request failed.
     pub(super) fn sent_secrets(&self) -> BTreeSet<String> {
-        self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sent_secrets.lock().clone()
     }
 
     /// Judges a request by the grant, then by the tool's declaration.
@@ -141,7 +142,7 @@ impl GrantJudge {
 
     /// The redirect where the request ended, if it ended at one.
     pub(crate) fn take_redirect(&self) -> Option<Redirect> {
-        self.redirect.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.redirect.lock().take()
     }
 
     /// The number of redirects that the grant allows.
@@ -151,7 +152,7 @@ impl GrantJudge {
 
     /// The requests that were allowed so far, the last one first.
     pub(super) fn requests(&self) -> Vec<RecordedRequest> {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.requests.lock();
         let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
             url: url.as_str().into(),
             address: address.map(|address| address.to_string().into()),
@@ -161,12 +162,12 @@ impl GrantJudge {
 
     /// The denial of a refused request.
     pub(crate) fn take_denial(&self) -> Option<Denial> {
-        self.denial.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.denial.lock().take()
     }
 
     fn refuse(&self, denial: Denial) -> Refusal {
         let refusal = Refusal { code: denial.code.as_str(), reason: denial.message() };
-        *self.denial.lock().unwrap_or_else(PoisonError::into_inner) = Some(denial);
+        *self.denial.lock() = Some(denial);
         refusal
     }
 }
@@ -177,12 +178,12 @@ const SMALL_WINDOW_BYTES: usize = 64 << 10;
 impl Judge for GrantJudge {
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
         self.judge(method.as_str(), url.as_str()).map_err(|denial| self.refuse(denial))?;
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push((url.clone(), None));
+        self.requests.lock().push((url.clone(), None));
         Ok(())
     }
 
     fn on_dialled(&self, address: SocketAddr) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock();
         if let Some((_, dialled)) = requests.last_mut() {
             *dialled = Some(address);
         }
@@ -214,7 +215,7 @@ impl Judge for GrantJudge {
             Ok(()) => Redirect::Allowed(to.clone()),
             Err(_) => Redirect::Refused,
         };
-        *self.redirect.lock().unwrap_or_else(PoisonError::into_inner) = Some(redirect);
+        *self.redirect.lock() = Some(redirect);
         // A refused redirect returns the policy's refusal. An allowed one only ends this request.
         judged?;
         Err(Refusal {
@@ -249,7 +250,7 @@ impl Judge for GrantJudge {
     }
 
     fn on_attached(&self, credential: &Credential) {
-        let mut sent_secrets = self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent_secrets = self.sent_secrets.lock();
         sent_secrets.insert(credential.name().to_owned());
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use portcullis_egress::{Credential, Url};
 use portcullis_policy::{HostRule, UrlHost};
 
-use crate::shared_state::{SharedState, lock};
+use crate::shared_state::SharedState;
 
 /// The most values that are remembered. Each reload of a policy with changed secrets adds some. When the list is full,
 /// the oldest value is forgotten.
@@ -29,19 +29,21 @@ pub(super) struct KnownSecret {
 impl KnownSecrets {
     /// Remembers a secret, unless a secret with the same value already covers its hosts.
     pub(super) fn add(&self, secret: KnownSecret) {
-        add(&mut lock(&self.list.current()), secret);
+        add(&mut self.list.current().lock(), secret);
     }
 
     /// All known secrets.
     pub(super) fn all(&self) -> Vec<Credential> {
-        lock(&self.list.current()).iter().map(|secret| secret.credential.clone()).collect()
+        self.list.current().lock().iter().map(|secret| secret.credential.clone()).collect()
     }
 
     /// Whether a host may have received one of the secrets. Scheme and port do not matter, because any server of a host
     /// could repeat what another server of the host received.
     pub(super) fn has_secret_of_host(&self, url: &Url) -> bool {
         let Some(host) = url.host_str().and_then(|host| UrlHost::parse(host).ok()) else { return true };
-        lock(&self.list.current())
+        self.list
+            .current()
+            .lock()
             .iter()
             .any(|secret| secret.hosts.iter().any(|rule| rule.covers_host(&host)))
     }

@@ -7,11 +7,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use portcullis_egress::{Response, Url};
 use portcullis_policy::{Denial, DenialCode};
 use portcullis_types::{ToolError, ToolErrorKind};
@@ -132,7 +132,7 @@ impl RobotsFiles {
 
     /// Looks up an origin in the cache.
     fn cached_rules(&self, origin: &str, now: Instant) -> CachedRules {
-        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.0.lock();
         match files.get(origin) {
             Some(file) if now.saturating_duration_since(file.read_at) < MAX_KEPT_AGE => {
                 CachedRules::Known(file.rules.clone())
@@ -143,7 +143,7 @@ impl RobotsFiles {
 
     /// Adds a file to the cache. A full cache drops its oldest file.
     fn keep(&self, origin: String, rules: Option<Bytes>, now: Instant) {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.0.lock();
         if files.len() >= MAX_KEPT_ORIGINS && !files.contains_key(&origin) {
             let oldest = files.iter().min_by_key(|(_, file)| file.read_at).map(|(origin, _)| origin.clone());
             oldest.and_then(|origin| files.remove(&origin));

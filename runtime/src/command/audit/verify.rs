@@ -4,15 +4,18 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use jiff::Timestamp;
-use portcullis_tools::audit::{
-    self, AnchorFinding, AnchorPlace, AnchorReport, SignedCheckpoint, VerifierKey, VerifyReport,
-    VerifyRequest, WitnessKey, WitnessReport,
+use portcullis_tools::{
+    audit::{
+        self, AnchorFinding, AnchorPlace, AnchorReport, SignedCheckpoint, VerifierKey, VerifyReport,
+        VerifyRequest, WitnessKey, WitnessReport,
+    },
+    confine::bounded,
 };
 use serde::Serialize;
 
@@ -78,8 +81,8 @@ pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
 pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliError> {
     let failed = |error| CliError::AnchorFile { path: source.to_owned(), source: error };
     let bytes = match source.as_os_str() == "-" {
-        true => read_bounded(io::stdin().lock()),
-        false => File::open(source).and_then(read_bounded),
+        true => bounded::read_bytes(io::stdin().lock(), MAX_ANCHOR_BYTES),
+        false => File::open(source).and_then(|file| bounded::read_bytes(file, MAX_ANCHOR_BYTES)),
     };
     // A journal can hold any bytes around the lines.
     let bytes = bytes.map_err(failed)?;
@@ -88,15 +91,6 @@ pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliEr
         return Err(CliError::NoAnchor { path: source.to_owned() });
     }
     Ok(found)
-}
-
-fn read_bounded(reader: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    reader.take(MAX_ANCHOR_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_ANCHOR_BYTES {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
 }
 
 /// A log's key as text, or the name of a file with it.
@@ -116,7 +110,7 @@ fn key_text(text: &str) -> Result<Cow<'_, str>, CliError> {
         return Ok(text.into());
     }
     let path = PathBuf::from(text);
-    let bytes = File::open(&path).and_then(read_bounded);
+    let bytes = File::open(&path).and_then(|file| bounded::read_bytes(file, MAX_ANCHOR_BYTES));
     let bytes = bytes.map_err(|source| CliError::AnchorFile { path, source })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned().into())
 }

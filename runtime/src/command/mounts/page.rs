@@ -5,13 +5,14 @@ use std::path::Path;
 use jiff::Timestamp;
 use maud::html;
 use portcullis_tools::{
-    FlowStep, MountGrant, ReachSource, ToolGrants,
+    FlowStep, ReachSource, ToolGrants,
     policy::{SourceLocation, WorkspaceSecurityPolicy},
 };
 
 use super::{
     UseCounts, destination_text, gate_text,
     matrix::{GrantUse, matrix, use_words, verdict},
+    sorted_by_mount,
 };
 use crate::output::html::{Column, Listing, Shown, Time, page};
 
@@ -34,7 +35,7 @@ pub(super) struct MapInput<'a> {
 
 pub(super) fn render(facts: &MapInput<'_>) -> String {
     let MapInput { workspace, policy, grants, use_counts, flows, made } = facts;
-    let by_mount = by_mount(grants);
+    let by_mount = sorted_by_mount(grants);
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
         vec![
@@ -84,17 +85,6 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
         }
     };
     page("Portcullis: map of mounts", &body)
-}
-
-/// The grants, sorted by mount.
-fn by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
-    let mut rows: Vec<(&MountGrant, &ToolGrants)> =
-        grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();
-    rows.sort_by(|(left, left_tool), (right, right_tool)| {
-        let left = (&left.mount, &left_tool.tool, &left_tool.step);
-        left.cmp(&(&right.mount, &right_tool.tool, &right_tool.step))
-    });
-    rows
 }
 
 /// The steps of the data of one source.

@@ -15,7 +15,7 @@ struct Screen(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("not poisoned").write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -43,7 +43,7 @@ fn live_for(reader: Reader) -> (Live, Screen) {
 
 impl Screen {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text")
+        String::from_utf8(self.0.lock().clone()).expect("text")
     }
 }
 

@@ -1,12 +1,11 @@
 //! Explains a recorded call under the policy of its time, which the state folder keeps under its digest.
 
 use std::{
-    fs::File,
-    io::{self, Read as _},
-    os::unix::fs::OpenOptionsExt as _,
+    io,
     path::{Path, PathBuf},
 };
 
+use portcullis_confine::bounded::{self, LastLink};
 use portcullis_policy::{Approval, CallRequest, RunFacts, Trace, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 use serde::Serialize;
@@ -252,18 +251,6 @@ fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<St
     keys.into_iter().filter(differs).cloned().collect()
 }
 
-/// Reads a kept file of bounded size. The open does not block, so that a FIFO at this path cannot hold the program up.
 fn read_kept(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_KEPT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_KEPT_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 4 MiB"));
-    }
-    Ok(bytes)
+    bounded::read_bytes(bounded::open_regular(path, LastLink::Refuse)?, MAX_KEPT_BYTES)
 }

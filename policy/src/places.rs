@@ -1,0 +1,33 @@
+//! The names and places of policy files. This crate names the places and looks at none of them.
+
+use std::path::{Path, PathBuf};
+
+/// The overlay file in a workspace, which can only restrict the operator's policy.
+pub const OVERLAY_FILE: &str = "portcullis.toml";
+
+/// The name of [`DEFAULT_POLICY`](crate::DEFAULT_POLICY) in messages.
+pub const SHIPPED_POLICY_NAME: &str = "shipped default";
+
+/// The largest policy file, in bytes: 1 MiB.
+pub const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// The default places of the operator's policy: `/etc/portcullis/portcullis.toml`, then the same file below the user's
+/// folder of configuration. The first that exists is the policy.
+#[must_use]
+pub fn default_policy_paths(user_config: Option<PathBuf>) -> Vec<PathBuf> {
+    let folders = [Some(Path::new("/etc").to_owned()), user_config];
+    folders.into_iter().flatten().map(|folder| folder.join("portcullis/portcullis.toml")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_policy_comes_before_the_users() {
+        let machine = Path::new("/etc/portcullis/portcullis.toml");
+        assert_eq!(default_policy_paths(None), [machine]);
+        let user = Path::new("/home/me/.config/portcullis/portcullis.toml");
+        assert_eq!(default_policy_paths(Some("/home/me/.config".into())), [machine, user]);
+    }
+}

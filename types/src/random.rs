@@ -1,0 +1,26 @@
+//! Random names, from the kernel's randomness.
+
+use std::io;
+
+/// This many random bytes as lower-case hexadecimal digits, two for each byte. Eight bytes are enough for a name that
+/// must differ from others, such as that of a temporary file; 16 or more for one that must not be guessed.
+///
+/// # Errors
+/// If the kernel provides no random bytes.
+pub fn random_hex<const BYTES: usize>() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes)?;
+    Ok(hex::encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_name_has_two_digits_for_each_byte_and_is_never_the_same() {
+        let [first, second] = [random_hex::<8>(), random_hex::<8>()].map(|name| name.expect("random bytes"));
+        assert_ne!(first, second);
+        assert!(first.len() == 16 && first.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
+    }
+}
