@@ -29,6 +29,12 @@ impl RunId {
         Ok(Self(format!("{PREFIX}{}", hex::encode(bytes))))
     }
 
+    /// The id that follows from a hash: the same run for the same hash.
+    #[must_use]
+    pub fn from_hash(hash: &[u8; 32]) -> Self {
+        Self(format!("{PREFIX}{}", hex::encode(&hash[..RANDOM_BYTES])))
+    }
+
     /// The text of the id.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -12,6 +12,8 @@
 //! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
 //! | `approver.rs` | asks through the store, so that another process can answer |
+//! | `stepwise.rs` | takes single steps, for a driver that decides elsewhere which comes next |
+//! | `turn.rs`, `carried.rs` | a turn's calls, each run on its own: their results until the turn's step |
 //! | `state.rs` | the state of a run as it is stored |
 //! | `id.rs` | the id of a run |
 //! | `pages.rs` | reads all pages of a listing |
@@ -20,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod approver;
+mod carried;
 mod clock;
 mod driven;
 mod driver;
@@ -30,6 +33,8 @@ mod id;
 mod pages;
 mod runs;
 mod state;
+mod stepwise;
+mod turn;
 
 pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
 pub use clock::now;
@@ -42,6 +47,8 @@ pub use id::RunId;
 pub use pages::all_rows;
 pub use runs::{NextMove, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
+pub use stepwise::{CallEnd, NextCall, Position, StepEnd, StepParts, Stepper};
+pub use turn::Interruption;
 
 /// Re-exported: the store that a driver works on.
 pub use portcullis_store as store;

@@ -61,6 +61,11 @@ impl Runs {
         &self.store
     }
 
+    /// The process that drives the runs.
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
     /// Adds a run with its first question. No process drives it yet.
     ///
     /// # Errors
@@ -202,7 +207,7 @@ impl Runs {
     }
 
     /// Takes the lease, also that of a process that has died.
-    async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
+    pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
         match acquire().await {
             Err(StoreError::Leased { owner, .. }) if self.driver.has_died(&owner) => {
