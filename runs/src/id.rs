@@ -14,7 +14,7 @@ const RANDOM_BYTES: usize = 8;
 
 /// The id of a run: `run_` and 16 hexadecimal digits, as in the rows of the audit
 /// log.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 

@@ -21,7 +21,6 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::{
     DrivenRun, QuestionFn, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor,
-    StoredState,
     carried::Carried,
     driven::{BegunCall, status},
     turn::{Interruption, TurnExecutor, interrupt},

@@ -36,6 +36,8 @@ pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
         | ProviderErrorKind::Rejected
         | ProviderErrorKind::Malformed
         | ProviderErrorKind::Cancelled => false,
+        // A kind that came later is not asked again until it is known to help.
+        _ => false,
     }
 }
 

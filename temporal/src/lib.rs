@@ -42,6 +42,12 @@ mod server;
 #[cfg(feature = "sdk")]
 mod worker;
 #[cfg(feature = "sdk")]
+#[expect(
+    missing_docs,
+    missing_debug_implementations,
+    unnameable_types,
+    reason = "the SDK's macros generate such items for the workflow, its signals and its query"
+)]
 mod workflow;
 
 #[cfg(feature = "sdk")]

@@ -313,5 +313,5 @@ fn bad_input(reason: &str) -> WorkflowTermination {
 /// The id of a new run: the same for the same workflow, so that a step that is repeated adds no second run.
 fn new_run_id(ctx: &WorkflowContext<AgentRun>) -> String {
     let parts = format!("{}\0{}\0{}", ctx.namespace(), ctx.workflow_id(), ctx.run_id());
-    RunId::from_hash(&Sha256::digest(parts)).to_string()
+    RunId::from_hash(&Sha256::digest(parts).into()).to_string()
 }

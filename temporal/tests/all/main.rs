@@ -1,1 +1,11 @@
-//! x
+//! Runs that Temporal drives, on a real server: they end as those of one process do, whatever happens to the workers.
+#![expect(clippy::print_stdout, reason = "tests say what they skipped")]
+
+mod driving;
+// The model of the driver of one process, so that histories can be compared.
+#[path = "../../../runs/tests/all/model.rs"]
+mod model;
+mod scripts;
+mod server;
+mod tools;
+mod world;

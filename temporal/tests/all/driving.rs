@@ -1,0 +1,51 @@
+//! Runs that end as they would in one process.
+
+use portcullis_agent::AgentEnd;
+
+use crate::{
+    scripts::{WORK, WRONG},
+    world::World,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_has_the_history_of_one_process() {
+    let Some(world) = World::new().await else { return };
+    let _worker = world.worker();
+    for prompt in [WORK, WRONG] {
+        let (here, id) = world.drive_here(prompt, None).await;
+        assert_eq!(here.end, AgentEnd::Answer { text: "Done.".to_owned() });
+        let (outcome, _) = world.drive(prompt, prompt).await;
+        assert_eq!((&*outcome.status, outcome.unread.len()), ("completed", 0));
+        let (expected, found) = (world.export(id.as_str()).await, world.export(&outcome.run).await);
+        assert_eq!(format!("{found:#}"), format!("{expected:#}"), "{prompt}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_model_call_and_each_tool_call_is_an_activity() {
+    let Some(world) = World::new().await else { return };
+    let _worker = world.worker();
+    let (outcome, handle) = world.drive("work", WORK).await;
+    assert_eq!(outcome.status, "completed");
+    let expected = [
+        "setup", "call_model", "run_tool", "run_tool", "run_tool", "finish_turn", "call_model", "run_tool", "run_tool",
+        "finish_turn", "call_model", "finalize",
+    ];
+    assert_eq!(world.activities(&handle).await, expected);
+    // As the server's own command line shows it.
+    let shown = world.server.command_line(&["workflow", "show", "--workflow-id", "work", "--output", "json"]);
+    assert_eq!(shown.matches("\"name\": \"call_model\"").count(), 3, "{shown}");
+    assert_eq!(shown.matches("\"name\": \"run_tool\"").count(), 5, "{shown}");
+    for query in [format!("PortcullisRun = '{}'", outcome.run), "PortcullisStatus = 'completed'".to_owned()] {
+        let mut listed = String::new();
+        // The index follows the history a moment later.
+        for _ in 0..100 {
+            listed = world.server.command_line(&["workflow", "list", "--query", &query]);
+            if listed.contains("work") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(listed.contains("work"), "{query}: {listed}");
+    }
+}
