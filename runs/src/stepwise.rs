@@ -14,7 +14,7 @@ use std::{
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
-use portcullis_store::{Decision, Entity, RunStatus, StoreError};
+use portcullis_store::{Decision, Entity, NewApproval, RunStatus, StoreError};
 use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;
@@ -256,7 +256,8 @@ impl Stepper {
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
 
-    /// Runs one call of the turn that follows this version of the run, and stores its result.
+    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is told of
+    /// each new question, as [`StepParts::on_question`] is.
     ///
     /// # Errors
     /// [`RunError`], as for [`Self::take_step`].
@@ -268,12 +269,13 @@ impl Stepper {
         id: &RunId,
         version: i64,
         call: &str,
+        on_question: QuestionFn,
         cancel: &CancellationToken,
     ) -> Result<CallEnd, RunError> {
         let gate = self.gate(id);
         let _turn = gate.lock().await;
         let Some(run) = self.drive(id, version).await? else { return Ok(CallEnd::Passed) };
-        let ended = self.call(&run, call, cancel).await;
+        let ended = self.call(&run, call, on_question, cancel).await;
         self.release(&run, false).await;
         ended
     }
@@ -282,6 +284,7 @@ impl Stepper {
         &self,
         run: &Arc<DrivenRun>,
         call: &str,
+        on_question: QuestionFn,
         cancel: &CancellationToken,
     ) -> Result<CallEnd, RunError> {
         let store = &**run.store();
@@ -289,7 +292,7 @@ impl Stepper {
         if is_finished || Carried::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(CallEnd::Stored);
         }
-        let mut agent = self.agent(run, self.executor(run));
+        let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
         let handle = agent.handle();
         let state = run.take_start(&handle).expect("a run is driven once");
         let _lease = run.keep_lease(handle.clone());
@@ -375,15 +378,21 @@ impl Stepper {
     }
 
     fn executor(&self, run: &Arc<DrivenRun>) -> Arc<dyn ToolExecutor> {
+        self.asking_executor(run, None)
+    }
+
+    fn asking_executor(
+        &self,
+        run: &Arc<DrivenRun>,
+        on_question: Option<QuestionFn>,
+    ) -> Arc<dyn ToolExecutor> {
         let mut caller = self.parts.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         if caller.approver.is_none() {
             let approver = StoredApprover::elsewhere(Arc::clone(run));
-            let approver = match &self.parts.on_question {
-                Some(on_question) => approver.telling(Arc::clone(on_question)),
-                None => approver,
-            };
-            caller.approver = Some(Arc::new(approver));
+            let told: Vec<QuestionFn> = self.parts.on_question.clone().into_iter().chain(on_question).collect();
+            let tell = move |question: &NewApproval| told.iter().for_each(|tell| tell(question));
+            caller.approver = Some(Arc::new(approver.telling(Arc::new(tell))));
         }
         let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();
         let executor = match self.parts.hint {

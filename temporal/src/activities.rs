@@ -7,14 +7,21 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    CallEnd, Position, RunId, StepEnd, Stepper, now,
+    CallEnd, Position, QuestionFn, RunId, StepEnd, Stepper, now,
     store::{Decision, Verdict},
 };
 use portcullis_types::{CancellationToken, Message};
+use temporalio_client::WorkflowSignalOptions;
+use temporalio_common::data_converters::{PayloadConverter, RawValue};
 use temporalio_macros::activities;
-use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::{
+    activities::{ActivityContext, ActivityError},
+    workflows::WorkflowImplementation,
+};
+use tokio::sync::mpsc;
 
 use crate::{
+    AgentRun,
     failures::{self, MODEL_ATTEMPTS},
     heartbeat::with_heartbeats,
     messages::{AnswerInput, CallInput, CallOutcome, Place, PlacedCall, SetupInput, StepInput},
@@ -75,7 +82,7 @@ impl Steps {
 #[activities]
 impl Steps {
     /// Adds a new run, and stores its question.
-    #[activity]
+    #[activity(name = "setup")]
     pub(crate) async fn setup(
         self: Arc<Self>,
         context: ActivityContext,
@@ -95,7 +102,7 @@ impl Steps {
     }
 
     /// Asks the model.
-    #[activity]
+    #[activity(name = "call_model")]
     pub(crate) async fn call_model(
         self: Arc<Self>,
         context: ActivityContext,
@@ -105,7 +112,7 @@ impl Steps {
     }
 
     /// Runs one call.
-    #[activity]
+    #[activity(name = "run_tool")]
     pub(crate) async fn run_tool(
         self: Arc<Self>,
         context: ActivityContext,
@@ -117,8 +124,19 @@ impl Steps {
             return Err(failures::no_tool(&input.tool, &info.task_queue, info.attempt));
         }
         let cancel = CancellationToken::new();
-        let call = self.stepper.run_call(&id, input.version, &input.call, &cancel);
-        match with_heartbeats(&context, &cancel, call).await {
+        let (on_question, mut asked) = questions();
+        let call = self.stepper.run_call(&id, input.version, &input.call, on_question, &cancel);
+        let work = async {
+            let mut call = std::pin::pin!(call);
+            loop {
+                tokio::select! {
+                    biased;
+                    ended = &mut call => return ended,
+                    Some(question) = asked.recv() => tell(&context, question).await,
+                }
+            }
+        };
+        match with_heartbeats(&context, &cancel, work).await {
             Ok(CallEnd::Stored) => Ok(CallOutcome::Stored),
             Ok(CallEnd::Passed) => Ok(CallOutcome::Passed),
             Ok(CallEnd::NotBegun) => Err(failures::interrupted()),
@@ -127,7 +145,7 @@ impl Steps {
     }
 
     /// Stores the model's answer with the results of its calls.
-    #[activity]
+    #[activity(name = "finish_turn")]
     pub(crate) async fn finish_turn(
         self: Arc<Self>,
         context: ActivityContext,
@@ -137,7 +155,7 @@ impl Steps {
     }
 
     /// Stores the answer of a model that is done.
-    #[activity]
+    #[activity(name = "finalize")]
     pub(crate) async fn finalize(
         self: Arc<Self>,
         context: ActivityContext,
@@ -147,7 +165,7 @@ impl Steps {
     }
 
     /// Answers a question of the run.
-    #[activity]
+    #[activity(name = "answer")]
     pub(crate) async fn answer(
         self: Arc<Self>,
         _context: ActivityContext,
@@ -170,4 +188,23 @@ impl Steps {
 
 fn run_id(text: &str) -> Result<RunId, ActivityError> {
     text.parse().map_err(|error: portcullis_runs::RunError| failures::bad_input(error.to_string()))
+}
+
+/// How many questions of one call may wait to be told.
+const MAX_QUESTIONS: usize = 16;
+
+/// Passes on the ids of the questions of a call.
+fn questions() -> (QuestionFn, mpsc::Receiver<String>) {
+    let (sender, receiver) = mpsc::channel(MAX_QUESTIONS);
+    // Ignore the error: the question is in the store, whoever is told.
+    (Arc::new(move |asked| drop(sender.try_send(asked.id.clone()))), receiver)
+}
+
+/// Tells the workflow of a question, for its status.
+async fn tell(context: &ActivityContext, question: String) {
+    let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else { return };
+    let input = RawValue::from_value(&question, &PayloadConverter::default());
+    if let Err(error) = workflow.signal(AgentRun::asked, input, WorkflowSignalOptions::default()).await {
+        tracing::warn!(error = &error as &dyn std::error::Error, question, "the workflow is not told of a question");
+    }
 }

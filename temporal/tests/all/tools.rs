@@ -18,11 +18,14 @@ use portcullis_types::{
 };
 use serde_json::json;
 
-const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
-    [tools.look]\nenabled = true\napproval = \"allow\"\n\
-    [tools.large]\nenabled = true\napproval = \"allow\"\n\
-    [tools.slow]\nenabled = true\napproval = \"allow\"\n\
-    [tools.ask]\nenabled = true\napproval = \"ask\"\n";
+/// The policy of the tools. A worker may have some of them only.
+fn policy() -> String {
+    let entry = |name: &&str| {
+        let approval = if *name == "ask" { "ask" } else { "allow" };
+        format!("\n[tools.{name}]\nenabled = true\noptional = true\napproval = \"{approval}\"\n")
+    };
+    ALL.iter().map(entry).collect()
+}
 
 /// The tools of a worker.
 pub(crate) const ALL: [&str; 5] = ["note", "look", "large", "slow", "ask"];
@@ -88,7 +91,7 @@ pub(crate) fn notes(folder: &Path) -> Vec<String> {
 /// A registry with these tools.
 pub(crate) fn registry(folder: &Path, tools: &[&'static str]) -> Arc<ToolRegistry> {
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
-        operator: PolicySource { name: "test", text: &format!("{DEFAULT_POLICY}{POLICY}") },
+        operator: PolicySource { name: "test", text: &format!("{DEFAULT_POLICY}{}", policy()) },
         overlay: None,
         sandbox_tier: SandboxTier::Process,
     });
