@@ -47,7 +47,7 @@ pub use id::RunId;
 pub use pages::all_rows;
 pub use runs::{NextMove, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use stepwise::{CallEnd, NextCall, Position, StepEnd, StepParts, Stepper};
+pub use stepwise::{CallEnd, NextCall, Position, RunQuestionFn, StepEnd, StepParts, Stepper};
 pub use turn::Interruption;
 
 /// Re-exported: the store that a driver works on.

@@ -43,9 +43,12 @@ pub struct StepParts {
     pub labels: Vec<(FlowLabel, String)>,
     /// A hint on denied calls that nobody could approve.
     pub hint: Option<&'static str>,
-    /// Is told of each new question.
-    pub on_question: Option<QuestionFn>,
+    /// Is told of each new question, with its run. It must not block.
+    pub on_question: Option<RunQuestionFn>,
 }
+
+/// Is told of a new question of a run.
+pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
 
 /// Takes steps of runs.
 pub struct Stepper {
@@ -390,8 +393,11 @@ impl Stepper {
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         if caller.approver.is_none() {
             let approver = StoredApprover::elsewhere(Arc::clone(run));
-            let told: Vec<QuestionFn> = self.parts.on_question.clone().into_iter().chain(on_question).collect();
-            let tell = move |question: &NewApproval| told.iter().for_each(|tell| tell(question));
+            let (id, for_all) = (run.id().clone(), self.parts.on_question.clone());
+            let tell = move |question: &NewApproval| {
+                for_all.iter().for_each(|tell| tell(&id, question));
+                on_question.iter().for_each(|tell| tell(question));
+            };
             caller.approver = Some(Arc::new(approver.telling(Arc::new(tell))));
         }
         let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();

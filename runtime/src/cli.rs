@@ -21,6 +21,8 @@ mod serve;
 mod shell_option;
 mod tool;
 mod undo;
+#[cfg(feature = "temporal")]
+mod worker;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, ModelOptions, StoreOptions};
 pub(crate) use approvals::{
@@ -41,6 +43,8 @@ pub(crate) use tool::{
     ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
 };
 pub(crate) use undo::{ChangesOptions, Selection, UndoOptions};
+#[cfg(feature = "temporal")]
+pub(crate) use worker::WorkerOptions;
 
 /// The agent and run of calls from the command line.
 pub(crate) const CLI_ID: &str = "cli";
@@ -137,6 +141,8 @@ pub(crate) enum CliCommand {
     Runs(RunsCommand),
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    #[cfg(feature = "temporal")]
+    Worker(WorkerOptions),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),

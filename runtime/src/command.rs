@@ -70,6 +70,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Approvals(ApprovalsCommand::Show(options)) => approvals::show(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Approve(options)) => approvals::approve(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Deny(options)) => approvals::deny(common, &options),
+        #[cfg(feature = "temporal")]
+        CliCommand::Worker(options) => agent::work(common, options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

@@ -17,12 +17,6 @@ pub enum WorkerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A key would go over a connection that others can read.
-    #[error("the API key is not sent to {address} in clear text; use https://")]
-    KeyInClearText {
-        /// The address.
-        address: String,
-    },
     /// The namespace is not there, or the server does not let this client use it.
     #[error(
         "the Temporal server has no namespace `{}` for this worker; it is made with: temporal operator namespace \

@@ -79,24 +79,17 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Connects to a server. `api_key` is that of Temporal Cloud, and goes over TLS only.
+/// Connects to a server. With TLS, its certificate must be of an authority that this machine trusts.
 ///
 /// # Errors
-/// [`WorkerError::Unreachable`], [`WorkerError::KeyInClearText`].
-pub async fn connect(address: &Address, api_key: Option<String>) -> Result<Connection, WorkerError> {
-    if api_key.is_some() && !address.uses_tls() {
-        return Err(WorkerError::KeyInClearText { address: address.to_string() });
-    }
-    let identity = format!("portcullis-{}", std::process::id());
+/// [`WorkerError::Unreachable`].
+pub async fn connect(address: &Address) -> Result<Connection, WorkerError> {
     let options = ConnectionOptions::new(address.0.clone())
-        .identity(identity)
-        .connect_timeout(CONNECT_TIMEOUT)
+        .identity(format!("portcullis-{}", std::process::id()))
         .maybe_tls_options(address.uses_tls().then(TlsOptions::default))
-        .maybe_api_key(api_key)
         .build();
-    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect(options));
     let address = address.to_string();
-    match connecting.await {
+    match tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect(options)).await {
         Ok(Ok(connection)) => Ok(connection),
         Ok(Err(source)) => Err(WorkerError::Unreachable { address, source: Box::new(source) }),
         Err(elapsed) => Err(WorkerError::Unreachable { address, source: Box::new(elapsed) }),
@@ -131,20 +124,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_is_not_sent_in_clear_text() {
-        let address: Address = "http://10.0.0.1:7233".parse().expect("an address");
-        let connected = connect(&address, Some("key".to_owned())).await;
-        assert!(matches!(connected, Err(WorkerError::KeyInClearText { .. })));
-    }
-
-    #[tokio::test]
     async fn a_server_that_is_not_there_is_named() {
         // A port that was free a moment ago.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
         let address: Address = format!("127.0.0.1:{port}").parse().expect("an address");
-        let error = connect(&address, None).await.err().expect("no server");
+        let error = connect(&address).await.err().expect("no server");
         assert!(error.to_string().contains(&port.to_string()), "{error}");
     }
 }

@@ -9,6 +9,8 @@ pub(super) mod question;
 mod session;
 mod slash;
 mod summary;
+#[cfg(feature = "temporal")]
+mod worker;
 
 use std::{
     io::{self, IsTerminal as _},
@@ -54,6 +56,9 @@ use crate::{
     },
     run_store, setup, sidecar,
 };
+
+#[cfg(feature = "temporal")]
+pub(crate) use self::worker::run as work;
 
 /// What the process does with a run.
 enum Task {

@@ -25,7 +25,7 @@ async fn failure(world: &World, name: &str, input: Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_missing_is_named() {
     let Some(world) = World::new().await else { return };
-    let connection = connect(&world.server.address(), None).await.expect("connects");
+    let connection = connect(&world.server.address()).await.expect("connects");
     let settings =
         WorkerSettings { namespace: "elsewhere".to_owned(), task_queue: QUEUE.to_owned(), placements: Vec::new() };
     let worker = RunWorker::new(connection, settings, stepper(world.folder(), &ALL).await).await;

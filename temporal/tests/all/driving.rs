@@ -4,7 +4,7 @@ use portcullis_agent::AgentEnd;
 
 use crate::{
     scripts::{WORK, WRONG},
-    world::World,
+    world::{World, soon},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,15 +36,8 @@ async fn each_model_call_and_each_tool_call_is_an_activity() {
     assert_eq!(shown.matches("\"name\": \"call_model\"").count(), 3, "{shown}");
     assert_eq!(shown.matches("\"name\": \"run_tool\"").count(), 5, "{shown}");
     for query in [format!("PortcullisRun = '{}'", outcome.run), "PortcullisStatus = 'completed'".to_owned()] {
-        let mut listed = String::new();
         // The index follows the history a moment later.
-        for _ in 0..100 {
-            listed = world.server.command_line(&["workflow", "list", "--query", &query]);
-            if listed.contains("work") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-        assert!(listed.contains("work"), "{query}: {listed}");
+        let list = || world.server.command_line(&["workflow", "list", "--query", &query]);
+        soon(async || list().contains("work").then_some(())).await;
     }
 }

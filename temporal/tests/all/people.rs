@@ -1,7 +1,5 @@
 //! What people say to a run: answers, messages, and that it shall end.
 
-use std::time::Duration;
-
 use portcullis_runs::store::{Decision, PageRequest, Verdict};
 use serde_json::json;
 use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
@@ -9,7 +7,7 @@ use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
 use crate::{
     scripts::{ASK, SLOW, THINK, WORK},
     tools::notes,
-    world::{World, approve, cancel, result, status, steer, wait_for},
+    world::{World, approve, cancel, result, soon, status, steer, wait_for},
 };
 
 /// The run in the store.
@@ -45,22 +43,20 @@ async fn an_answer_by_signal_lets_the_call_run() {
     let here = async {
         let driven = world.drive_here(ASK, None);
         let answering = async {
-            loop {
-                let waiting = world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
-                if let Some(asked) = waiting.items.into_iter().find(|asked| asked.decision.is_none()) {
-                    let decision = Decision {
-                        verdict: Verdict::Approve,
-                        by: "Ada".to_owned(),
-                        via: "temporal".to_owned(),
-                        edited_arguments: None,
-                        reason: None,
-                        decided: portcullis_runs::now(),
-                    };
-                    let (id, hash) = (asked.asked.id, asked.asked.hash);
-                    return world.store.decide_approval(&id, &hash, decision).await.expect("decided");
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            let waiting = async || {
+                let all = world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
+                all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
+            };
+            let asked = soon(waiting).await;
+            let decision = Decision {
+                verdict: Verdict::Approve,
+                by: "Ada".to_owned(),
+                via: "temporal".to_owned(),
+                edited_arguments: None,
+                reason: None,
+                decided: portcullis_runs::now(),
+            };
+            world.store.decide_approval(&asked.id, &asked.hash, decision).await.expect("decided")
         };
         tokio::join!(driven, answering).0
     };
@@ -126,12 +122,8 @@ async fn the_servers_own_cancellation_ends_a_run_that_asks_the_model() {
     let Some(world) = World::new().await else { return };
     let _worker = world.worker();
     let handle = world.start("thinks", json!({"prompt": THINK})).await;
-    let run = loop {
-        if world.folder().join("thinks").exists() {
-            break status(&handle).await.run.expect("a run");
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    };
+    soon(async || world.folder().join("thinks").exists().then_some(())).await;
+    let run = status(&handle).await.run.expect("a run");
     handle.cancel(WorkflowCancelOptions::default()).await.expect("cancelled");
     let ended = handle.get_result(WorkflowGetResultOptions::default()).await;
     assert!(ended.expect_err("cancelled").to_string().to_lowercase().contains("cancel"));

@@ -70,7 +70,7 @@ impl World {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
         let store = open_store(folder.path()).await;
-        let connection = connect(&server.address(), None).await.expect("connects");
+        let connection = connect(&server.address()).await.expect("connects");
         let client = Client::new(connection, ClientOptions::new(NAMESPACE).build()).expect("a client");
         Some(Self { server, folder, store, client })
     }
@@ -178,14 +178,20 @@ pub(crate) async fn status(handle: &Handle) -> RunStatusReport {
 
 /// Waits until the status is as wanted.
 pub(crate) async fn wait_for(handle: &Handle, wanted: impl Fn(&RunStatusReport) -> bool) -> RunStatusReport {
-    for _ in 0..600 {
-        let status = status(handle).await;
-        if wanted(&status) {
-            return status;
+    soon(async || Some(status(handle).await).filter(|status| wanted(status))).await
+}
+
+/// Asks until there is an answer.
+pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("the status does not come: {:?}", status(handle).await);
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
 }
 
 pub(crate) async fn steer(handle: &Handle, input: Value) {
@@ -236,7 +242,7 @@ pub(crate) async fn work(
     placements: Vec<Placement>,
     stop: &CancellationToken,
 ) {
-    let connection = connect(&target.parse().expect("an address"), None).await.expect("connects");
+    let connection = connect(&target.parse().expect("an address")).await.expect("connects");
     let settings = WorkerSettings { namespace: NAMESPACE.to_owned(), task_queue: queue, placements };
     let stepper = stepper(&folder, tools).await;
     let mut worker = RunWorker::new(connection, settings, stepper).await.expect("a worker");
