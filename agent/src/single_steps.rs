@@ -7,8 +7,8 @@ use portcullis_types::ToolResult;
 use super::{
     AgentLoop,
     agent_loop::TokenRenewalGuard,
-    calls::CallRunner,
     call_ids::random_id,
+    calls::CallRunner,
     embedder::{self, EmbedderGuard, GuardedEmitter},
     state::{RunState, RunStep},
     steps::Steps,

@@ -9,8 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_agent::{
-    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
-    interrupted_error,
+    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage, interrupted_error,
 };
 use portcullis_store::{
     CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease, RunStatus,
@@ -215,7 +214,11 @@ impl DrivenRun {
             }
             Err(error) => {
                 let call = &result.call_id;
-                tracing::warn!(error = &error as &dyn std::error::Error, call, "the end of a call is not stored");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    call,
+                    "the end of a call is not stored"
+                );
             }
         }
     }

@@ -171,7 +171,7 @@ impl Stepper {
         let interruption =
             if run.is_cancel_requested() { Some(Interruption::Cancelled) } else { interruption };
         let taken = if state.next_step() == "run_tools" {
-            self.collect(&run, version, state, interruption).await
+            self.collect(&run, version, state, interruption, keeps).await
         } else {
             let terms = (steering, interruption);
             self.step(&run, version, state, terms, keeps, cancel).await
@@ -224,6 +224,7 @@ impl Stepper {
         version: i64,
         state: RunState,
         interruption: Option<Interruption>,
+        keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
     ) -> Result<StepEnd, RunError> {
         let (store, id) = (&**run.store(), run.id());
         let mut carried = Carried::read(store, id).await?;
@@ -240,7 +241,15 @@ impl Stepper {
             // The first call of a turn is never skipped for a message.
             (Some(Interruption::Steered), None) | (None, _) => {}
         }
-        let state = agent.take_step(state, |_| true).await;
+        let mut undone = None;
+        let may_keep = |state: &RunState| {
+            undone = state.end().filter(|end| !keeps(end)).cloned();
+            undone.is_none()
+        };
+        let state = agent.take_step(state, may_keep).await;
+        if let Some(end) = undone {
+            return Ok(StepEnd::Undone(end));
+        }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = carried.forget(store, id).await {
             // They are forgotten with the next turn's, and each is bound to its call's id.
@@ -441,7 +450,11 @@ impl Stepper {
 }
 
 /// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.
-async fn cancelled_by<T>(work: impl Future<Output = T>, cancel: &CancellationToken, handle: &AgentHandle) -> T {
+async fn cancelled_by<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    handle: &AgentHandle,
+) -> T {
     let mut work = pin!(work);
     tokio::select! {
         biased;

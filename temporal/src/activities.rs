@@ -202,9 +202,15 @@ fn questions() -> (QuestionFn, mpsc::Receiver<String>) {
 
 /// Tells the workflow of a question, for its status.
 async fn tell(context: &ActivityContext, question: String) {
-    let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else { return };
+    let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else {
+        return;
+    };
     let input = RawValue::from_value(&question, &PayloadConverter::default());
     if let Err(error) = workflow.signal(AgentRun::asked, input, WorkflowSignalOptions::default()).await {
-        tracing::warn!(error = &error as &dyn std::error::Error, question, "the workflow is not told of a question");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            question,
+            "the workflow is not told of a question"
+        );
     }
 }

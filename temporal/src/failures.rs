@@ -11,7 +11,7 @@ use portcullis_types::chain;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
-/// How often the model is asked before the run ends without an answer.
+/// How often a step is attempted before the run ends as it would in one process.
 pub(crate) const MODEL_ATTEMPTS: u32 = 5;
 
 /// How often a call is offered to workers that do not have its tool.
@@ -23,9 +23,14 @@ const RATE_LIMITED: Duration = Duration::from_secs(15);
 /// How long the next attempt waits while another process drives the run.
 const LEASED: Duration = Duration::from_secs(2);
 
-/// Whether another attempt may get an answer from the model.
+/// Whether another attempt at the step may end otherwise.
 pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
-    let AgentEnd::Provider { kind, .. } = end else { return false };
+    let kind = match end {
+        AgentEnd::Provider { kind, .. } => kind,
+        // A store that could not be read, or a fault of a part.
+        AgentEnd::Internal { .. } => return true,
+        _ => return false,
+    };
     match kind {
         ProviderErrorKind::Transport
         | ProviderErrorKind::RateLimited
@@ -50,6 +55,10 @@ pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
             let delay = (*kind == ProviderErrorKind::RateLimited).then_some(RATE_LIMITED);
             failure(format!("model_{kind}"), "the model has not answered".to_owned(), Retry::After(delay))
         }
+        AgentEnd::Internal { message } => {
+            tracing::warn!(message, "a step has failed");
+            failure("internal".to_owned(), "the step has failed".to_owned(), Retry::After(None))
+        }
         _ => interrupted(),
     }
 }
@@ -66,7 +75,11 @@ pub(crate) fn no_tool(tool: &str, queue: &str, attempt: u32) -> ActivityError {
         "no worker of the task queue `{queue}` that was tried has the tool `{tool}`: place it with \
          --place {tool}=QUEUE, or start a worker that has it"
     );
-    failure("no_tool".to_owned(), message, if attempt < PLACE_ATTEMPTS { Retry::After(None) } else { Retry::Never })
+    failure(
+        "no_tool".to_owned(),
+        message,
+        if attempt < PLACE_ATTEMPTS { Retry::After(None) } else { Retry::Never },
+    )
 }
 
 /// The failure of an input that no attempt can use.
@@ -82,7 +95,9 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
             failure("leased".to_owned(), message, Retry::After(Some(LEASED)))
         }
         RunError::NotKept { .. } => failure("not_kept".to_owned(), message, Retry::After(None)),
-        RunError::Store(StoreError::NotFound { .. }) => failure("not_found".to_owned(), message, Retry::Never),
+        RunError::Store(StoreError::NotFound { .. }) => {
+            failure("not_found".to_owned(), message, Retry::Never)
+        }
         RunError::Store(
             StoreError::ApprovalClosed { .. } | StoreError::OtherHash { .. } | StoreError::Name { .. },
         ) => failure("refused".to_owned(), message, Retry::Never),
@@ -135,10 +150,13 @@ mod tests {
     #[test]
     fn a_model_is_asked_again_only_where_that_may_help() {
         let end = |kind| AgentEnd::Provider { kind, message: "m".to_owned() };
-        for kind in [ProviderErrorKind::Transport, ProviderErrorKind::RateLimited, ProviderErrorKind::Server] {
+        for kind in [ProviderErrorKind::Transport, ProviderErrorKind::RateLimited, ProviderErrorKind::Server]
+        {
             assert!(may_ask_again(&end(kind)), "{kind}");
         }
-        for kind in [ProviderErrorKind::Unauthorized, ProviderErrorKind::Rejected, ProviderErrorKind::Malformed] {
+        for kind in
+            [ProviderErrorKind::Unauthorized, ProviderErrorKind::Rejected, ProviderErrorKind::Malformed]
+        {
             assert!(!may_ask_again(&end(kind)), "{kind}");
         }
         assert!(!may_ask_again(&AgentEnd::Cancelled));

@@ -111,7 +111,9 @@ async fn ensure_namespace(connection: &Connection, namespace: &str) -> Result<()
     let request = DescribeNamespaceRequest { namespace: namespace.to_owned(), ..Default::default() };
     match connection.workflow_service().describe_namespace(tonic::Request::new(request)).await {
         Ok(_) => Ok(()),
-        Err(status) if matches!(status.code(), Code::NotFound | Code::PermissionDenied | Code::InvalidArgument) => {
+        Err(status)
+            if matches!(status.code(), Code::NotFound | Code::PermissionDenied | Code::InvalidArgument) =>
+        {
             Err(WorkerError::Namespace { namespace: namespace.to_owned(), source: Box::new(status) })
         }
         Err(status) => Err(WorkerError::sdk("ask for the namespace", status)),

@@ -12,8 +12,7 @@ use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
     ActivityCancellationType, ActivityExecutionError, ActivityOptions, ContinueAsNewOptions,
     SyncWorkflowContext, WaitConditionOptions, WorkflowCancellationToken, WorkflowContext,
-    WorkflowContextView, WorkflowResult, WorkflowTermination,
-    workflows::select,
+    WorkflowContextView, WorkflowResult, WorkflowTermination, workflows::select,
 };
 
 use crate::{
@@ -213,10 +212,8 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         offered: call.offered,
     };
     let token = WorkflowCancellationToken::new();
-    let options = long_options!(CALL, token)
-        .summary(call.tool.clone())
-        .maybe_task_queue(call.queue.clone())
-        .build();
+    let options =
+        long_options!(CALL, token).summary(call.tool.clone()).maybe_task_queue(call.queue.clone()).build();
     let running = ctx.execute_activity(Steps::run_tool, input, options);
     // A failure is in the history, and the turn's step finds no result.
     let _ = attended(ctx, run, running, &token).await;
@@ -239,7 +236,8 @@ async fn attended<T>(
     let mut activity = std::pin::pin!(activity);
     loop {
         let is_told = token.is_cancelled();
-        let never = || WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let never =
+            || WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
         let mut spoken = std::pin::pin!(ctx.wait_condition_with_options(
             move |state| !state.answers.is_empty() || (state.cancelled && !is_told),
             never(),
@@ -259,7 +257,9 @@ async fn attended<T>(
         if is_cancelled(ctx) {
             token.cancel();
         }
-        while let Some(answer) = ctx.state_mut(|state| (!state.answers.is_empty()).then(|| state.answers.remove(0))) {
+        while let Some(answer) =
+            ctx.state_mut(|state| (!state.answers.is_empty()).then(|| state.answers.remove(0)))
+        {
             let question = answer.question.clone();
             let input = AnswerInput { run: run.to_owned(), answer };
             let answered = ctx.execute_activity(Steps::answer, input, short()).await;

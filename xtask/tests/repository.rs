@@ -144,6 +144,7 @@ const MAY_SLEEP: &[&str] = &[
     "shell-daemon/tests/all/waiting.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
+    "runs/tests/all/stepwise.rs",
     "runs/tests/all/world.rs",
     "tests/tests/all/agent/durable.rs",
     // Servers and workers that are waited for, effects that take time, and random moments of deaths.

@@ -8,7 +8,8 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, all_rows,
+    Driver, NextMove, RunError, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover, StoredExecutor,
+    all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
@@ -135,6 +136,23 @@ impl World {
             builder = builder.tool(Noting { name, tier, notes, dies_in });
         }
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
+    }
+
+    /// What a new process takes single steps with.
+    pub(crate) fn stepper(&self, store: Option<Arc<dyn RunStore>>) -> Stepper {
+        let mut caller = Caller::new("agent", "");
+        caller.approver = Some(Arc::new(ApproveAll));
+        let parts = StepParts {
+            registry: self.registry(None),
+            provider: Arc::new(Model(self.turns.clone())),
+            config: AgentConfig::new("agent"),
+            caller,
+            workspace: self.subject.workspace.clone(),
+            labels: Vec::new(),
+            hint: None,
+            on_question: None,
+        };
+        Stepper::new(self.process(store), parts)
     }
 
     /// Drives the run in a new process, until it ends. The process dies in its tool's effect with this number.

@@ -26,11 +26,17 @@ async fn failure(world: &World, name: &str, input: Value) -> String {
 async fn a_namespace_that_is_missing_is_named() {
     let Some(world) = World::new().await else { return };
     let connection = connect(&world.server.address()).await.expect("connects");
-    let settings =
-        WorkerSettings { namespace: "elsewhere".to_owned(), task_queue: QUEUE.to_owned(), placements: Vec::new() };
+    let settings = WorkerSettings {
+        namespace: "elsewhere".to_owned(),
+        task_queue: QUEUE.to_owned(),
+        placements: Vec::new(),
+    };
     let worker = RunWorker::new(connection, settings, stepper(world.folder(), &ALL).await).await;
     let error = worker.expect_err("no namespace");
-    assert!(matches!(&error, WorkerError::Namespace { namespace, .. } if namespace == "elsewhere"), "{error}");
+    assert!(
+        matches!(&error, WorkerError::Namespace { namespace, .. } if namespace == "elsewhere"),
+        "{error}"
+    );
     assert!(error.to_string().contains("temporal operator namespace create elsewhere"), "{error}");
 }
 
@@ -84,7 +90,10 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
             break;
         }
     }
-    assert_eq!(positions, ["call_model", "run_tools", "call_model", "run_tools", "call_model", "finalize", "ended"]);
+    assert_eq!(
+        positions,
+        ["call_model", "run_tools", "call_model", "run_tools", "call_model", "finalize", "ended"]
+    );
     assert_eq!(notes(world.folder()).len(), 5, "each call has run once");
     // A delivery that comes after all finds that the run has gone on.
     let late = stepper.run_call(&id, 3, "call-0-2", Arc::new(|_| {}), &cancel).await;

@@ -63,7 +63,8 @@ async fn a_large_result_stays_in_the_store() {
     let (outcome, handle) = world.drive("large", LARGE).await;
     assert_eq!(outcome.status, "completed");
     assert!(world.export(&outcome.run).await.len() > 1 << 14, "the result is stored");
-    let shown = world.server.command_line(&["workflow", "show", "--workflow-id", "large", "--output", "json"]);
+    let shown =
+        world.server.command_line(&["workflow", "show", "--workflow-id", "large", "--output", "json"]);
     assert!(!shown.contains("xxxxxxxx"), "Temporal has no result");
     let events = world.history(&handle).await;
     let largest = events.iter().map(prost_size).max().expect("an event");

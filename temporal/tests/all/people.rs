@@ -28,11 +28,23 @@ async fn an_answer_by_signal_lets_the_call_run() {
     let report = wait_for(&handle, |status| status.refused_signal.is_some()).await;
     assert!(report.refused_signal.expect("a reason").contains("another hash"));
     approve(&handle, json!({"question": "approval_0"})).await;
-    wait_for(&handle, |status| status.refused_signal.as_ref().is_some_and(|text| text.contains("approval_0"))).await;
+    wait_for(&handle, |status| {
+        status.refused_signal.as_ref().is_some_and(|text| text.contains("approval_0"))
+    })
+    .await;
     assert_eq!(notes(world.folder()).len(), 0);
     // As a person does on the server's command line.
     let input = json!({"question": question, "by": "Ada"}).to_string();
-    world.server.command_line(&["workflow", "signal", "--workflow-id", "asks", "--name", "approve", "--input", &input]);
+    world.server.command_line(&[
+        "workflow",
+        "signal",
+        "--workflow-id",
+        "asks",
+        "--name",
+        "approve",
+        "--input",
+        &input,
+    ]);
     let outcome = result(&handle).await;
     assert_eq!(outcome.status, "completed");
     assert_eq!(notes(world.folder()), [format!("{} ask call-0-0", outcome.run)]);
@@ -44,7 +56,8 @@ async fn an_answer_by_signal_lets_the_call_run() {
         let driven = world.drive_here(ASK, None);
         let answering = async {
             let waiting = async || {
-                let all = world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
+                let all =
+                    world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
                 all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
             };
             let asked = soon(waiting).await;
@@ -61,7 +74,10 @@ async fn an_answer_by_signal_lets_the_call_run() {
         tokio::join!(driven, answering).0
     };
     let (_, id) = here.await;
-    assert_eq!(without_hash(&world.export(&outcome.run).await), without_hash(&world.export(id.as_str()).await));
+    assert_eq!(
+        without_hash(&world.export(&outcome.run).await),
+        without_hash(&world.export(id.as_str()).await)
+    );
 }
 
 /// The hash of a question is bound to the run's id.
@@ -76,7 +92,8 @@ async fn a_refusal_reaches_the_model_with_its_reason() {
     let _worker = world.worker();
     let handle = world.start("asks", json!({"prompt": ASK})).await;
     let report = wait_for(&handle, |status| !status.questions.is_empty()).await;
-    approve(&handle, json!({"question": report.questions[0], "approve": false, "reason": "not on Fridays"})).await;
+    approve(&handle, json!({"question": report.questions[0], "approve": false, "reason": "not on Fridays"}))
+        .await;
     let outcome = result(&handle).await;
     assert_eq!(outcome.status, "completed");
     assert_eq!(notes(world.folder()).len(), 0);
@@ -97,7 +114,10 @@ async fn a_message_skips_the_calls_that_have_not_begun() {
     assert_eq!((&*outcome.status, outcome.unread.len()), ("completed", 0));
     assert_eq!(notes(world.folder()), [format!("{} slow call-0-0", outcome.run)]);
     let export = world.export(&outcome.run).await;
-    assert!(export.contains("Stop that.") && export.contains("Skipped due to queued user message."), "{export}");
+    assert!(
+        export.contains("Stop that.") && export.contains("Skipped due to queued user message."),
+        "{export}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,7 +156,14 @@ async fn a_signal_for_a_run_that_has_ended_is_refused() {
     let _worker = world.worker();
     let (outcome, handle) = world.drive("work", WORK).await;
     let refused = world.server.try_command_line(&[
-        "workflow", "signal", "--workflow-id", "work", "--name", "steer", "--input", "\"more\"",
+        "workflow",
+        "signal",
+        "--workflow-id",
+        "work",
+        "--name",
+        "steer",
+        "--input",
+        "\"more\"",
     ]);
     assert!(!refused.status.success());
     let text = String::from_utf8_lossy(&refused.stderr).to_lowercase();

@@ -32,7 +32,9 @@ fn replayer() -> WorkflowReplayer {
 fn histories() -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder()).expect("histories").map(|entry| entry.expect("readable").path());
     let mut histories: Vec<_> = entries
-        .map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), fs::read(&path).expect("read")))
+        .map(|path| {
+            (path.file_name().expect("a name").to_string_lossy().into_owned(), fs::read(&path).expect("read"))
+        })
         .collect();
     histories.sort();
     histories

@@ -36,6 +36,23 @@ pub(crate) const THINK: &str = "Think.";
 /// Six turns of calls.
 pub(crate) const LONG: &str = "Work long.";
 
+/// Nine turns of ten calls that do nothing, for measurements.
+pub(crate) const IDLE: &str = "Be idle.";
+
+/// The arguments of the calls of a turn of [`IDLE`]: each differs from the one before.
+const IDLE_ARGUMENTS: [&str; 10] = [
+    "{\"text\":\"0\"}",
+    "{\"text\":\"1\"}",
+    "{\"text\":\"2\"}",
+    "{\"text\":\"3\"}",
+    "{\"text\":\"4\"}",
+    "{\"text\":\"5\"}",
+    "{\"text\":\"6\"}",
+    "{\"text\":\"7\"}",
+    "{\"text\":\"8\"}",
+    "{\"text\":\"9\"}",
+];
+
 /// The turns of a question.
 fn turns(question: &str) -> Vec<Turn> {
     match question {
@@ -68,6 +85,10 @@ fn turns(question: &str) -> Vec<Turn> {
                 ])
             };
             (0..4).map(turn).chain([Turn::Answer("Done.")]).collect()
+        }
+        IDLE => {
+            let turn = |_| Turn::Calls(IDLE_ARGUMENTS.map(|arguments| ("idle", arguments)).to_vec());
+            (0..9).map(turn).chain([Turn::Answer("Done.")]).collect()
         }
         _ => vec![Turn::Answer("Done.")],
     }

@@ -36,16 +36,16 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server. None if its program is not installed.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further options.
+    pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
         Self::launch("temporal", |port, folder| {
-            let file = folder.join("temporal.db");
-            let text = |value: &dyn std::fmt::Display| value.to_string();
+            let file = folder.join("temporal.db").display().to_string();
             let words = ["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error"];
-            words.into_iter().map(str::to_owned).chain([
-                "--port".to_owned(),
-                text(&port),
-                "--db-filename".to_owned(),
-                text(&file.display()),
-            ]).collect()
+            let place = ["--port".to_owned(), port.to_string(), "--db-filename".to_owned(), file];
+            words.iter().chain(options).map(|word| (*word).to_owned()).chain(place).collect()
         })
     }
 
@@ -73,7 +73,11 @@ impl Server {
         let program = programs.join(program);
         let mut command = as_user(user, &program);
         command.args(arguments(port, folder.path()));
-        command.env_clear().env("HOME", folder.path()).env("TMPDIR", folder.path()).current_dir(folder.path());
+        command
+            .env_clear()
+            .env("HOME", folder.path())
+            .env("TMPDIR", folder.path())
+            .current_dir(folder.path());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("cloned")).stderr(log);
         let child = command.spawn().expect("starts");
         let mut server = Self { child, port, programs, folder };
@@ -133,7 +137,11 @@ fn as_user(user: Option<(u32, u32)>, program: &Path) -> Command {
         None => Command::new(program),
     };
     if let Some((uid, gid)) = user {
-        command.arg(format!("--reuid={uid}")).arg(format!("--regid={gid}")).arg("--clear-groups").arg(program);
+        command
+            .arg(format!("--reuid={uid}"))
+            .arg(format!("--regid={gid}"))
+            .arg("--clear-groups")
+            .arg(program);
     }
     command
 }

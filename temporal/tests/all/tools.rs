@@ -28,7 +28,7 @@ fn policy() -> String {
 }
 
 /// The tools of a worker.
-pub(crate) const ALL: [&str; 5] = ["note", "look", "large", "slow", "ask"];
+pub(crate) const ALL: [&str; 6] = ["note", "look", "large", "slow", "ask", "idle"];
 
 /// How long an effect takes at least, so that a process can die within it.
 const EFFECT: Duration = Duration::from_millis(5);
@@ -55,7 +55,7 @@ impl Tool for Noting {
     }
 
     fn safety_tier(&self) -> SafetyTier {
-        if self.name == "look" { SafetyTier::ReadOnly } else { SafetyTier::SideEffecting }
+        if matches!(self.name, "look" | "idle") { SafetyTier::ReadOnly } else { SafetyTier::SideEffecting }
     }
 
     async fn execute(&self, _args: &str) -> Result<String, ToolError> {
@@ -63,6 +63,10 @@ impl Tool for Noting {
     }
 
     async fn call(&self, context: &ToolContext, _args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        // For measurements.
+        if self.name == "idle" {
+            return Ok(ToolOutput::text("idle"));
+        }
         let line = format!("{} {} {}\n", context.run_id, self.name, context.call_id);
         let mut file = OpenOptions::new().append(true).create(true).open(&self.notes).expect("opens");
         file.write_all(line.as_bytes()).expect("written");

@@ -12,7 +12,9 @@ use portcullis_runs::{
     Driver, NextMove, RunExport, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover, StoredExecutor,
     store::{RunStore, SqliteOptions, open_sqlite},
 };
-use portcullis_temporal::{AgentRun, Placement, RunOutcome, RunStatusReport, RunWorker, WorkerSettings, connect};
+use portcullis_temporal::{
+    AgentRun, Placement, RunOutcome, RunStatusReport, RunWorker, WorkerSettings, connect,
+};
 use portcullis_tools::{BeginCall, Caller, RegistryExecutor, approval::Approver};
 use portcullis_types::{CancellationToken, Message};
 use serde_json::{Value, json};
@@ -91,7 +93,13 @@ impl World {
         placements: &[&str],
     ) -> WorkerThread {
         let placements = placements.iter().map(|text| text.parse().expect("a placement")).collect();
-        WorkerThread::start(self.server.target(), self.folder().to_owned(), queue.to_owned(), tools, placements)
+        WorkerThread::start(
+            self.server.target(),
+            self.folder().to_owned(),
+            queue.to_owned(),
+            tools,
+            placements,
+        )
     }
 
     /// Starts the workflow of a new run.
@@ -119,7 +127,11 @@ impl World {
     }
 
     /// Drives a run in this process, as the command line does, and returns its end and its id.
-    pub(crate) async fn drive_here(&self, prompt: &str, approver: Option<Arc<dyn Approver>>) -> (LoopEnd, RunId) {
+    pub(crate) async fn drive_here(
+        &self,
+        prompt: &str,
+        approver: Option<Arc<dyn Approver>>,
+    ) -> (LoopEnd, RunId) {
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id: id.clone(), agent: AGENT.to_owned(), workspace: WORKSPACE.to_owned() };
         let runs = Runs::new(Arc::clone(&self.store), Driver::start(self.folder()).expect("starts"));
@@ -130,9 +142,10 @@ impl World {
         let run = run.expect("driven");
         let mut template = caller;
         template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
-        template.approver = Some(
-            approver.unwrap_or_else(|| Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>),
-        );
+        template.approver =
+            Some(approver.unwrap_or_else(|| {
+                Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+            }));
         let executor = RegistryExecutor::new(registry, template).with_continued_run();
         let mut config = AgentConfig::new(AGENT);
         config.run_id = Some(id.to_string());
@@ -203,7 +216,10 @@ pub(crate) async fn approve(handle: &Handle, input: Value) {
 }
 
 pub(crate) async fn cancel(handle: &Handle) {
-    handle.signal(AgentRun::cancel, raw(&Value::Null), WorkflowSignalOptions::default()).await.expect("signalled");
+    handle
+        .signal(AgentRun::cancel, raw(&Value::Null), WorkflowSignalOptions::default())
+        .await
+        .expect("signalled");
 }
 
 /// A payload of JSON.
@@ -260,7 +276,8 @@ impl WorkerThread {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
             runtime.block_on(work(target, folder, queue, tools, placements, &stopped));
         });
         Self { stop, thread: Some(thread) }
@@ -289,8 +306,12 @@ fn without_times_and_ids(export: &str, run: &str) -> String {
     for key in TIMES.iter().chain([&DURATION]) {
         let key = format!("\"{key}\":");
         let parts: Vec<&str> = text.split(&key).collect();
-        let rest = |part: &&str| part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
-        let rests: Vec<String> = parts.iter().skip(1).map(|part| format!("0{}", rest(part))).collect();
+        let rest = |part: &&str| match part.trim_start_matches(|c: char| c.is_ascii_digit()) {
+            // Not a time, but null.
+            rest if rest.len() == part.len() => rest.to_owned(),
+            rest => format!("0{rest}"),
+        };
+        let rests: Vec<String> = parts.iter().skip(1).map(rest).collect();
         text = [vec![parts[0].to_owned()], rests].concat().join(&key);
     }
     let parts: Vec<&str> = text.split("approval_").collect();
