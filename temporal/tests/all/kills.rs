@@ -14,7 +14,7 @@ use portcullis_types::CancellationToken;
 use serde_json::{Value, json};
 
 use crate::{
-    scripts::LONG,
+    scripts::WORK,
     tools::{ALL, notes},
     world::{Handle, QUEUE, World, result, work},
 };
@@ -73,7 +73,7 @@ fn random(limit: u64) -> u64 {
 }
 
 async fn start_runs(world: &World, batch: usize) -> Vec<Handle> {
-    let start = |number| world.start_owned(format!("run-{batch}-{number}"), json!({"prompt": LONG}));
+    let start = |number| world.start_owned(format!("run-{batch}-{number}"), json!({"prompt": WORK}));
     join_all((0..RUNS).map(start)).await
 }
 
@@ -104,7 +104,7 @@ async fn runs_end_once_while_workers_are_killed() {
     }
     drop(workers);
     let elapsed = began.elapsed();
-    let (_, here) = world.drive_here(LONG, None).await;
+    let (_, here) = world.drive_here(WORK, None).await;
     let expected: Value = serde_json::from_str(&world.export(here.as_str()).await).expect("JSON");
     let effects = count_effects(world.folder());
     let (mut unknown, mut repeated) = (0, 0);

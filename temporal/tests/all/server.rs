@@ -41,22 +41,20 @@ impl Server {
 
     /// Starts a server with further options.
     pub(crate) fn start_with(options: &[&str]) -> Option<Self> {
-        Self::launch("temporal", |port, folder| {
-            let file = folder.join("temporal.db").display().to_string();
+        // The server keeps its histories in memory: the tests kill workers, not the server.
+        Self::launch("temporal", |port| {
             let words = ["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error"];
-            let place = ["--port".to_owned(), port.to_string(), "--db-filename".to_owned(), file];
-            words.iter().chain(options).map(|word| (*word).to_owned()).chain(place).collect()
+            let port = ["--port".to_owned(), port.to_string()];
+            words.iter().chain(options).map(|word| (*word).to_owned()).chain(port).collect()
         })
     }
 
     /// Starts a server whose time jumps to the next timer while nothing else happens.
     pub(crate) fn start_skipping_time() -> Option<Self> {
-        Self::launch("temporal-test-server", |port, _| {
-            vec![port.to_string(), "--enable-time-skipping".to_owned()]
-        })
+        Self::launch("temporal-test-server", |port| vec![port.to_string(), "--enable-time-skipping".to_owned()])
     }
 
-    fn launch(program: &str, arguments: impl Fn(u16, &Path) -> Vec<String>) -> Option<Self> {
+    fn launch(program: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Self> {
         let Some(programs) = env::var_os(PROGRAMS).map(PathBuf::from) else {
             assert!(env::var_os(REQUIRED).is_none(), "{PROGRAMS} is not set, and {REQUIRED} is");
             println!("skipped: there is no Temporal server; `.ci/temporal` installs it");
@@ -72,7 +70,7 @@ impl Server {
         let log = fs::File::create(folder.path().join("log")).expect("made");
         let program = programs.join(program);
         let mut command = as_user(user, &program);
-        command.args(arguments(port, folder.path()));
+        command.args(arguments(port));
         command
             .env_clear()
             .env("HOME", folder.path())

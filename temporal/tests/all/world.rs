@@ -39,7 +39,7 @@ use crate::{
 pub(crate) const QUEUE: &str = "agents";
 
 /// How long a test waits for the end of a run, on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The agent and the workspace of all runs.
 const AGENT: &str = "agent";
@@ -72,7 +72,9 @@ impl World {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
         let store = open_store(folder.path()).await;
-        let connection = connect(&server.address()).await.expect("connects");
+        // A server that listens may need a moment more until it answers.
+        let address = server.address();
+        let connection = soon(async || connect(&address).await.ok()).await;
         let client = Client::new(connection, ClientOptions::new(NAMESPACE).build()).expect("a client");
         Some(Self { server, folder, store, client })
     }
