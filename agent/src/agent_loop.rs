@@ -128,7 +128,7 @@ impl AgentLoop {
 }
 
 /// On drop, renews the handle's cancellation token for the next run.
-struct TokenRenewalGuard<'a>(&'a AgentHandle);
+pub(super) struct TokenRenewalGuard<'a>(pub(super) &'a AgentHandle);
 
 impl Drop for TokenRenewalGuard<'_> {
     fn drop(&mut self) {

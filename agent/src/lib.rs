@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config.rs` | settings of a loop: limits, strategy, instructions |
 //! | `agent_loop.rs` | the loop: takes a run's steps in this process, from question to end |
+//! | `single_steps.rs` | the same steps, one at a time |
 //! | `steps.rs`, `state.rs` | the steps of a run, and its state between two of them |
 //! | `provider.rs` | the provider trait: request, and the pieces of an answer |
 //! | `read_answer.rs` | reads one answer, from the request to its last piece |
@@ -34,6 +35,7 @@ mod provider;
 mod providers;
 mod read_answer;
 mod repeat_guard;
+mod single_steps;
 mod state;
 mod steering;
 mod steps;

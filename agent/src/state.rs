@@ -118,6 +118,16 @@ impl RunState {
         calls.iter().map(|call| &call.call)
     }
 
+    /// The calls of the next step that can run. The loop refuses the others, for example one whose arguments were cut
+    /// off.
+    pub fn runnable_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let calls = match &self.next {
+            RunStep::RunTools { answer } => &*answer.calls,
+            _ => &[],
+        };
+        calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call)
+    }
+
     /// Tokens of all answers to the current question together, as far as the provider reports them.
     #[must_use]
     pub fn usage(&self) -> Usage {
@@ -154,6 +164,7 @@ mod tests {
         let tools = state(&json!({"type": "run_tools", "answer": answer}));
         let ids: Vec<&str> = tools.next_calls().map(|call| &*call.id).collect();
         assert_eq!((tools.next_step(), ids), ("run_tools", vec!["c"]));
+        assert_eq!(tools.runnable_calls().count(), 1);
         let (cancelled, message) = tools.cancelled();
         let message = message.expect("the answer");
         assert_eq!((message.text().as_str(), &*message.tool_calls[0].id), ("x", "c"));

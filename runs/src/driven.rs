@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_agent::{
-    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, interrupted_error,
+    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage, interrupted_error,
 };
 use portcullis_store::{
     CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease, RunStatus,
@@ -57,8 +57,8 @@ pub struct DrivenRun {
     totals_before: RunTotals,
     /// The calls of the interrupted step that had begun.
     begun_before: HashMap<String, BegunCall>,
-    /// The calls that have begun in this process, and whose end is not written.
-    begun_here: Mutex<HashSet<String>>,
+    /// The calls that have begun in this process, and whether their ends are written.
+    begun_here: Mutex<HashMap<String, bool>>,
     /// The state that the run goes on from, and what a person has asked meanwhile. Taken by the loop.
     start: Mutex<Option<(RunState, Option<Message>)>>,
     is_cancel_requested: bool,
@@ -210,7 +210,7 @@ impl DrivenRun {
 
     /// Writes the result of a call that has begun in this process.
     pub(crate) async fn finish(&self, result: &ToolResult) {
-        if !self.begun_here().remove(&result.call_id) {
+        if self.is_written(&result.call_id) != Some(false) {
             return;
         }
         let finished = async {
@@ -219,13 +219,37 @@ impl DrivenRun {
             self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
         };
         // The result is written once more with the step. Until then, it counts as a call whose effects are not known.
-        if let Err(error) = finished.await {
-            let call = &result.call_id;
-            tracing::warn!(error = &error as &dyn std::error::Error, call, "the end of a call is not stored");
+        match finished.await {
+            Ok(()) => {
+                self.begun_here().insert(result.call_id.clone(), true);
+            }
+            Err(error) => {
+                let call = &result.call_id;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    call,
+                    "the end of a call is not stored"
+                );
+            }
         }
     }
 
-    fn begun_here(&self) -> MutexGuard<'_, HashSet<String>> {
+    /// Whether the end of a call is written. None for a call that has not begun in this process.
+    pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
+        self.begun_here().get(call).copied()
+    }
+
+    /// Whether a person had asked for the end of the run when this process took its lease.
+    pub(crate) fn is_cancel_requested(&self) -> bool {
+        self.is_cancel_requested
+    }
+
+    /// The version of the run after the last step that was written.
+    pub(crate) async fn version(&self) -> i64 {
+        self.progress.lock().await.version
+    }
+
+    fn begun_here(&self) -> MutexGuard<'_, HashMap<String, bool>> {
         self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -324,10 +348,9 @@ impl MessageStore for DrivenRun {
     async fn keep(&self, state: &RunState) -> Result<(), MessageStoreError> {
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
-        let mut totals = self.totals_before;
-        if state.end().is_some() {
-            totals = totals.and(state.usage(), self.began.elapsed());
-        }
+        let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
+        // The time counts after each step, because another process may take the next one.
+        let totals = self.totals_before.and(usage, self.began.elapsed());
         let stored = StoredState::new(state.clone(), &labels, totals);
         let finished = now();
         let committed = async {
@@ -379,7 +402,7 @@ impl BeginCall for DrivenRun {
         };
         match begun.await {
             Ok(EffectBegin::Begun { .. }) => {
-                self.begun_here().insert(call.call_id.clone());
+                self.begun_here().insert(call.call_id.clone(), false);
                 Ok(())
             }
             // The executor answers such a call itself, so two calls have the same id.
@@ -440,7 +463,8 @@ fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {
     labels.map(ToString::to_string).collect()
 }
 
-fn status(state: &RunState) -> RunStatus {
+/// How far a run with this state is.
+pub(crate) fn status(state: &RunState) -> RunStatus {
     match state.end() {
         None => RunStatus::Running,
         Some(AgentEnd::Answer { .. }) => RunStatus::Completed,

@@ -96,6 +96,14 @@ pub enum RunError {
         /// Its agent.
         agent: String,
     },
+    /// A step was taken, and the store has not kept it. The step can be taken again.
+    #[error("the step of the run `{id}` is not kept: {reason}")]
+    NotKept {
+        /// The run.
+        id: RunId,
+        /// The reason, for the operator.
+        reason: String,
+    },
     /// The store has not done what it was asked.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -14,7 +14,7 @@ const RANDOM_BYTES: usize = 8;
 
 /// The id of a run: `run_` and 16 hexadecimal digits, as in the rows of the audit
 /// log.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
@@ -27,6 +27,12 @@ impl RunId {
         let mut bytes = [0; RANDOM_BYTES];
         getrandom::fill(&mut bytes).map_err(|source| RunError::Random { source })?;
         Ok(Self(format!("{PREFIX}{}", hex::encode(bytes))))
+    }
+
+    /// The id that follows from a hash: the same run for the same hash.
+    #[must_use]
+    pub fn from_hash(hash: &[u8; 32]) -> Self {
+        Self(format!("{PREFIX}{}", hex::encode(&hash[..RANDOM_BYTES])))
     }
 
     /// The text of the id.

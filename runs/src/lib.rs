@@ -14,6 +14,9 @@
 //! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |
 //! | `client_calls.rs` | the same for clients that have no loop here |
 //! | `approver.rs` | asks through the store, so that another process can answer |
+//! | `stepwise.rs` | takes single steps, for a driver that decides elsewhere which comes next |
+//! | `turn.rs`, `carried.rs` | a turn's calls, each run on its own: their results until the turn's step |
+//! | `recorded_model.rs` | a row of the audit log for each request to a model |
 //! | `state.rs` | the state of a run as it is stored |
 //! | `id.rs` | the id of a run |
 //! | `pages.rs` | reads all pages of a listing |
@@ -22,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod approver;
+mod carried;
 mod client_calls;
 mod clock;
 mod driven;
@@ -32,8 +36,11 @@ mod export;
 mod external;
 mod id;
 mod pages;
+mod recorded_model;
 mod runs;
 mod state;
+mod stepwise;
+mod turn;
 
 pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
 pub use client_calls::ClientCalls;
@@ -46,8 +53,11 @@ pub use export::RunExport;
 pub use external::StoredExternalCalls;
 pub use id::RunId;
 pub use pages::all_rows;
+pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use runs::{NextMove, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
+pub use stepwise::{CallEnd, NextCall, Position, RunQuestionFn, StepEnd, StepParts, Stepper};
+pub use turn::Interruption;
 
 /// Re-exported: the store that a driver works on.
 pub use portcullis_store as store;

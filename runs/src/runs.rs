@@ -61,6 +61,11 @@ impl Runs {
         &self.store
     }
 
+    /// The process that drives the runs.
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
     /// Adds a run with its first question. No process drives it yet.
     ///
     /// # Errors

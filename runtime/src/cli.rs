@@ -22,6 +22,8 @@ mod serve;
 mod shell_option;
 mod tool;
 mod undo;
+#[cfg(feature = "temporal")]
+mod worker;
 
 pub(crate) use agent::{AgentOptions, DemoOptions, ModelOptions, StoreOptions};
 pub(crate) use approvals::{
@@ -43,6 +45,8 @@ pub(crate) use tool::{
     ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
 };
 pub(crate) use undo::{ChangesOptions, Selection, UndoOptions};
+#[cfg(feature = "temporal")]
+pub(crate) use worker::WorkerOptions;
 
 /// The agent and run of calls from the command line.
 pub(crate) const CLI_ID: &str = "cli";
@@ -148,6 +152,8 @@ pub(crate) enum CliCommand {
     Approvals(ApprovalsCommand),
     #[command(subcommand)]
     Calls(CallsCommand),
+    #[cfg(feature = "temporal")]
+    Worker(WorkerOptions),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),

@@ -74,6 +74,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Calls(CallsCommand::List(options)) => calls::list(common, &options),
         CliCommand::Calls(CallsCommand::Show(options)) => calls::show(common, &options),
         CliCommand::Calls(CallsCommand::Resolve(options)) => calls::resolve(common, options),
+        #[cfg(feature = "temporal")]
+        CliCommand::Worker(options) => agent::work(common, options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

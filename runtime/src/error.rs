@@ -152,6 +152,10 @@ pub(crate) enum CliError {
     /// A run cannot be driven.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A worker for Temporal cannot work.
+    #[cfg(feature = "temporal")]
+    #[error(transparent)]
+    Worker(#[from] portcullis_temporal::WorkerError),
     /// The store of runs cannot be used.
     #[error("cannot use the store of runs")]
     Store {
@@ -261,6 +265,13 @@ impl CliError {
             | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Run(error) if is_usage(error) => USAGE,
+            #[cfg(feature = "temporal")]
+            Self::Worker(
+                portcullis_temporal::WorkerError::Unreachable { .. }
+                | portcullis_temporal::WorkerError::Namespace { .. },
+            ) => UNAVAILABLE,
+            #[cfg(feature = "temporal")]
+            Self::Worker(portcullis_temporal::WorkerError::PlacedTool { .. }) => USAGE,
             Self::Store { source: StoreError::NotFound { .. } | StoreError::Open(_) }
             | Self::State(_)
             | Self::EditedArguments

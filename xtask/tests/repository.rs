@@ -43,7 +43,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runs", &["agent", "store", "tools", "types"]),
-    ("runtime", &["adapters", "agent", "mcp", "runs", "tools", "shell-daemon", "types", "guest-build"]),
+    ("temporal", &["agent", "runs", "types"]),
+    (
+        "runtime",
+        &["adapters", "agent", "mcp", "runs", "temporal", "tools", "shell-daemon", "types", "guest-build"],
+    ),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
@@ -76,12 +80,14 @@ const WAYS_OUT: &[&str] = &[
     "libc::AF_INET",
     "libc::connect",
     "net::connect",
+    "Connection::connect",
     "connect_timeout(",
 ];
 
 /// The starts of the paths of files that may contain such a way: the client itself, `confine/`, whose attempts and
-/// filters name these calls, and the store, which reaches the operator's PostgreSQL.
-const MAY_CONNECT: &[&str] = &["egress/src/", "confine/src/", "store/src/postgres/"];
+/// filters name these calls, the store, which reaches the operator's PostgreSQL, and the worker for Temporal.
+const MAY_CONNECT: &[&str] =
+    &["egress/src/", "confine/src/", "store/src/postgres/", "temporal/src/server.rs"];
 
 /// Ways to open a socket of any kind.
 const SOCKETS: &[&str] = &[
@@ -148,8 +154,14 @@ const MAY_SLEEP: &[&str] = &[
     "shell-daemon/tests/all/waiting.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
+    "runs/tests/all/stepwise.rs",
     "runs/tests/all/world.rs",
     "tests/tests/all/agent/durable.rs",
+    // Servers and workers that are waited for, effects that take time, and random moments of deaths.
+    "temporal/tests/all/kills.rs",
+    "temporal/tests/all/server.rs",
+    "temporal/tests/all/tools.rs",
+    "temporal/tests/all/world.rs",
     // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",

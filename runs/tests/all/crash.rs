@@ -17,7 +17,7 @@ use crate::{
     world::World,
 };
 
-fn turns() -> Vec<Turn> {
+pub(crate) fn turns() -> Vec<Turn> {
     vec![
         Turn::Calls(vec![
             ("look", "{\"text\":\"a\"}"),
@@ -43,7 +43,7 @@ fn results(messages: &[Message]) -> BTreeMap<String, bool> {
 }
 
 /// Checks the run after its end: it has its answer, a history that providers take, and each effect at most once.
-async fn check(world: &World, place: &str) {
+pub(crate) async fn check(world: &World, place: &str) {
     let messages = world.messages().await;
     let calls: Vec<&str> =
         messages.iter().flat_map(|message| &message.tool_calls).map(|call| &*call.id).collect();

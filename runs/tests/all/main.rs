@@ -9,4 +9,5 @@ mod model;
 #[path = "../../../store/tests/all/postgres_server.rs"]
 mod postgres_server;
 mod questions;
+mod stepwise;
 mod world;

@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Driver, NextMove, RunError, RunId, RunSubject, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
-    all_rows,
+    Driver, ModelIdentity, NextMove, RunError, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover,
+    StoredExecutor, StoredExternalCalls, all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
@@ -154,6 +154,24 @@ impl World {
             });
         }
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
+    }
+
+    /// What a new process takes single steps with.
+    pub(crate) fn stepper(&self, store: Option<Arc<dyn RunStore>>) -> Stepper {
+        let mut caller = Caller::new("agent", "");
+        caller.approver = Some(Arc::new(ApproveAll));
+        let parts = StepParts {
+            registry: self.registry(None),
+            provider: Arc::new(Model(self.turns.clone())),
+            model: ModelIdentity { name: "m".to_owned(), address: None },
+            config: AgentConfig::new("agent"),
+            caller,
+            workspace: self.subject.workspace.clone(),
+            labels: Vec::new(),
+            hint: None,
+            on_question: None,
+        };
+        Stepper::new(self.process(store), parts)
     }
 
     /// Drives the run in a new process, until it ends. The process dies in its tool's effect with this number.

@@ -6,10 +6,11 @@ mod instructions;
 mod model;
 mod pictures;
 pub(super) mod question;
-mod recorded_model;
 mod session;
 mod slash;
 mod summary;
+#[cfg(feature = "temporal")]
+mod worker;
 
 use std::{
     io::{self, IsTerminal as _},
@@ -20,7 +21,10 @@ use std::{
 
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, ProviderSettings, RemoteProvider};
-use portcullis_runs::{NextMove, RunId, RunSubject, RunTotals, Runs, StoredState, store::RunSummary};
+use portcullis_runs::{
+    ModelIdentity, NextMove, RecordedModel, RunId, RunSubject, RunTotals, Runs, StoredState,
+    store::RunSummary,
+};
 use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::Approver,
@@ -36,7 +40,6 @@ use tokio::runtime::Runtime;
 use self::{
     instructions::{PROJECT_FILE, ProjectFile},
     question::exit_code,
-    recorded_model::RecordedModel,
     session::{Answers, Session, View},
 };
 use super::{
@@ -56,6 +59,9 @@ use crate::{
     },
     run_store, setup, sidecar,
 };
+
+#[cfg(feature = "temporal")]
+pub(crate) use self::worker::run as work;
 
 /// What the process does with a run.
 enum Task {
@@ -274,11 +280,11 @@ impl Setting {
         if self.reads_project_file {
             add_project_file(&mut config, &registry, &run_caller, &view);
         }
-        let address = settings.origin();
+        let model = ModelIdentity { name: settings.model.clone(), address: settings.origin() };
         let provider = RecordedModel::new(
             Arc::new(RemoteProvider::new(settings.clone())?),
             (Arc::clone(&registry), run_caller.clone()),
-            (&settings.model, address),
+            model,
         );
         Ok(Session {
             subject,

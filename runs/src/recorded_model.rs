@@ -1,6 +1,7 @@
 //! [`RecordedModel`]: a provider whose requests leave rows in the audit log.
 
 use std::{
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -19,9 +20,18 @@ use portcullis_types::{ToolErrorKind, async_trait};
 
 /// A provider over another one. Each request leaves a row when its answer has ended, failed, or is given up. An answer
 /// whose row cannot be written is withheld.
-pub(super) struct RecordedModel {
+pub struct RecordedModel {
     inner: Arc<dyn Provider>,
     log: ModelLog,
+}
+
+/// The model that is asked, as rows name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelIdentity {
+    /// The model's name, as the provider knows it.
+    pub name: String,
+    /// The scheme, host and port of the provider. `None` for a model of this process.
+    pub address: Option<String>,
 }
 
 /// Where rows go, and what they say of each request.
@@ -29,19 +39,24 @@ pub(super) struct RecordedModel {
 struct ModelLog {
     registry: Arc<ToolRegistry>,
     caller: Caller,
-    model: Arc<str>,
-    address: Option<Arc<str>>,
+    model: ModelIdentity,
+}
+
+impl fmt::Debug for RecordedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordedModel").field("model", &self.log.model).finish_non_exhaustive()
+    }
 }
 
 impl RecordedModel {
-    /// Records the requests to this model in the run of this caller. `address` is that of the provider.
-    pub(super) fn new(
+    /// Records the requests to this model in the run of this caller.
+    #[must_use]
+    pub fn new(
         inner: Arc<dyn Provider>,
         (registry, caller): (Arc<ToolRegistry>, Caller),
-        (model, address): (&str, Option<String>),
+        model: ModelIdentity,
     ) -> Self {
-        let log = ModelLog { registry, caller, model: model.into(), address: address.map(Into::into) };
-        Self { inner, log }
+        Self { inner, log: ModelLog { registry, caller, model } }
     }
 }
 
@@ -50,8 +65,8 @@ impl ModelLog {
         self.registry.record_model(
             &self.caller,
             ModelEnding {
-                model: Arc::clone(&self.model),
-                address: self.address.clone(),
+                model: self.model.name.as_str().into(),
+                address: self.model.address.as_deref().map(Into::into),
                 outcome,
                 code: code.map(Into::into),
                 duration: request.began.elapsed(),

@@ -1,0 +1,62 @@
+//! Results of calls that have not begun, or whose ends are not written: kept until the step of their turn is taken.
+//!
+//! A refused call leaves no effect in the store, but its result must reach the step, which another process may take.
+//! The results are entries of an inbox of their own, beside that of late results, which has the name of the run.
+
+use std::collections::HashMap;
+
+use portcullis_store::{Json, NewInboxEntry, RunStore, StoreError};
+use portcullis_types::ToolResult;
+
+use crate::{RunError, RunId, clock::now, pages::all_rows};
+
+/// The kind of the entries.
+const KIND: &str = "call_result";
+
+/// The name of the inbox. No agent and no run has it.
+fn inbox(id: &RunId) -> String {
+    format!("{id} calls")
+}
+
+/// The results of a turn's calls, and the last entry.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) results: HashMap<String, ToolResult>,
+    last: Option<i64>,
+}
+
+impl Carried {
+    /// Reads what is kept. If a call has two results, the first counts.
+    pub(crate) async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
+        let mut carried = Self::default();
+        for entry in all_rows(|request| store.inbox(&inbox(id), request)).await? {
+            carried.last = Some(entry.ordinal);
+            if entry.kind != KIND {
+                continue;
+            }
+            let result: ToolResult = serde_json::from_str(entry.body.as_str())
+                .map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
+            carried.results.entry(result.call_id.clone()).or_insert(result);
+        }
+        Ok(carried)
+    }
+
+    /// Keeps a result.
+    pub(crate) async fn keep(
+        store: &dyn RunStore,
+        id: &RunId,
+        result: &ToolResult,
+    ) -> Result<(), StoreError> {
+        let (agent, kind) = (inbox(id), KIND.to_owned());
+        store.push_inbox(NewInboxEntry { agent, kind, body: Json::of(result)?, created: now() }).await?;
+        Ok(())
+    }
+
+    /// Forgets the results that were read, after the step that used them.
+    pub(crate) async fn forget(self, store: &dyn RunStore, id: &RunId) -> Result<(), StoreError> {
+        if let Some(last) = self.last {
+            store.consume_inbox(&inbox(id), last, now()).await?;
+        }
+        Ok(())
+    }
+}

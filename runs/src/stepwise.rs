@@ -1,0 +1,483 @@
+//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a driver that decides elsewhere which
+//! step comes next.
+//!
+//! The steps are those of the loop, and the store holds what it holds after a run in one process. The difference is
+//! that each call of a turn runs on its own, and the turn's step then collects the results.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use portcullis_agent::{
+    AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
+};
+use portcullis_store::{Decision, Entity, NewApproval, RunStatus, StoreError};
+use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
+use portcullis_types::{CancellationToken, Message, ToolResult};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::{
+    DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
+    StoredExecutor, StoredExternalCalls,
+    carried::Carried,
+    driven::{BegunCall, status},
+    turn::{Interruption, TurnExecutor, interrupt},
+};
+
+/// What the steps of a process work with.
+pub struct StepParts {
+    /// The tools.
+    pub registry: Arc<ToolRegistry>,
+    /// The model.
+    pub provider: Arc<dyn Provider>,
+    /// The model, as the rows of requests name it.
+    pub model: ModelIdentity,
+    /// The settings of the loop. The run's id and the strategy are set for each step: calls run one after the other.
+    pub config: AgentConfig,
+    /// The caller of the model's calls. Its approver has answered in advance; without one, questions are asked in the
+    /// store.
+    pub caller: Caller,
+    /// The workspace that runs must be about.
+    pub workspace: String,
+    /// Labels that hold for every run, with what brought them: instructions that were read from a mount.
+    pub labels: Vec<(FlowLabel, String)>,
+    /// A hint on denied calls that nobody could approve.
+    pub hint: Option<&'static str>,
+    /// Is told of each new question, with its run. It must not block.
+    pub on_question: Option<RunQuestionFn>,
+}
+
+/// Is told of a new question of a run.
+pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
+
+/// Takes steps of runs.
+pub struct Stepper {
+    runs: Runs,
+    parts: StepParts,
+    /// The runs that a step is taken of. All steps of a process have one owner of leases, so the lease does not keep
+    /// them apart.
+    gates: Mutex<HashMap<RunId, Weak<AsyncMutex<()>>>>,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// The version of the run, which the next step must name.
+    pub version: i64,
+    /// The name of the next step, as [`RunState::next_step`] gives it.
+    pub next: &'static str,
+    /// The calls that the next step needs the results of, in order.
+    pub calls: Vec<NextCall>,
+    /// How far the run is.
+    pub status: RunStatus,
+}
+
+/// A call of the next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextCall {
+    /// Its id.
+    pub id: String,
+    /// The tool, as the model names it.
+    pub tool: String,
+    /// Whether this process offers a tool of this name.
+    pub is_offered: bool,
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepEnd {
+    /// It was taken, now or before.
+    Taken(Position),
+    /// The run would have ended this way, and the driver wants to try again. Nothing was stored.
+    Undone(AgentEnd),
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    /// Its result is stored, now or before. A refusal is a result too.
+    Stored,
+    /// It was cancelled before it had any effect, and has no result.
+    NotBegun,
+    /// The run has gone on without it.
+    Passed,
+}
+
+impl Stepper {
+    /// Steps of these runs.
+    #[must_use]
+    pub fn new(runs: Runs, parts: StepParts) -> Self {
+        Self { runs, parts, gates: Mutex::default() }
+    }
+
+    /// The runs.
+    #[must_use]
+    pub fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Adds a run with its question, unless it is there.
+    ///
+    /// # Errors
+    /// [`RunError::Store`].
+    pub async fn begin(&self, id: &RunId, question: Message) -> Result<(), RunError> {
+        match self.runs.add(self.subject(id), question).await {
+            Err(RunError::Store(StoreError::AlreadyExists { what: Entity::Run, .. })) => Ok(()),
+            added => added,
+        }
+    }
+
+    /// Where a run stands.
+    ///
+    /// # Errors
+    /// As for [`Runs::find`].
+    pub async fn position(&self, id: &RunId) -> Result<Position, RunError> {
+        let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
+        Ok(self.position_of(summary.version, &state.run))
+    }
+
+    /// Whether this process offers a tool of this name.
+    #[must_use]
+    pub fn offers(&self, tool: &str) -> bool {
+        self.parts.registry.offers().iter().any(|offer| offer.decl.name == tool)
+    }
+
+    /// Takes the step that follows this version of the run. For a turn with calls, the results that
+    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has gone on
+    /// stays as it is.
+    ///
+    /// `steering` reaches the model with this step, if it asks the model. `interruption` says that a person has written
+    /// or cancelled meanwhile. `keeps` may refuse an end of the run.
+    ///
+    /// # Errors
+    /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run.
+    ///
+    /// # Cancellation
+    /// `cancel` ends the step in order: the model is not asked any longer, and the run ends as cancelled.
+    pub async fn take_step(
+        &self,
+        id: &RunId,
+        version: i64,
+        (steering, interruption): (Vec<Message>, Option<Interruption>),
+        keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
+        cancel: &CancellationToken,
+    ) -> Result<StepEnd, RunError> {
+        let gate = self.gate(id);
+        let _turn = gate.lock().await;
+        let Some(run) = self.drive(id, version).await? else {
+            return Ok(StepEnd::Taken(self.position(id).await?));
+        };
+        let state = run.take_start(&AgentHandle::default()).expect("a run is driven once");
+        let interruption =
+            if run.is_cancel_requested() { Some(Interruption::Cancelled) } else { interruption };
+        let taken = if state.next_step() == "run_tools" {
+            self.collect(&run, version, state, interruption, keeps).await
+        } else {
+            let terms = (steering, interruption);
+            self.step(&run, version, state, terms, keeps, cancel).await
+        };
+        let has_ended = matches!(&taken, Ok(StepEnd::Taken(position)) if position.status.has_ended());
+        self.release(&run, has_ended).await;
+        taken
+    }
+
+    async fn step(
+        &self,
+        run: &Arc<DrivenRun>,
+        version: i64,
+        state: RunState,
+        (steering, interruption): (Vec<Message>, Option<Interruption>),
+        keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
+        cancel: &CancellationToken,
+    ) -> Result<StepEnd, RunError> {
+        let mut agent = self.agent(run, self.executor(run));
+        let handle = agent.handle();
+        match interruption {
+            // The message goes along with `steering`, unless the step does not ask the model.
+            Some(Interruption::Steered) if state.next_step() != "finalize" => {}
+            Some(interruption) => interrupt(&handle, interruption),
+            None => {}
+        }
+        for message in steering {
+            // Ignore the error: a driver queues no more messages than the handle.
+            let _ = handle.steer_with(message);
+        }
+        let _lease = run.keep_lease(handle.clone());
+        let mut undone = None;
+        let may_keep = |state: &RunState| {
+            // A step that this process gives up is taken once more, perhaps elsewhere.
+            let is_given_up = |end: &AgentEnd| *end == AgentEnd::Cancelled && cancel.is_cancelled();
+            undone = state.end().filter(|end| is_given_up(end) || !keeps(end)).cloned();
+            undone.is_none()
+        };
+        let state = cancelled_by(agent.take_step(state, may_keep), cancel, &handle).await;
+        match undone {
+            Some(end) => Ok(StepEnd::Undone(end)),
+            None => self.taken(run, version, &state).await,
+        }
+    }
+
+    /// Takes the step of a turn whose calls have run. It is short, and is not cancelled.
+    async fn collect(
+        &self,
+        run: &Arc<DrivenRun>,
+        version: i64,
+        state: RunState,
+        interruption: Option<Interruption>,
+        keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
+    ) -> Result<StepEnd, RunError> {
+        let (store, id) = (&**run.store(), run.id());
+        let mut carried = Carried::read(store, id).await?;
+        let results = std::mem::take(&mut carried.results);
+        let executor = Arc::new(TurnExecutor::new(self.executor(run), Arc::clone(run), results));
+        let mut agent = self.agent(run, Arc::clone(&executor) as Arc<dyn ToolExecutor>);
+        let has_result = |id: &&str| executor.has_result(id);
+        let last = state.runnable_calls().map(|call| &*call.id).filter(has_result).last();
+        match (interruption, last) {
+            (Some(interruption), Some(last)) => {
+                executor.interrupt_after(last.to_owned(), interruption, agent.handle());
+            }
+            (Some(Interruption::Cancelled), None) => agent.handle().cancel(),
+            // The first call of a turn is never skipped for a message.
+            (Some(Interruption::Steered), None) | (None, _) => {}
+        }
+        let mut undone = None;
+        let may_keep = |state: &RunState| {
+            undone = state.end().filter(|end| !keeps(end)).cloned();
+            undone.is_none()
+        };
+        let state = agent.take_step(state, may_keep).await;
+        if let Some(end) = undone {
+            return Ok(StepEnd::Undone(end));
+        }
+        let taken = self.taken(run, version, &state).await?;
+        if let Err(error) = carried.forget(store, id).await {
+            // They are forgotten with the next turn's, and each is bound to its call's id.
+            tracing::warn!(error = &error as &dyn std::error::Error, "results of a turn are not forgotten");
+        }
+        Ok(taken)
+    }
+
+    /// The position after a step that was to be stored.
+    async fn taken(&self, run: &DrivenRun, version: i64, state: &RunState) -> Result<StepEnd, RunError> {
+        let found = run.version().await;
+        if found == version {
+            let reason = state.end().map(ToString::to_string).unwrap_or_default();
+            return Err(RunError::NotKept { id: run.id().clone(), reason });
+        }
+        Ok(StepEnd::Taken(self.position_of(found, state)))
+    }
+
+    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is told of
+    /// each new question, as [`StepParts::on_question`] is.
+    ///
+    /// # Errors
+    /// [`RunError`], as for [`Self::take_step`].
+    ///
+    /// # Cancellation
+    /// `cancel` ends the call in order.
+    pub async fn run_call(
+        &self,
+        id: &RunId,
+        version: i64,
+        call: &str,
+        on_question: QuestionFn,
+        cancel: &CancellationToken,
+    ) -> Result<CallEnd, RunError> {
+        let gate = self.gate(id);
+        let _turn = gate.lock().await;
+        let Some(run) = self.drive(id, version).await? else { return Ok(CallEnd::Passed) };
+        let ended = self.call(&run, call, on_question, cancel).await;
+        self.release(&run, false).await;
+        ended
+    }
+
+    async fn call(
+        &self,
+        run: &Arc<DrivenRun>,
+        call: &str,
+        on_question: QuestionFn,
+        cancel: &CancellationToken,
+    ) -> Result<CallEnd, RunError> {
+        let store = &**run.store();
+        let is_finished = matches!(run.begun_before(call), Some(BegunCall::Finished(_)));
+        if is_finished || Carried::read(store, run.id()).await?.results.contains_key(call) {
+            return Ok(CallEnd::Stored);
+        }
+        let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
+        let handle = agent.handle();
+        let state = run.take_start(&handle).expect("a run is driven once");
+        let _lease = run.keep_lease(handle.clone());
+        let result: Option<Arc<ToolResult>> =
+            cancelled_by(agent.run_call(&state, call), cancel, &handle).await;
+        let Some(result) = result else { return Ok(CallEnd::Passed) };
+        match run.is_written(call) {
+            Some(true) => {}
+            None if cancel.is_cancelled() => return Ok(CallEnd::NotBegun),
+            // A refusal, or a result that was not written in its place.
+            None | Some(false) => Carried::keep(store, run.id(), &result).await?,
+        }
+        Ok(CallEnd::Stored)
+    }
+
+    /// Answers a question of a run.
+    ///
+    /// # Errors
+    /// [`RunError::Store`]: the run has no such question, it was answered before, or it is bound to another hash.
+    pub async fn answer(
+        &self,
+        id: &RunId,
+        question: &str,
+        hash: Option<&str>,
+        decision: Decision,
+    ) -> Result<(), RunError> {
+        let store = self.runs.store();
+        let asked = store.approval(question).await?;
+        if asked.run != id.as_str() {
+            return Err(StoreError::NotFound { what: Entity::Approval, id: question.to_owned() }.into());
+        }
+        store.decide_approval(question, hash.unwrap_or(&asked.asked.hash), decision).await?;
+        Ok(())
+    }
+
+    /// Takes the lease of a run. None if it has gone on from this version.
+    async fn drive(&self, id: &RunId, version: i64) -> Result<Option<Arc<DrivenRun>>, RunError> {
+        let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
+        if summary.version != version || summary.status.has_ended() {
+            return Ok(None);
+        }
+        let caller = self.run_caller(id);
+        // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
+        let labels: Vec<_> = state.labels(id)?.into_iter().chain(self.parts.labels.iter().cloned()).collect();
+        self.parts.registry.add_run_labels(&caller, labels);
+        let lease = match self.runs.acquire(id).await {
+            Err(StoreError::Ended { .. }) => return Ok(None),
+            acquired => acquired?,
+        };
+        let (store, driver) = (Arc::clone(self.runs.store()), Arc::clone(self.runs.driver()));
+        if lease.version != version {
+            store.release_lease(id.as_str(), driver.name()).await?;
+            return Ok(None);
+        }
+        let registry = (Arc::clone(&self.parts.registry), caller);
+        let run = (id.clone(), lease, state, None);
+        match DrivenRun::new((Arc::clone(&store), Arc::clone(&driver)), run, registry).await {
+            Ok(run) => Ok(Some(Arc::new(run))),
+            Err(error) => {
+                store.release_lease(id.as_str(), driver.name()).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the lease back, so that any process can take the next step.
+    async fn release(&self, run: &DrivenRun, has_ended: bool) {
+        if has_ended {
+            // The lease has ended with the run.
+            self.parts.registry.end_run(&self.run_caller(run.id()));
+            return;
+        }
+        if let Err(error) = run.release().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+        }
+    }
+
+    fn agent(&self, run: &Arc<DrivenRun>, executor: Arc<dyn ToolExecutor>) -> AgentLoop {
+        let mut config = self.parts.config.clone();
+        config.run_id = Some(run.id().to_string());
+        config.strategy = ExecutionStrategy::Sequential;
+        let log = (Arc::clone(&self.parts.registry), self.run_caller(run.id()));
+        let provider = RecordedModel::new(Arc::clone(&self.parts.provider), log, self.parts.model.clone());
+        AgentLoop::new(config, (), Arc::clone(run), provider, executor)
+    }
+
+    fn executor(&self, run: &Arc<DrivenRun>) -> Arc<dyn ToolExecutor> {
+        self.asking_executor(run, None)
+    }
+
+    fn asking_executor(
+        &self,
+        run: &Arc<DrivenRun>,
+        on_question: Option<QuestionFn>,
+    ) -> Arc<dyn ToolExecutor> {
+        let mut caller = self.parts.caller.clone();
+        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
+        if caller.approver.is_none() {
+            let approver = StoredApprover::elsewhere(Arc::clone(run));
+            let (id, for_all) = (run.id().clone(), self.parts.on_question.clone());
+            let tell = move |question: &NewApproval| {
+                for_all.iter().for_each(|tell| tell(&id, question));
+                on_question.iter().for_each(|tell| tell(question));
+            };
+            caller.approver = Some(Arc::new(approver.telling(Arc::new(tell))));
+        }
+        let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();
+        let executor = match self.parts.hint {
+            Some(hint) => executor.with_hint(hint),
+            None => executor,
+        };
+        Arc::new(StoredExecutor::new(executor, Arc::clone(run)))
+    }
+
+    fn position_of(&self, version: i64, state: &RunState) -> Position {
+        let offers = if state.next_step() == "run_tools" { self.parts.registry.offers() } else { Vec::new() };
+        let call = |call: &portcullis_types::ToolCall| NextCall {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            is_offered: offers.iter().any(|offer| offer.decl.name == call.tool),
+        };
+        let calls = state.runnable_calls().map(call).collect();
+        Position { version, next: state.next_step(), calls, status: status(state) }
+    }
+
+    fn subject(&self, id: &RunId) -> RunSubject {
+        let agent = self.parts.config.agent_id.clone();
+        RunSubject { id: id.clone(), agent, workspace: self.parts.workspace.clone() }
+    }
+
+    fn run_caller(&self, id: &RunId) -> Caller {
+        Caller::new(self.parts.config.agent_id.clone(), id.as_str())
+    }
+
+    fn gate(&self, id: &RunId) -> Arc<AsyncMutex<()>> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get(id).and_then(Weak::upgrade) {
+            return gate;
+        }
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let gate = Arc::default();
+        gates.insert(id.clone(), Arc::downgrade(&gate));
+        gate
+    }
+}
+
+/// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.
+async fn cancelled_by<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    handle: &AgentHandle,
+) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        ended = &mut work => return ended,
+        () = cancel.cancelled() => handle.cancel(),
+    }
+    work.await
+}
+
+impl fmt::Debug for Stepper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stepper").field("workspace", &self.parts.workspace).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for StepParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepParts").field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! [`TurnExecutor`]: gives a turn's step the results of calls that have run before, each in a step of its own.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use async_trait::async_trait;
+use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
+use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
+
+use crate::{DrivenRun, driven::BegunCall};
+
+/// Why the calls of a turn that have not run are not run any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// A person has written: the calls are skipped, and the model reads the message next.
+    Steered,
+    /// The run is cancelled.
+    Cancelled,
+}
+
+/// An executor that runs nothing. A call has the result that is stored, or is refused.
+pub(crate) struct TurnExecutor {
+    inner: Arc<dyn ToolExecutor>,
+    run: Arc<DrivenRun>,
+    carried: HashMap<String, ToolResult>,
+    /// What happens after the call with this id. Only then: the loop would replace results that it has not read yet.
+    interruption: OnceLock<(String, Interruption, AgentHandle)>,
+}
+
+impl TurnExecutor {
+    pub(crate) fn new(
+        inner: Arc<dyn ToolExecutor>,
+        run: Arc<DrivenRun>,
+        carried: HashMap<String, ToolResult>,
+    ) -> Self {
+        Self { inner, run, carried, interruption: OnceLock::new() }
+    }
+
+    /// Whether a call has a result, or is known to have none.
+    pub(crate) fn has_result(&self, call: &str) -> bool {
+        self.carried.contains_key(call) || self.run.begun_before(call).is_some()
+    }
+
+    /// Interrupts the loop of this handle after the call.
+    pub(crate) fn interrupt_after(&self, call: String, interruption: Interruption, handle: AgentHandle) {
+        // Ignore the error: it is set once.
+        let _ = self.interruption.set((call, interruption, handle));
+    }
+}
+
+#[async_trait]
+impl ToolExecutor for TurnExecutor {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.inner.offers()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        let id = call.id.clone();
+        let result = match (self.carried.get(&id), self.run.begun_before(&id)) {
+            (Some(result), _) => result.clone(),
+            (None, Some(BegunCall::Finished(result))) => ToolResult::clone(result),
+            (None, Some(BegunCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
+            (None, None) => self.inner.refuse(call, not_run(), terms),
+        };
+        if let Some((last, interruption, handle)) = self.interruption.get()
+            && *last == id
+        {
+            interrupt(handle, *interruption);
+        }
+        result
+    }
+
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        self.inner.refuse(call, error, terms)
+    }
+
+    /// The loop asks for one result after the other in its own task.
+    fn never_blocks(&self) -> bool {
+        true
+    }
+}
+
+/// Makes the loop skip the calls that follow. The message itself reaches the model with its next request, in another
+/// loop.
+pub(crate) fn interrupt(handle: &AgentHandle, interruption: Interruption) {
+    match interruption {
+        Interruption::Cancelled => handle.cancel(),
+        // Ignore the error: a queue that is full holds a message.
+        Interruption::Steered => drop(handle.steer_with(Message::user(""))),
+    }
+}
+
+/// The error of a call that no process could run.
+fn not_run() -> ToolError {
+    ToolError::unavailable("no process could run the call, so it has not run").with_code("not_run")
+}

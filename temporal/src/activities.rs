@@ -1,0 +1,216 @@
+//! The activities: each takes one step of a run, or runs one of its calls, with the run's lease.
+//!
+//! An activity that is delivered twice does no harm: each names the version of the run that it follows, and a run that
+//! has gone on stays as it is.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_agent::AgentEnd;
+use portcullis_runs::{
+    CallEnd, Position, QuestionFn, RunId, StepEnd, Stepper, now,
+    store::{Decision, Verdict},
+};
+use portcullis_types::{CancellationToken, Message};
+use temporalio_client::WorkflowSignalOptions;
+use temporalio_common::data_converters::{PayloadConverter, RawValue};
+use temporalio_macros::activities;
+use temporalio_sdk::{
+    activities::{ActivityContext, ActivityError},
+    workflows::WorkflowImplementation,
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    AgentRun,
+    failures::{self, MODEL_ATTEMPTS},
+    heartbeat::with_heartbeats,
+    messages::{AnswerInput, CallInput, CallOutcome, Place, PlacedCall, SetupInput, StepInput},
+    request::Answer,
+};
+
+/// The way of an answer that came by a signal, in the store.
+const VIA: &str = "temporal";
+
+/// Takes the steps of one worker.
+pub(crate) struct Steps {
+    stepper: Arc<Stepper>,
+    /// The task queues of the tools that other workers run.
+    places: BTreeMap<String, String>,
+    /// Whether the namespace has the search attributes.
+    searchable: bool,
+}
+
+impl Steps {
+    pub(crate) fn new(stepper: Arc<Stepper>, places: BTreeMap<String, String>, searchable: bool) -> Self {
+        Self { stepper, places, searchable }
+    }
+
+    /// Takes the step that follows a version.
+    async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<Place, ActivityError> {
+        let id = run_id(&input.run)?;
+        let attempt = context.info().attempt;
+        let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
+        let steering = input.steering.into_iter().map(Message::user).collect();
+        let terms = (steering, input.interruption.map(Into::into));
+        let cancel = CancellationToken::new();
+        let step = self.stepper.take_step(&id, input.version, terms, keeps, &cancel);
+        match with_heartbeats(context, &cancel, step).await {
+            Ok(StepEnd::Taken(position)) => Ok(self.place(position)),
+            Ok(StepEnd::Undone(end)) => Err(failures::undone(&end)),
+            Err(error) => Err(failures::run_error(&error)),
+        }
+    }
+
+    fn place(&self, position: Position) -> Place {
+        let Position { version, next, calls, status } = position;
+        let calls = calls.into_iter().map(|call| PlacedCall {
+            queue: self.places.get(&call.tool).cloned(),
+            id: call.id,
+            tool: call.tool,
+            offered: call.is_offered,
+        });
+        Place {
+            version,
+            next: next.to_owned(),
+            calls: calls.collect(),
+            status: status.as_str().to_owned(),
+            searchable: self.searchable,
+        }
+    }
+}
+
+#[activities]
+impl Steps {
+    /// Adds a new run, and stores its question.
+    #[activity(name = "setup")]
+    pub(crate) async fn setup(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: SetupInput,
+    ) -> Result<Place, ActivityError> {
+        let id = run_id(&input.run)?;
+        if let Some(prompt) = input.prompt {
+            let begun = self.stepper.begin(&id, Message::user(prompt)).await;
+            begun.map_err(|error| failures::run_error(&error))?;
+        }
+        let position = self.stepper.position(&id).await.map_err(|error| failures::run_error(&error))?;
+        if position.next != "setup" {
+            return Ok(self.place(position));
+        }
+        let (run, version) = (input.run, position.version);
+        self.step(&context, StepInput { run, version, steering: Vec::new(), interruption: None }).await
+    }
+
+    /// Asks the model.
+    #[activity(name = "call_model")]
+    pub(crate) async fn call_model(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: StepInput,
+    ) -> Result<Place, ActivityError> {
+        self.step(&context, input).await
+    }
+
+    /// Runs one call.
+    #[activity(name = "run_tool")]
+    pub(crate) async fn run_tool(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: CallInput,
+    ) -> Result<CallOutcome, ActivityError> {
+        let id = run_id(&input.run)?;
+        if input.offered && !self.stepper.offers(&input.tool) {
+            let info = context.info();
+            return Err(failures::no_tool(&input.tool, &info.task_queue, info.attempt));
+        }
+        let cancel = CancellationToken::new();
+        let (on_question, mut asked) = questions();
+        let call = self.stepper.run_call(&id, input.version, &input.call, on_question, &cancel);
+        let work = async {
+            let mut call = std::pin::pin!(call);
+            loop {
+                tokio::select! {
+                    biased;
+                    ended = &mut call => return ended,
+                    Some(question) = asked.recv() => tell(&context, question).await,
+                }
+            }
+        };
+        match with_heartbeats(&context, &cancel, work).await {
+            Ok(CallEnd::Stored) => Ok(CallOutcome::Stored),
+            Ok(CallEnd::Passed) => Ok(CallOutcome::Passed),
+            Ok(CallEnd::NotBegun) => Err(failures::interrupted()),
+            Err(error) => Err(failures::run_error(&error)),
+        }
+    }
+
+    /// Stores the model's answer with the results of its calls.
+    #[activity(name = "finish_turn")]
+    pub(crate) async fn finish_turn(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: StepInput,
+    ) -> Result<Place, ActivityError> {
+        self.step(&context, input).await
+    }
+
+    /// Stores the answer of a model that is done.
+    #[activity(name = "finalize")]
+    pub(crate) async fn finalize(
+        self: Arc<Self>,
+        context: ActivityContext,
+        input: StepInput,
+    ) -> Result<Place, ActivityError> {
+        self.step(&context, input).await
+    }
+
+    /// Answers a question of the run.
+    #[activity(name = "answer")]
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        _context: ActivityContext,
+        input: AnswerInput,
+    ) -> Result<(), ActivityError> {
+        let id = run_id(&input.run)?;
+        let Answer { question, approve, hash, reason, by } = input.answer;
+        let decision = Decision {
+            verdict: if approve { Verdict::Approve } else { Verdict::Deny },
+            by: by.unwrap_or_else(|| VIA.to_owned()),
+            via: VIA.to_owned(),
+            edited_arguments: None,
+            reason,
+            decided: now(),
+        };
+        let answered = self.stepper.answer(&id, &question, hash.as_deref(), decision).await;
+        answered.map_err(|error| failures::run_error(&error))
+    }
+}
+
+fn run_id(text: &str) -> Result<RunId, ActivityError> {
+    text.parse().map_err(|error: portcullis_runs::RunError| failures::bad_input(error.to_string()))
+}
+
+/// How many questions of one call may wait to be told.
+const MAX_QUESTIONS: usize = 16;
+
+/// Passes on the ids of the questions of a call.
+fn questions() -> (QuestionFn, mpsc::Receiver<String>) {
+    let (sender, receiver) = mpsc::channel(MAX_QUESTIONS);
+    // Ignore the error: the question is in the store, whoever is told.
+    (Arc::new(move |asked| drop(sender.try_send(asked.id.clone()))), receiver)
+}
+
+/// Tells the workflow of a question, for its status.
+async fn tell(context: &ActivityContext, question: String) {
+    let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else {
+        return;
+    };
+    let input = RawValue::from_value(&question, &PayloadConverter::default());
+    if let Err(error) = workflow.signal(AgentRun::asked, input, WorkflowSignalOptions::default()).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            question,
+            "the workflow is not told of a question"
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! [`WorkerError`]: why a worker cannot work.
+
+use std::error::Error;
+
+use thiserror::Error;
+
+/// A worker cannot begin, or has ended.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The server does not answer.
+    #[error("no Temporal server answers at {address}")]
+    Unreachable {
+        /// The address.
+        address: String,
+        /// The connection's error.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The namespace is not there, or the server does not let this client use it.
+    #[error(
+        "the Temporal server has no namespace `{}` for this worker; it is made with: temporal operator namespace \
+         create {}", .namespace.escape_debug(), .namespace.escape_debug()
+    )]
+    Namespace {
+        /// The namespace.
+        namespace: String,
+        /// The server's answer.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A placed tool is not offered by this worker, so the model cannot be told of it.
+    #[error("the tool `{}` is placed, but this worker does not offer it, so the model would not know it", .tool.escape_debug())]
+    PlacedTool {
+        /// The tool.
+        tool: String,
+    },
+    /// The SDK has failed.
+    #[error("the worker cannot {doing}")]
+    Sdk {
+        /// The operation, as a verb with its object.
+        doing: &'static str,
+        /// The SDK's error.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl WorkerError {
+    pub(crate) fn sdk(doing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Sdk { doing, source: source.into() }
+    }
+}

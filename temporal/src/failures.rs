@@ -1,0 +1,166 @@
+//! Which failures are tried again, and when. A failure's type is what Temporal shows, and what the retries go by.
+//!
+//! A call that fails is no failure of an activity: its error is the result that the model reads. An activity fails if
+//! its step was not taken, so that another attempt, perhaps by another worker, takes it.
+
+use std::time::Duration;
+
+use portcullis_agent::{AgentEnd, ProviderErrorKind};
+use portcullis_runs::{RunError, store::StoreError};
+use portcullis_types::chain;
+use temporalio_common::error::ApplicationFailure;
+use temporalio_sdk::activities::ActivityError;
+
+/// How often a step is attempted before the run ends as it would in one process.
+pub(crate) const MODEL_ATTEMPTS: u32 = 5;
+
+/// How often a call is offered to workers that do not have its tool.
+pub(crate) const PLACE_ATTEMPTS: u32 = 5;
+
+/// How long the next attempt waits after a provider's refusal of too many requests.
+const RATE_LIMITED: Duration = Duration::from_secs(15);
+
+/// How long the next attempt waits while another process drives the run.
+const LEASED: Duration = Duration::from_secs(2);
+
+/// Whether another attempt at the step may end otherwise.
+pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
+    let kind = match end {
+        AgentEnd::Provider { kind, .. } => kind,
+        // A store that could not be read, or a fault of a part.
+        AgentEnd::Internal { .. } => return true,
+        _ => return false,
+    };
+    match kind {
+        ProviderErrorKind::Transport
+        | ProviderErrorKind::RateLimited
+        | ProviderErrorKind::Server
+        | ProviderErrorKind::Incomplete => true,
+        ProviderErrorKind::Configuration
+        | ProviderErrorKind::Unauthorized
+        | ProviderErrorKind::Rejected
+        | ProviderErrorKind::Malformed
+        | ProviderErrorKind::Cancelled => false,
+        // A kind that came later is not asked again until it is known to help.
+        _ => false,
+    }
+}
+
+/// The failure of a step that is taken again.
+pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
+    match end {
+        AgentEnd::Provider { kind, message } => {
+            // The message may repeat what the provider was sent, so it stays in the worker's log.
+            tracing::warn!(%kind, message, "the model has not answered");
+            let delay = (*kind == ProviderErrorKind::RateLimited).then_some(RATE_LIMITED);
+            failure(format!("model_{kind}"), "the model has not answered".to_owned(), Retry::After(delay))
+        }
+        AgentEnd::Internal { message } => {
+            tracing::warn!(message, "a step has failed");
+            failure("internal".to_owned(), "the step has failed".to_owned(), Retry::After(None))
+        }
+        _ => interrupted(),
+    }
+}
+
+/// The failure of an activity that this worker gives up.
+pub(crate) fn interrupted() -> ActivityError {
+    let message = "the worker gave the activity up before it had an effect".to_owned();
+    failure("interrupted".to_owned(), message, Retry::After(None))
+}
+
+/// The failure of a call that this worker has no tool for.
+pub(crate) fn no_tool(tool: &str, queue: &str, attempt: u32) -> ActivityError {
+    let message = format!(
+        "no worker of the task queue `{queue}` that was tried has the tool `{tool}`: place it with \
+         --place {tool}=QUEUE, or start a worker that has it"
+    );
+    failure(
+        "no_tool".to_owned(),
+        message,
+        if attempt < PLACE_ATTEMPTS { Retry::After(None) } else { Retry::Never },
+    )
+}
+
+/// The failure of an input that no attempt can use.
+pub(crate) fn bad_input(message: String) -> ActivityError {
+    failure("bad_input".to_owned(), message, Retry::Never)
+}
+
+/// The failure of a step whose run cannot be driven now, or not at all.
+pub(crate) fn run_error(error: &RunError) -> ActivityError {
+    let message = chain(error);
+    match error {
+        RunError::Store(StoreError::Leased { .. }) => {
+            failure("leased".to_owned(), message, Retry::After(Some(LEASED)))
+        }
+        RunError::NotKept { .. } => failure("not_kept".to_owned(), message, Retry::After(None)),
+        RunError::Store(StoreError::NotFound { .. }) => {
+            failure("not_found".to_owned(), message, Retry::Never)
+        }
+        RunError::Store(
+            StoreError::ApprovalClosed { .. } | StoreError::OtherHash { .. } | StoreError::Name { .. },
+        ) => failure("refused".to_owned(), message, Retry::Never),
+        RunError::Store(StoreError::Limit(_)) => failure("limit".to_owned(), message, Retry::Never),
+        RunError::Store(_) => failure("store".to_owned(), message, Retry::After(None)),
+        RunError::OtherWorkspace { .. } => failure("other_workspace".to_owned(), message, Retry::Never),
+        RunError::InvalidId { .. } => bad_input(message),
+        // Another worker may be of a newer version.
+        RunError::Newer { .. } => failure("newer".to_owned(), message, Retry::After(None)),
+        _ => failure("run".to_owned(), message, Retry::Never),
+    }
+}
+
+/// Whether another attempt follows.
+enum Retry {
+    Never,
+    /// After this time, or after that of the activity's retry policy.
+    After(Option<Duration>),
+}
+
+fn failure(kind: String, message: String, retry: Retry) -> ActivityError {
+    let builder = ApplicationFailure::builder(message).type_name(kind);
+    ActivityError::application(match retry {
+        Retry::Never => builder.non_retryable(true).build(),
+        Retry::After(delay) => builder.maybe_next_retry_delay(delay).build(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(error: ActivityError) -> (String, bool, Option<Duration>) {
+        let ActivityError::Application(failure) = error else { panic!("{error:?}") };
+        let kind = failure.type_name().expect("a type").to_owned();
+        (kind, failure.is_non_retryable(), failure.next_retry_delay())
+    }
+
+    #[test]
+    fn failures_are_tried_again_by_their_kind() {
+        let leased = StoreError::Leased { run: "r".to_owned(), owner: "o".to_owned(), until: 0 };
+        assert_eq!(parts(run_error(&leased.into())), ("leased".to_owned(), false, Some(LEASED)));
+        let other = StoreError::OtherHash { id: "a".to_owned() };
+        assert_eq!(parts(run_error(&other.into())), ("refused".to_owned(), true, None));
+        assert_eq!(parts(run_error(&StoreError::Closed.into())), ("store".to_owned(), false, None));
+        assert_eq!(parts(no_tool("t", "q", 1)), ("no_tool".to_owned(), false, None));
+        assert_eq!(parts(no_tool("t", "q", PLACE_ATTEMPTS)), ("no_tool".to_owned(), true, None));
+    }
+
+    #[test]
+    fn a_model_is_asked_again_only_where_that_may_help() {
+        let end = |kind| AgentEnd::Provider { kind, message: "m".to_owned() };
+        for kind in [ProviderErrorKind::Transport, ProviderErrorKind::RateLimited, ProviderErrorKind::Server]
+        {
+            assert!(may_ask_again(&end(kind)), "{kind}");
+        }
+        for kind in
+            [ProviderErrorKind::Unauthorized, ProviderErrorKind::Rejected, ProviderErrorKind::Malformed]
+        {
+            assert!(!may_ask_again(&end(kind)), "{kind}");
+        }
+        assert!(!may_ask_again(&AgentEnd::Cancelled));
+        let (kind, never, delay) = parts(undone(&end(ProviderErrorKind::RateLimited)));
+        assert_eq!((&*kind, never, delay), ("model_rate_limited", false, Some(RATE_LIMITED)));
+    }
+}

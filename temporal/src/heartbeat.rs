@@ -1,0 +1,35 @@
+//! Heartbeats of an activity: they tell the server that the worker lives, and the worker that the activity is cancelled.
+
+use std::{pin::pin, time::Duration};
+
+use portcullis_types::CancellationToken;
+use temporalio_sdk::activities::ActivityContext;
+
+/// How long the server waits for a heartbeat before it takes the worker for dead.
+pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a heartbeat is recorded. The SDK sends fewer: one in 0.8 of the time-out.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Does the work of an activity with heartbeats. `cancel` is cancelled with the activity, and the work then ends in
+/// order.
+pub(crate) async fn with_heartbeats<T>(
+    context: &ActivityContext,
+    cancel: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = context.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+            _ = interval.tick() => {
+                if let Err(error) = context.record_heartbeat(()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "a heartbeat is not recorded");
+                }
+            }
+        }
+    }
+}

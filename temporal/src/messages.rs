@@ -1,0 +1,115 @@
+//! What the workflow and its activities tell each other: ids, names and small texts.
+//!
+//! Recorded histories hold these values, so a field is added with a default, and none is renamed or removed.
+
+use portcullis_runs::Interruption;
+use serde::{Deserialize, Serialize};
+
+/// The input of `setup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetupInput {
+    /// The run.
+    pub(crate) run: String,
+    /// The question of a new run.
+    #[serde(default)]
+    pub(crate) prompt: Option<String>,
+}
+
+/// The input of the other steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StepInput {
+    /// The run.
+    pub(crate) run: String,
+    /// The version that the step follows.
+    pub(crate) version: i64,
+    /// Messages of a person, for the model.
+    #[serde(default)]
+    pub(crate) steering: Vec<String>,
+    /// Why the step is interrupted.
+    #[serde(default)]
+    pub(crate) interruption: Option<Interrupted>,
+}
+
+/// Why a step is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Interrupted {
+    /// A person has written.
+    Steered,
+    /// A person has cancelled the run.
+    Cancelled,
+}
+
+impl From<Interrupted> for Interruption {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Steered => Self::Steered,
+            Interrupted::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// The input of `run_tool`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallInput {
+    /// The run.
+    pub(crate) run: String,
+    /// The version of the run before the turn's step.
+    pub(crate) version: i64,
+    /// The call.
+    pub(crate) call: String,
+    /// Its tool.
+    pub(crate) tool: String,
+    /// Whether the worker that asked the model offers the tool.
+    pub(crate) offered: bool,
+}
+
+/// The input of `answer`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AnswerInput {
+    /// The run.
+    pub(crate) run: String,
+    /// The answer.
+    pub(crate) answer: crate::request::Answer,
+}
+
+/// Where the run stands after an activity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// The version of the run.
+    pub(crate) version: i64,
+    /// The next step.
+    pub(crate) next: String,
+    /// The calls of the next step.
+    #[serde(default)]
+    pub(crate) calls: Vec<PlacedCall>,
+    /// The status of the run.
+    pub(crate) status: String,
+    /// Whether the namespace has the search attributes. Only `setup` says so.
+    #[serde(default)]
+    pub(crate) searchable: bool,
+}
+
+/// A call, and the task queue that runs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlacedCall {
+    /// Its id.
+    pub(crate) id: String,
+    /// Its tool.
+    pub(crate) tool: String,
+    /// The task queue. None for that of the workflow.
+    #[serde(default)]
+    pub(crate) queue: Option<String>,
+    /// Whether the worker that asked the model offers the tool.
+    pub(crate) offered: bool,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CallOutcome {
+    /// Its result is in the store.
+    Stored,
+    /// The run has gone on without it.
+    Passed,
+}

@@ -1,0 +1,194 @@
+//! The workflow's input, its signals, its query and its outcome: what people and programs exchange with a run.
+//!
+//! Inputs come from any client, so they are read by hand: a wrong signal is refused and shown in the status, where the
+//! SDK would fail the workflow task again and again.
+
+use portcullis_runs::RunId;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use temporalio_common::data_converters::RawValue;
+
+/// The longest prompt or message of a person: 64 KiB. Temporal keeps these texts; a longer one belongs into the store.
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// How many messages of a person may wait for the model.
+pub(crate) const MAX_WAITING: usize = 64;
+
+/// The encoding of a payload that holds JSON.
+const JSON: &[u8] = b"json/plain";
+
+/// The input of the workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunRequest {
+    /// A run that is in the store, and whose driver is gone or has never been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<String>,
+    /// The question of a new run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt: Option<String>,
+    /// Messages of a person that the model has not read. Set when the workflow continues as a new one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) steering: Vec<String>,
+    /// Whether a person has cancelled the run. Set as `steering`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cancelled: bool,
+}
+
+/// The signal `approve`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    /// The id of the question.
+    pub(crate) question: String,
+    /// Whether the call may run. Default: it may.
+    #[serde(default = "yes")]
+    pub(crate) approve: bool,
+    /// The hash that the question is bound to, for a client that has read the question. Default: that of the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hash: Option<String>,
+    /// The reason of a refusal, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// The person who answers, as the client names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The answer to the query `status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStatusReport {
+    /// The run in the store. None before the first step.
+    pub run: Option<String>,
+    /// The step that is taken: `setup`, `call_model`, `run_tools`, `finalize` or `ended`.
+    pub step: String,
+    /// The call that runs.
+    pub call: Option<String>,
+    /// The tool of that call.
+    pub tool: Option<String>,
+    /// The questions that wait for an answer.
+    pub questions: Vec<String>,
+    /// How many messages of a person the model has not read.
+    pub waiting_messages: usize,
+    /// Whether a person has cancelled the run.
+    pub cancelled: bool,
+    /// The status of the run in the store, after its last step.
+    pub status: Option<String>,
+    /// Why the last signal that was refused was refused.
+    pub refused_signal: Option<String>,
+}
+
+/// The result of the workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// The run. Its answer is in the store: `portcullis runs show`.
+    pub run: String,
+    /// Its status in the store: `completed`, `failed` or `cancelled`.
+    pub status: String,
+    /// Messages of a person that came too late for the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+impl RunRequest {
+    /// Reads the input.
+    pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
+        let request: Self = read(input).map_err(|error| {
+            format!("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}: {error}")
+        })?;
+        match (&request.run, &request.prompt) {
+            (Some(run), None) => run.parse::<RunId>().map(drop).map_err(|error| error.to_string())?,
+            (None, Some(prompt)) => check_text("the prompt", prompt)?,
+            _ => return Err("the input of AgentRun has either `run` or `prompt`".to_owned()),
+        }
+        Ok(request)
+    }
+}
+
+impl Answer {
+    /// Reads the signal's input.
+    pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
+        let answer: Self = read(input).map_err(|error| {
+            format!("approve needs {{\"question\": ID}}, perhaps with \"approve\": false: {error}")
+        })?;
+        answer.reason.as_deref().map_or(Ok(()), |reason| check_text("the reason of approve", reason))?;
+        Ok(answer)
+    }
+}
+
+/// Reads the input of the signal `steer`: a text.
+pub(crate) fn read_message(input: &RawValue) -> Result<String, String> {
+    let text: String = read(input).map_err(|error| format!("steer needs a text: {error}"))?;
+    check_text("the message of steer", &text)?;
+    Ok(text)
+}
+
+fn check_text(what: &str, text: &str) -> Result<(), String> {
+    match text.len() {
+        0 => Err(format!("{what} is empty")),
+        bytes if bytes > MAX_TEXT_BYTES => {
+            Err(format!("{what} has {bytes} bytes; Temporal gets at most {MAX_TEXT_BYTES}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads one payload of JSON.
+pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, String> {
+    let [payload] = &*input.payloads else {
+        return Err(format!("there are {} arguments, not 1", input.payloads.len()));
+    };
+    if payload.metadata.get("encoding").map(|encoding| &**encoding) != Some(JSON) {
+        return Err("the argument is not JSON".to_owned());
+    }
+    serde_json::from_slice(&payload.data).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use temporalio_common::protos::temporal::api::common::v1::Payload;
+
+    use super::*;
+
+    fn raw(text: &str) -> RawValue {
+        let metadata = [("encoding".to_owned(), JSON.to_vec())].into();
+        RawValue::new(vec![Payload { metadata, data: text.as_bytes().to_vec(), ..Payload::default() }])
+    }
+
+    #[test]
+    fn an_input_names_a_run_or_a_prompt() {
+        let request = RunRequest::read(&raw(r#"{"prompt":"Do it."}"#)).expect("a prompt");
+        assert_eq!(request.prompt.as_deref(), Some("Do it."));
+        assert!(RunRequest::read(&raw(r#"{"run":"run_0123456789abcdef"}"#)).is_ok());
+        for (text, expected) in [
+            ("", "EOF"),
+            ("7", "invalid type"),
+            ("{}", "either"),
+            (r#"{"run":"run_0123456789abcdef","prompt":"x"}"#, "either"),
+            (r#"{"run":"x"}"#, "16 hexadecimal digits"),
+            (r#"{"prompt":""}"#, "empty"),
+            (r#"{"prompts":"x"}"#, "unknown field"),
+        ] {
+            let error = RunRequest::read(&raw(text)).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let long = serde_json::to_string(&serde_json::json!({"prompt": "x".repeat(MAX_TEXT_BYTES + 1)}));
+        let error = RunRequest::read(&raw(&long.expect("JSON"))).expect_err("long");
+        assert!(error.contains("at most 65536"), "{error}");
+    }
+
+    #[test]
+    fn a_signal_that_cannot_be_read_says_why() {
+        assert_eq!(read_message(&raw("\"now\"")).as_deref(), Ok("now"));
+        assert!(read_message(&raw("{}")).expect_err("no text").contains("steer needs a text"));
+        assert!(read_message(&RawValue::new(Vec::new())).expect_err("none").contains("0 arguments"));
+        let binary = RawValue::new(vec![Payload { data: b"\"x\"".to_vec(), ..Payload::default() }]);
+        assert!(read_message(&binary).expect_err("not JSON").contains("not JSON"));
+        let answer = Answer::read(&raw(r#"{"question":"approval_1"}"#)).expect("an answer");
+        assert!(answer.approve && answer.hash.is_none());
+        assert!(Answer::read(&raw(r#"{"question":"approval_1","approve":"no"}"#)).is_err());
+    }
+}

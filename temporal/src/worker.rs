@@ -1,0 +1,131 @@
+//! [`RunWorker`]: a process that takes steps of runs, as Temporal hands them out.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_runs::Stepper;
+use portcullis_types::CancellationToken;
+use temporalio_client::{
+    Client, ClientOptions, Connection,
+    tonic::{self, Code},
+};
+use temporalio_common::protos::temporal::api::workflowservice::v1::DescribeNamespaceRequest;
+use temporalio_sdk::{
+    Runtime, Worker, WorkerOptions,
+    runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner},
+};
+
+use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search};
+
+/// How many activities a worker has at once. A call that waits for an answer needs one, and little else: how many calls
+/// run at once is bounded by the registry.
+const ACTIVITIES: usize = 200;
+
+/// How many workflow tasks a worker has at once.
+const WORKFLOW_TASKS: usize = 50;
+
+/// How long a workflow waits for the worker that knows it before another one reads its history.
+const STICKY: Duration = Duration::from_secs(2);
+
+/// How long activities may go on after the worker was told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a worker is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// The namespace.
+    pub namespace: String,
+    /// The task queue.
+    pub task_queue: String,
+    /// The tools whose calls other task queues run.
+    pub placements: Vec<Placement>,
+}
+
+/// A worker for one task queue.
+pub struct RunWorker {
+    worker: Worker,
+    /// It must outlive the worker.
+    _runtime: Runtime,
+}
+
+impl RunWorker {
+    /// Makes a worker. It takes tasks when it runs.
+    ///
+    /// # Errors
+    /// [`WorkerError`].
+    pub async fn new(
+        connection: Connection,
+        settings: WorkerSettings,
+        stepper: Arc<Stepper>,
+    ) -> Result<Self, WorkerError> {
+        let WorkerSettings { namespace, task_queue, placements } = settings;
+        ensure_namespace(&connection, &namespace).await?;
+        if let Some(unknown) = placements.iter().find(|placement| !stepper.offers(&placement.tool)) {
+            return Err(WorkerError::PlacedTool { tool: unknown.tool.clone() });
+        }
+        let searchable = search::prepare(&connection, &namespace).await;
+        let runtime = Runtime::from_current_tokio(Default::default());
+        let runtime = runtime.map_err(|error| WorkerError::sdk("start the SDK", error))?;
+        let client = Client::new(connection, ClientOptions::new(namespace).build());
+        let client = client.map_err(|error| WorkerError::sdk("make a client", error))?;
+        let steps = Steps::new(stepper, placement::by_tool(placements), searchable);
+        let options = WorkerOptions::new(task_queue)
+            .register_activities(steps)
+            .register_workflow::<AgentRun>()
+            .map_err(|error| WorkerError::sdk("register the workflow", error))?
+            .tuner(slots())
+            .sticky_queue_schedule_to_start_timeout(STICKY)
+            .graceful_shutdown_period(GRACE)
+            .build();
+        let worker = Worker::new(&runtime, client, options);
+        let worker = worker.map_err(|error| WorkerError::sdk("begin", error))?;
+        Ok(Self { worker, _runtime: runtime })
+    }
+
+    /// Takes tasks until `stop` is cancelled. Then no further task is taken, and those that have begun get the time to
+    /// end; the server gives the others to other workers.
+    ///
+    /// # Errors
+    /// [`WorkerError::Sdk`].
+    pub async fn run(&mut self, stop: &CancellationToken) -> Result<(), WorkerError> {
+        let shut_down = self.worker.shutdown_handle();
+        let mut running = std::pin::pin!(self.worker.run());
+        let ended = tokio::select! {
+            ended = &mut running => ended,
+            () = stop.cancelled() => {
+                shut_down();
+                running.await
+            }
+        };
+        ended.map_err(|error| WorkerError::sdk("go on", error))
+    }
+}
+
+impl std::fmt::Debug for RunWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunWorker").field("task_queue", &self.worker.task_queue()).finish_non_exhaustive()
+    }
+}
+
+/// Fails unless the namespace is there. The SDK would only say so when it runs.
+async fn ensure_namespace(connection: &Connection, namespace: &str) -> Result<(), WorkerError> {
+    let request = DescribeNamespaceRequest { namespace: namespace.to_owned(), ..Default::default() };
+    match connection.workflow_service().describe_namespace(tonic::Request::new(request)).await {
+        Ok(_) => Ok(()),
+        Err(status)
+            if matches!(status.code(), Code::NotFound | Code::PermissionDenied | Code::InvalidArgument) =>
+        {
+            Err(WorkerError::Namespace { namespace: namespace.to_owned(), source: Box::new(status) })
+        }
+        Err(status) => Err(WorkerError::sdk("ask for the namespace", status)),
+    }
+}
+
+fn slots() -> WorkerTuner {
+    TunerHolder::builder()
+        .workflow_task_slot_supplier(FixedSizeSlotSupplier::new(WORKFLOW_TASKS))
+        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(ACTIVITIES))
+        .local_activity_task_slot_supplier(FixedSizeSlotSupplier::new(1))
+        .nexus_task_slot_supplier(FixedSizeSlotSupplier::new(1))
+        .build()
+        .into()
+}

@@ -1,0 +1,317 @@
+//! [`AgentRun`]: the workflow of a run. It decides which step comes next, and when a person's word interrupts.
+//!
+//! The code must make the same decisions again when a history is replayed. A change of them is guarded by
+//! `ctx.patched(…)`, and `tests/histories/` has histories of each version.
+
+use std::time::Duration;
+
+use portcullis_runs::RunId;
+use sha2::{Digest as _, Sha256};
+use temporalio_common::{RetryPolicy, data_converters::RawValue, error::ApplicationFailure};
+use temporalio_macros::{workflow, workflow_methods};
+use temporalio_sdk::{
+    ActivityCancellationType, ActivityExecutionError, ActivityOptions, ContinueAsNewOptions,
+    SyncWorkflowContext, WaitConditionOptions, WorkflowCancellationToken, WorkflowContext,
+    WorkflowContextView, WorkflowResult, WorkflowTermination, workflows::select,
+};
+
+use crate::{
+    activities::Steps,
+    heartbeat::HEARTBEAT_TIMEOUT,
+    messages::{AnswerInput, CallInput, Interrupted, Place, PlacedCall, SetupInput, StepInput},
+    request::{Answer, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
+    search,
+};
+
+/// How long a step may take that asks no model and runs no call.
+const SHORT: Duration = Duration::from_secs(120);
+
+/// How long the model may take for an answer. The loop's own limits end it earlier.
+const MODEL: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// How long a call may take: its question may wait a day for an answer.
+const CALL: Duration = Duration::from_secs(26 * 60 * 60);
+
+/// The pauses between attempts.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The options of a step that asks a model or runs a call. It ends in order before the workflow goes on.
+macro_rules! long_options {
+    ($time:expr, $token:expr) => {
+        ActivityOptions::with_start_to_close_timeout($time)
+            .heartbeat_timeout(HEARTBEAT_TIMEOUT)
+            .retry_policy(retries())
+            .cancellation_type(ActivityCancellationType::WaitCancellationCompleted)
+            .cancellation_token($token.clone())
+    };
+}
+
+/// The workflow of a run.
+#[workflow]
+#[derive(Debug, Default)]
+pub struct AgentRun {
+    steering: Vec<String>,
+    answers: Vec<Answer>,
+    cancelled: bool,
+    report: RunStatusReport,
+}
+
+#[workflow_methods]
+impl AgentRun {
+    #[run]
+    pub async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<RunOutcome> {
+        let request = RunRequest::read(&input).map_err(|error| bad_input(&error))?;
+        let run = match &request.run {
+            Some(run) => run.clone(),
+            None => new_run_id(ctx),
+        };
+        ctx.state_mut(|state| {
+            state.steering.splice(0..0, request.steering.iter().cloned());
+            state.cancelled |= request.cancelled;
+            state.report.run = Some(run.clone());
+        });
+        step_begins(ctx, "setup");
+        let setup = SetupInput { run: run.clone(), prompt: request.prompt };
+        let mut place = ctx.execute_activity(Steps::setup, setup, short()).await?;
+        let searchable = place.searchable;
+        if searchable {
+            ctx.upsert_search_attributes(search::begun(&run));
+        }
+        while place.next != "ended" {
+            step_begins(ctx, &place.next.clone());
+            place = match &*place.next {
+                "run_tools" => turn(ctx, &run, &place).await?,
+                "call_model" => ask(ctx, &run, place.version).await?,
+                "finalize" => finalize(ctx, &run, place.version).await?,
+                other => return Err(bad_input(&format!("the step `{other}` is not known to this worker"))),
+            };
+            if ctx.continue_as_new_suggested() && place.next != "ended" {
+                let next = ctx.state(|state| RunRequest {
+                    run: Some(run.clone()),
+                    prompt: None,
+                    steering: state.steering.clone(),
+                    cancelled: state.cancelled,
+                });
+                let next = RawValue::from_value(&next, ctx.payload_converter());
+                ctx.continue_as_new(next, ContinueAsNewOptions::default())?;
+            }
+        }
+        step_begins(ctx, "ended");
+        let status = place.status;
+        ctx.state_mut(|state| state.report.status = Some(status.clone()));
+        if searchable {
+            ctx.upsert_search_attributes(search::ended(&status));
+        }
+        if ctx.cancellation_token().is_cancelled() && status == "cancelled" {
+            return Err(WorkflowTermination::cancelled());
+        }
+        let unread = ctx.state(|state| state.steering.clone());
+        Ok(RunOutcome { run, status, unread })
+    }
+
+    /// Answers a question of the run.
+    #[signal]
+    pub fn approve(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
+        match Answer::read(&input) {
+            Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
+            Ok(answer) => self.answers.push(answer),
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    /// Sends a message to the model as soon as possible.
+    #[signal]
+    pub fn steer(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
+        match read_message(&input) {
+            Ok(_) if self.steering.len() >= MAX_WAITING => self.refuse("too many messages wait"),
+            Ok(message) => self.steering.push(message),
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    /// Cancels the run. A call that runs gets the time to end.
+    #[signal]
+    pub fn cancel(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _input: RawValue) {
+        self.cancelled = true;
+    }
+
+    /// A worker has stored a question.
+    #[signal]
+    pub fn asked(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
+        if let Ok(question) = read_message(&input)
+            && self.report.questions.len() < MAX_WAITING
+        {
+            self.report.questions.push(question);
+        }
+    }
+
+    /// How far the run is.
+    #[query]
+    pub fn status(&self, _ctx: &WorkflowContextView) -> RunStatusReport {
+        let waiting_messages = self.steering.len();
+        RunStatusReport { waiting_messages, cancelled: self.cancelled, ..self.report.clone() }
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        self.report.refused_signal = Some(reason.to_owned());
+    }
+}
+
+/// Asks the model, with the messages that a person has written meanwhile.
+async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<Place> {
+    let steering = ctx.state_mut(|state| std::mem::take(&mut state.steering));
+    let interruption = is_cancelled(ctx).then_some(Interrupted::Cancelled);
+    let input = StepInput { run: run.to_owned(), version, steering, interruption };
+    let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
+    let token = WorkflowCancellationToken::new();
+    let options = long_options!(MODEL, token).build();
+    let asked = ctx.execute_activity(Steps::call_model, input, options);
+    match attended(ctx, run, asked, &token).await {
+        Ok(place) => Ok(place),
+        // The step was given up. It is taken once more, to end the run.
+        Err(_) if is_cancelled(ctx) => Ok(ctx.execute_activity(Steps::call_model, again, short()).await?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs the calls of a turn one after the other, and then stores their results.
+async fn turn(ctx: &WorkflowContext<AgentRun>, run: &str, place: &Place) -> WorkflowResult<Place> {
+    for (number, call) in place.calls.iter().enumerate() {
+        // The first call of a turn is never skipped for a message.
+        let is_steered = number > 0 && ctx.state(|state| !state.steering.is_empty());
+        if is_steered || is_cancelled(ctx) {
+            break;
+        }
+        run_tool(ctx, run, place.version, call).await;
+    }
+    ctx.state_mut(|state| {
+        (state.report.call, state.report.tool) = (None, None);
+        state.report.questions.clear();
+    });
+    let input = StepInput {
+        run: run.to_owned(),
+        version: place.version,
+        steering: Vec::new(),
+        interruption: interruption(ctx),
+    };
+    Ok(ctx.execute_activity(Steps::finish_turn, input, short()).await?)
+}
+
+/// Runs a call. Without a result, the turn's step tells the model so.
+async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call: &PlacedCall) {
+    ctx.state_mut(|state| {
+        (state.report.call, state.report.tool) = (Some(call.id.clone()), Some(call.tool.clone()));
+        state.report.questions.clear();
+    });
+    let input = CallInput {
+        run: run.to_owned(),
+        version,
+        call: call.id.clone(),
+        tool: call.tool.clone(),
+        offered: call.offered,
+    };
+    let token = WorkflowCancellationToken::new();
+    let options =
+        long_options!(CALL, token).summary(call.tool.clone()).maybe_task_queue(call.queue.clone()).build();
+    let running = ctx.execute_activity(Steps::run_tool, input, options);
+    // A failure is in the history, and the turn's step finds no result.
+    let _ = attended(ctx, run, running, &token).await;
+}
+
+/// Stores the model's answer. A message that a person has written meanwhile goes to the model next.
+async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<Place> {
+    let interruption = interruption(ctx);
+    let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), interruption };
+    Ok(ctx.execute_activity(Steps::finalize, input, short()).await?)
+}
+
+/// Waits for an activity, and meanwhile passes on what people say: answers to the store, a cancellation to the worker.
+async fn attended<T>(
+    ctx: &WorkflowContext<AgentRun>,
+    run: &str,
+    activity: impl futures::future::FusedFuture<Output = Result<T, ActivityExecutionError>>,
+    token: &WorkflowCancellationToken,
+) -> Result<T, ActivityExecutionError> {
+    let mut activity = std::pin::pin!(activity);
+    loop {
+        let is_told = token.is_cancelled();
+        let never =
+            || WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let mut spoken = std::pin::pin!(ctx.wait_condition_with_options(
+            move |state| !state.answers.is_empty() || (state.cancelled && !is_told),
+            never(),
+        ));
+        let mut cancelled = std::pin::pin!(ctx.cancelled());
+        if is_told || !is_cancelled(ctx) {
+            select! {
+                ended = activity => return ended,
+                _ = spoken => {}
+                _ = cancelled => {
+                    if is_told {
+                        return activity.await;
+                    }
+                }
+            }
+        }
+        if is_cancelled(ctx) {
+            token.cancel();
+        }
+        while let Some(answer) =
+            ctx.state_mut(|state| (!state.answers.is_empty()).then(|| state.answers.remove(0)))
+        {
+            let question = answer.question.clone();
+            let input = AnswerInput { run: run.to_owned(), answer };
+            let answered = ctx.execute_activity(Steps::answer, input, short()).await;
+            ctx.state_mut(|state| match answered {
+                Ok(()) => state.report.questions.retain(|asked| *asked != question),
+                Err(error) => state.refuse(&reason(&error)),
+            });
+        }
+    }
+}
+
+/// Why an activity has failed, in the words of the worker.
+fn reason(error: &ActivityExecutionError) -> String {
+    error.reason().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn is_cancelled(ctx: &WorkflowContext<AgentRun>) -> bool {
+    ctx.state(|state| state.cancelled) || ctx.cancellation_token().is_cancelled()
+}
+
+fn interruption(ctx: &WorkflowContext<AgentRun>) -> Option<Interrupted> {
+    if is_cancelled(ctx) {
+        return Some(Interrupted::Cancelled);
+    }
+    ctx.state(|state| !state.steering.is_empty()).then_some(Interrupted::Steered)
+}
+
+fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {
+    ctx.state_mut(|state| step.clone_into(&mut state.report.step));
+}
+
+/// The options of a short step. A cancellation does not stop it: the run must be stored.
+fn short() -> ActivityOptions {
+    ActivityOptions::with_start_to_close_timeout(SHORT)
+        .heartbeat_timeout(HEARTBEAT_TIMEOUT)
+        .retry_policy(retries())
+        .cancellation_token(WorkflowCancellationToken::new())
+        .build()
+}
+
+/// Failures are tried again without an end; those that cannot be cured say so themselves.
+fn retries() -> RetryPolicy {
+    RetryPolicy::builder().initial_interval(FIRST_PAUSE).maximum_interval(LONGEST_PAUSE).build()
+}
+
+fn bad_input(reason: &str) -> WorkflowTermination {
+    let failure = ApplicationFailure::builder(reason.to_owned()).type_name("bad_input".to_owned());
+    failure.non_retryable(true).build().into()
+}
+
+/// The id of a new run: the same for the same workflow, so that a step that is repeated adds no second run.
+fn new_run_id(ctx: &WorkflowContext<AgentRun>) -> String {
+    let parts = format!("{}\0{}\0{}", ctx.namespace(), ctx.workflow_id(), ctx.run_id());
+    RunId::from_hash(&Sha256::digest(parts).into()).to_string()
+}
