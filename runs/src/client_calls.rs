@@ -57,6 +57,7 @@ impl ClientCalls {
             labels: Vec::new(),
             messages: Vec::new(),
             step,
+            effects: Vec::new(),
             consumed_inbox: None,
         };
         store.commit_step(commit).await?;

@@ -12,8 +12,8 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage, interrupted_error,
 };
 use portcullis_store::{
-    CommitStep, Effect, EffectBegin, EffectEnd, Fault, Json, LeaseGuard, NewEffect, RunLease, RunStatus,
-    RunStore, StepRecord, StoreError, StoredMessage,
+    CommitStep, Effect, EffectBegin, EffectEnd, Fault, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease,
+    RunStatus, RunStore, StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{BeginCall, BeginningCall, Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, ToolError, ToolResult};
@@ -59,6 +59,8 @@ pub struct DrivenRun {
     begun_before: HashMap<String, BegunCall>,
     /// The calls that have begun in this process, and whether their ends are written.
     begun_here: Mutex<HashMap<String, bool>>,
+    /// The calls that have begun in this process and may be repeated, if they are written with their step.
+    repeatable: Option<Mutex<HashMap<String, (NewEffect, i64)>>>,
     /// The state that the run goes on from, and what a person has asked meanwhile. Taken by the loop.
     start: Mutex<Option<(RunState, Option<Message>)>>,
     is_cancel_requested: bool,
@@ -81,6 +83,8 @@ struct Progress {
     messages: Vec<Json>,
     /// The ordinal of the last entry of the inbox that the step has taken.
     consumed_inbox: Option<i64>,
+    /// The calls of the step that are written with it.
+    effects: Vec<FinishedEffect>,
     next_step: &'static str,
     next_calls: usize,
     step_began: i64,
@@ -99,6 +103,7 @@ impl DrivenRun {
         let progress = Progress {
             version: lease.version,
             messages: Vec::new(),
+            effects: Vec::new(),
             consumed_inbox: None,
             next_step: state.run.next_step(),
             next_calls: state.run.next_calls().count(),
@@ -115,10 +120,17 @@ impl DrivenRun {
             totals_before: state.totals,
             begun_before,
             begun_here: Mutex::default(),
+            repeatable: None,
             start: Mutex::new(Some((state.run, steering))),
             is_cancel_requested: lease.cancel_requested.is_some(),
             progress: AsyncMutex::new(progress),
         })
+    }
+
+    /// Writes calls that may be repeated with the step that has their results, and not before: if the process dies
+    /// meanwhile, they run again. For a driver that takes the whole step in this process.
+    pub(crate) fn with_repeatable_calls_in_steps(self) -> Self {
+        Self { repeatable: Some(Mutex::default()), ..self }
     }
 
     /// The run's id.
@@ -210,6 +222,13 @@ impl DrivenRun {
 
     /// Writes the result of a call that has begun in this process.
     pub(crate) async fn finish(&self, result: &ToolResult) {
+        if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
+            match self.finished_effect(begun, result) {
+                Ok(effect) => self.progress.lock().await.effects.push(effect),
+                Err(error) => warn_of_unwritten_end(&result.call_id, &error),
+            }
+            return;
+        }
         if self.is_written(&result.call_id) != Some(false) {
             return;
         }
@@ -218,20 +237,26 @@ impl DrivenRun {
             let labels = label_texts(self.registry.run_labels(&self.caller).keys());
             self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
         };
-        // The result is written once more with the step. Until then, it counts as a call whose effects are not known.
         match finished.await {
             Ok(()) => {
                 self.begun_here().insert(result.call_id.clone(), true);
             }
-            Err(error) => {
-                let call = &result.call_id;
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    call,
-                    "the end of a call is not stored"
-                );
-            }
+            Err(error) => warn_of_unwritten_end(&result.call_id, &error),
         }
+    }
+
+    fn finished_effect(
+        &self,
+        (effect, begun): (NewEffect, i64),
+        result: &ToolResult,
+    ) -> Result<FinishedEffect, StoreError> {
+        let labels = label_texts(self.registry.run_labels(&self.caller).keys());
+        let effect = NewEffect { labels, ..effect };
+        Ok(FinishedEffect { effect, begun, finished: now(), result: Json::of(result)? })
+    }
+
+    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewEffect, i64)>>> {
+        Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether the end of a call is written. None for a call that has not begun in this process.
@@ -306,6 +331,7 @@ impl DrivenRun {
             status: RunStatus::Cancelled,
             labels: run.summary.labels,
             messages,
+            effects: Vec::new(),
             step,
             consumed_inbox: None,
         };
@@ -361,6 +387,7 @@ impl MessageStore for DrivenRun {
                 status: status(state),
                 labels: label_texts(labels.keys()),
                 messages: progress.messages.clone(),
+                effects: progress.effects.clone(),
                 step: StepRecord {
                     kind: progress.next_step.to_owned(),
                     begun: progress.step_began,
@@ -377,6 +404,7 @@ impl MessageStore for DrivenRun {
         *progress = Progress {
             version,
             messages: Vec::new(),
+            effects: Vec::new(),
             consumed_inbox: None,
             next_step: state.next_step(),
             next_calls: state.next_calls().count(),
@@ -398,15 +426,23 @@ impl BeginCall for DrivenRun {
                 may_repeat: call.may_repeat,
                 labels: label_texts(call.labels.iter()),
             };
-            self.store.begin_effect(self.guard(), effect).await
+            match self.repeatable().filter(|_| call.may_repeat) {
+                Some(mut calls) => {
+                    calls.insert(effect.call.clone(), (effect, now()));
+                    return Ok(None);
+                }
+                None => {}
+            }
+            self.store.begin_effect(self.guard(), effect).await.map(Some)
         };
         match begun.await {
-            Ok(EffectBegin::Begun { .. }) => {
+            Ok(None) => Ok(()),
+            Ok(Some(EffectBegin::Begun { .. })) => {
                 self.begun_here().insert(call.call_id.clone(), false);
                 Ok(())
             }
             // The executor answers such a call itself, so two calls have the same id.
-            Ok(EffectBegin::Finished(_) | EffectBegin::Unknown(_)) => Err(interrupted_error()),
+            Ok(Some(EffectBegin::Finished(_) | EffectBegin::Unknown(_))) => Err(interrupted_error()),
             Err(error) => {
                 let reason = "the store of the run has not taken the call, so it has not run";
                 Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
@@ -457,6 +493,11 @@ fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError
         None if effect.may_repeat => None,
         None => Some(BegunCall::Unknown),
     })
+}
+
+/// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
+fn warn_of_unwritten_end(call: &str, error: &StoreError) {
+    tracing::warn!(error = error as &dyn std::error::Error, call, "the end of a call is not stored");
 }
 
 fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {

@@ -1,6 +1,11 @@
 //! [`RunExport`]: all that the store has about a run, as one document.
 
-use portcullis_store::{Approval, ApprovalFilter, Decision, Effect, Json, RunStore, RunSummary, Verdict};
+use std::collections::HashMap;
+
+use portcullis_store::{
+    Approval, ApprovalFilter, Decision, Effect, Json, RunStore, RunSummary, StoredMessage, Verdict,
+};
+use portcullis_types::Message;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -95,7 +100,10 @@ impl RunExport {
         let run = store.run(id.as_str()).await?;
         let messages = all_rows(|request| store.messages(id.as_str(), request)).await?;
         let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
-        let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        let mut effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        // In the order in which the model asked for them, whatever order they ended in.
+        let asked = call_order(&messages, id)?;
+        effects.sort_by_key(|effect| asked.get(&effect.call).copied().unwrap_or(usize::MAX));
         let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
         let mut approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
         // The store lists the newest first.
@@ -179,4 +187,18 @@ impl RunExport {
             approvals: approvals.into_iter().map(approval).collect::<Result<_, RunError>>()?,
         })
     }
+}
+
+/// The place of each call among all calls of the messages.
+fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, usize>, RunError> {
+    let mut order = HashMap::new();
+    for message in messages {
+        let parsed: Message = serde_json::from_str(message.body.as_str())
+            .map_err(|source| RunError::Malformed { id: id.clone(), what: "message", source })?;
+        for call in parsed.tool_calls {
+            let place = order.len();
+            order.entry(call.id).or_insert(place);
+        }
+    }
+    Ok(order)
 }

@@ -196,7 +196,7 @@ impl Runs {
             (Arc::clone(registry), caller.clone()),
         );
         match driven.await {
-            Ok(driven) => Ok(Arc::new(driven)),
+            Ok(driven) => Ok(Arc::new(driven.with_repeatable_calls_in_steps())),
             Err(error) => {
                 self.store.release_lease(id.as_str(), self.driver.name()).await?;
                 Err(error)

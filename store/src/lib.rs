@@ -35,6 +35,7 @@
 //!             finished: 2_000,
 //!             summary: "stored the question".to_owned(),
 //!         },
+//!         effects: Vec::new(),
 //!         consumed_inbox: None,
 //!     })
 //!     .await?;
@@ -69,9 +70,9 @@ pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
     Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallStatus, CommitStep, Decision, Effect,
-    EffectBegin, EffectEnd, InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun,
-    Page, PageRequest, PendingCall, Resolution, Run, RunFilter, RunLease, RunStatus, RunSummary, Step,
-    StepRecord, StoredMessage, TOOL_RESULT, TimeOut, Verdict,
+    EffectBegin, EffectEnd, FinishedEffect, InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect,
+    NewInboxEntry, NewRun, Page, PageRequest, PendingCall, Resolution, Run, RunFilter, RunLease, RunStatus,
+    RunSummary, Step, StepRecord, StoredMessage, TOOL_RESULT, TimeOut, Verdict,
 };
 pub use open::{open, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

@@ -41,6 +41,19 @@ pub struct Effect {
     pub labels: Vec<String>,
 }
 
+/// A call that is written with the step that has its result, because it may run again if its process ends before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinishedEffect {
+    /// The call. Its labels are those that it has added.
+    pub effect: NewEffect,
+    /// When it began.
+    pub begun: i64,
+    /// When it finished.
+    pub finished: i64,
+    /// The result.
+    pub result: Json,
+}
+
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectBegin {

@@ -11,7 +11,7 @@ mod step;
 
 pub use approval::{Approval, ApprovalFilter, ApprovalStatus, Decision, NewApproval, Verdict};
 pub use call::{CallFilter, CallStatus, NewCall, PendingCall, Resolution, TimeOut};
-pub use effect::{Effect, EffectBegin, EffectEnd, NewEffect};
+pub use effect::{Effect, EffectBegin, EffectEnd, FinishedEffect, NewEffect};
 pub use inbox::{InboxEntry, NewInboxEntry, TOOL_RESULT};
 pub use page::{Page, PageRequest};
 pub use run::{LeaseGuard, NewRun, Run, RunFilter, RunLease, RunStatus, RunSummary};

@@ -12,7 +12,7 @@ use crate::{
         MAX_ARGUMENTS_BYTES, MAX_EFFECTS, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, check_count, check_labels,
         check_name, check_size, to_i64,
     },
-    model::{Effect, EffectBegin, EffectEnd, LeaseGuard, NewEffect, Page, PageRequest},
+    model::{Effect, EffectBegin, EffectEnd, FinishedEffect, LeaseGuard, NewEffect, Page, PageRequest},
     sql::{Row, Sql, parameters},
 };
 
@@ -116,6 +116,48 @@ pub(crate) async fn finish_effect(
         Some(_) => StoreError::exists(Entity::Effect, &end.call),
         None => StoreError::not_found(Entity::Effect, &end.call),
     })
+}
+
+/// Adds calls that were not written when they began. Their ordinals end with `last`.
+pub(crate) async fn add_finished(
+    sql: &mut dyn Sql,
+    run: &str,
+    last: i64,
+    effects: Vec<FinishedEffect>,
+) -> Result<(), StoreError> {
+    check_count("the effects of the run", last, MAX_EFFECTS)?;
+    let first = last - to_i64(effects.len());
+    for (ordinal, finished) in (first + 1..).zip(effects) {
+        let FinishedEffect { effect, begun, finished, result } = finished;
+        check_name("the id of the call", &effect.call)?;
+        check_name("the tool", &effect.tool)?;
+        check_size("the arguments", effect.arguments.len(), MAX_ARGUMENTS_BYTES)?;
+        check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
+        check_labels(&effect.labels)?;
+        let bytes = to_i64(effect.arguments.len() + result.len());
+        sql.execute(
+            "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, finished, \
+             result, labels) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $11) \
+             on conflict (run, call) do update set bytes = excluded.bytes, attempts = effects.attempts + 1, \
+             begun = excluded.begun, finished = excluded.finished, result = excluded.result, labels = excluded.labels \
+             where effects.finished is null",
+            parameters![
+                run,
+                effect.call,
+                ordinal,
+                effect.tool,
+                bytes,
+                effect.arguments.into_text(),
+                effect.may_repeat,
+                begun,
+                finished,
+                result.into_text(),
+                labels_text(&effect.labels)?
+            ],
+        )
+        .await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn effects(

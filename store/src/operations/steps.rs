@@ -1,6 +1,7 @@
 //! Steps: the transaction that commits one, and the listings of steps and messages.
 
 use super::{
+    effects::add_finished,
     inbox::consume_up_to,
     leases::why_refused,
     pages::{labels_text, page},
@@ -17,20 +18,21 @@ use crate::{
 };
 
 pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result<i64, StoreError> {
-    let CommitStep { guard, version, state, status, labels, messages, step, consumed_inbox } = commit;
+    let CommitStep { guard, version, state, status, labels, messages, effects, step, consumed_inbox } =
+        commit;
     check_name("the kind of the step", &step.kind)?;
     check_text("the summary of the step", &step.summary)?;
     check_labels(&labels)?;
     check_payloads(&state, &messages)?;
-    let added = to_i64(messages.len());
+    let (added, added_effects) = (to_i64(messages.len()), to_i64(effects.len()));
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $4, status = $5, ended = $6, labels = $7, \
-             messages = messages + $8, steps = steps + 1, \
+             messages = messages + $8, steps = steps + 1, effects = effects + $9, \
              lease_owner = case when cast($6 as bigint) = 1 then null else lease_owner end, \
              lease_until = case when cast($6 as bigint) = 1 then null else lease_until end \
              where id = $1 and version = $2 and lease_owner = $3 and lease_until > $4 and ended = 0 \
-             returning messages, steps",
+             returning messages, steps, effects",
             parameters![
                 &guard.run,
                 version,
@@ -39,12 +41,13 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
                 status.as_str(),
                 status.has_ended(),
                 labels_text(&labels)?,
-                added
+                added,
+                added_effects
             ],
         )
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, Some(version)).await?) };
-    let (message_count, step_count) = (row.int(0)?, row.int(1)?);
+    let (message_count, step_count, effect_count) = (row.int(0)?, row.int(1)?, row.int(2)?);
     check_count("the messages of the run", message_count, MAX_MESSAGES)?;
     check_count("the steps of the run", step_count, MAX_STEPS)?;
     sql.execute(
@@ -58,6 +61,9 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         parameters![&guard.run, step_count, step.kind, step.begun, step.finished, step.summary],
     )
     .await?;
+    if !effects.is_empty() {
+        add_finished(sql, &guard.run, effect_count, effects).await?;
+    }
     if let Some((inbox, up_to)) = consumed_inbox {
         consume_up_to(sql, &inbox, up_to, guard.now).await?;
     }

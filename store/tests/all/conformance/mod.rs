@@ -97,6 +97,7 @@ pub(crate) fn commit(run: &str, version: i64) -> CommitStep {
         labels: Vec::new(),
         messages: Vec::new(),
         step: StepRecord { kind: "step".to_owned(), begun: 1, finished: 2, summary: "done".to_owned() },
+        effects: Vec::new(),
         consumed_inbox: None,
     }
 }
