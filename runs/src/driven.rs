@@ -1,29 +1,30 @@
 //! [`DrivenRun`]: a run that this process drives. It is the store of the run's loop, keeps the lease, and writes each
 //! call before its first effect.
 
+mod calls;
+
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
 use portcullis_agent::{
-    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage, interrupted_error,
+    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
 };
 use portcullis_store::{
-    CommitStep, Effect, EffectBegin, EffectEnd, Fault, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease,
-    RunStatus, RunStore, StepRecord, StoreError, StoredMessage,
+    CommitStep, Fault, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
+    StepRecord, StoreError, StoredMessage,
 };
-use portcullis_tools::{BeginCall, BeginningCall, Caller, ToolRegistry, policy::FlowLabel};
-use portcullis_types::{Message, ToolError, ToolResult};
+use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
+use portcullis_types::{Message, ToolResult};
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
     Driver, RunError, RunId, RunTotals, StoredState,
     clock::{milliseconds, now},
     pages::all_rows,
-    state::parse_label,
 };
 
 /// How long a lease holds without being renewed: 30 s. A run whose process cannot be examined waits so long after the
@@ -98,7 +99,7 @@ impl DrivenRun {
         (id, lease, state, steering): (RunId, RunLease, StoredState, Option<Message>),
         (registry, caller): (Arc<ToolRegistry>, Caller),
     ) -> Result<Self, RunError> {
-        let (begun_before, labels) = begun_before(&*store, &id, &state.run).await?;
+        let (begun_before, labels) = calls::begun_before(&*store, &id, &state.run).await?;
         registry.add_run_labels(&caller, labels);
         let progress = Progress {
             version: lease.version,
@@ -220,50 +221,6 @@ impl DrivenRun {
         self.begun_before.get(call)
     }
 
-    /// Writes the result of a call that has begun in this process.
-    pub(crate) async fn finish(&self, result: &ToolResult) {
-        if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
-            match self.finished_effect(begun, result) {
-                Ok(effect) => self.progress.lock().await.effects.push(effect),
-                Err(error) => warn_of_unwritten_end(&result.call_id, &error),
-            }
-            return;
-        }
-        if self.is_written(&result.call_id) != Some(false) {
-            return;
-        }
-        let finished = async {
-            let (call, result) = (result.call_id.clone(), Json::of(result)?);
-            let labels = label_texts(self.registry.run_labels(&self.caller).keys());
-            self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
-        };
-        match finished.await {
-            Ok(()) => {
-                self.begun_here().insert(result.call_id.clone(), true);
-            }
-            Err(error) => warn_of_unwritten_end(&result.call_id, &error),
-        }
-    }
-
-    fn finished_effect(
-        &self,
-        (effect, begun): (NewEffect, i64),
-        result: &ToolResult,
-    ) -> Result<FinishedEffect, StoreError> {
-        let labels = label_texts(self.registry.run_labels(&self.caller).keys());
-        let effect = NewEffect { labels, ..effect };
-        Ok(FinishedEffect { effect, begun, finished: now(), result: Json::of(result)? })
-    }
-
-    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewEffect, i64)>>> {
-        Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether the end of a call is written. None for a call that has not begun in this process.
-    pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
-        self.begun_here().get(call).copied()
-    }
-
     /// Whether a person had asked for the end of the run when this process took its lease.
     pub(crate) fn is_cancel_requested(&self) -> bool {
         self.is_cancel_requested
@@ -272,10 +229,6 @@ impl DrivenRun {
     /// The version of the run after the last step that was written.
     pub(crate) async fn version(&self) -> i64 {
         self.progress.lock().await.version
-    }
-
-    fn begun_here(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a step. A write that may have been done is not done a second time: only the holder of the lease changes
@@ -415,89 +368,11 @@ impl MessageStore for DrivenRun {
     }
 }
 
-#[async_trait]
-impl BeginCall for DrivenRun {
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
-        let begun = async {
-            let effect = NewEffect {
-                call: call.call_id.clone(),
-                tool: call.tool.clone(),
-                arguments: Json::from_text(call.arguments.as_str())?,
-                may_repeat: call.may_repeat,
-                labels: label_texts(call.labels.iter()),
-            };
-            match self.repeatable().filter(|_| call.may_repeat) {
-                Some(mut calls) => {
-                    calls.insert(effect.call.clone(), (effect, now()));
-                    return Ok(None);
-                }
-                None => {}
-            }
-            self.store.begin_effect(self.guard(), effect).await.map(Some)
-        };
-        match begun.await {
-            Ok(None) => Ok(()),
-            Ok(Some(EffectBegin::Begun { .. })) => {
-                self.begun_here().insert(call.call_id.clone(), false);
-                Ok(())
-            }
-            // The executor answers such a call itself, so two calls have the same id.
-            Ok(Some(EffectBegin::Finished(_) | EffectBegin::Unknown(_))) => Err(interrupted_error()),
-            Err(error) => {
-                let reason = "the store of the run has not taken the call, so it has not run";
-                Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
-            }
-        }
-    }
-}
-
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
 pub struct LeaseWatch {
     /// Dropping the set ends its task.
     _tasks: JoinSet<()>,
-}
-
-/// What is known of the calls of an interrupted step, and the labels that they have brought.
-async fn begun_before(
-    store: &dyn RunStore,
-    id: &RunId,
-    state: &RunState,
-) -> Result<(HashMap<String, BegunCall>, Vec<(FlowLabel, String)>), RunError> {
-    let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
-    let (mut begun, mut labels) = (HashMap::new(), Vec::new());
-    if calls.is_empty() {
-        return Ok((begun, labels));
-    }
-    let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
-    for effect in effects.into_iter().filter(|effect| calls.contains(&*effect.call)) {
-        for label in &effect.labels {
-            labels.push((parse_label(label, id)?, effect.call.clone()));
-        }
-        if let Some(call) = begun_call(&effect, id)? {
-            begun.insert(effect.call, call);
-        }
-    }
-    Ok((begun, labels))
-}
-
-/// None for a call that runs again.
-fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
-    Ok(match &effect.result {
-        Some(result) => {
-            let parsed = serde_json::from_str(result.as_str());
-            let result =
-                parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            Some(BegunCall::Finished(Box::new(result)))
-        }
-        None if effect.may_repeat => None,
-        None => Some(BegunCall::Unknown),
-    })
-}
-
-/// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
-fn warn_of_unwritten_end(call: &str, error: &StoreError) {
-    tracing::warn!(error = error as &dyn std::error::Error, call, "the end of a call is not stored");
 }
 
 fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {

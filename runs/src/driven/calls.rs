@@ -1,0 +1,145 @@
+//! The calls of a driven run: which have begun, here or before, and what is written of them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use portcullis_agent::{RunState, interrupted_error};
+use portcullis_store::{
+    Effect, EffectBegin, EffectEnd, FinishedEffect, Json, NewEffect, RunStore, StoreError,
+};
+use portcullis_tools::{BeginCall, BeginningCall, policy::FlowLabel};
+use portcullis_types::{ToolError, ToolResult};
+
+use super::{BegunCall, DrivenRun, label_texts};
+use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
+
+impl DrivenRun {
+    /// Writes the result of a call that has begun in this process.
+    pub(crate) async fn finish(&self, result: &ToolResult) {
+        if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
+            match self.finished_effect(begun, result) {
+                Ok(effect) => self.progress.lock().await.effects.push(effect),
+                Err(error) => warn_of_unwritten_end(&result.call_id, &error),
+            }
+            return;
+        }
+        if self.is_written(&result.call_id) != Some(false) {
+            return;
+        }
+        let finished = async {
+            let (call, result) = (result.call_id.clone(), Json::of(result)?);
+            let labels = label_texts(self.registry.run_labels(&self.caller).keys());
+            self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
+        };
+        match finished.await {
+            Ok(()) => {
+                self.begun_here().insert(result.call_id.clone(), true);
+            }
+            Err(error) => warn_of_unwritten_end(&result.call_id, &error),
+        }
+    }
+
+    fn finished_effect(
+        &self,
+        (effect, begun): (NewEffect, i64),
+        result: &ToolResult,
+    ) -> Result<FinishedEffect, StoreError> {
+        let labels = label_texts(self.registry.run_labels(&self.caller).keys());
+        let effect = NewEffect { labels, ..effect };
+        Ok(FinishedEffect { effect, begun, finished: now(), result: Json::of(result)? })
+    }
+
+    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewEffect, i64)>>> {
+        Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the end of a call is written. None for a call that has not begun in this process.
+    pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
+        self.begun_here().get(call).copied()
+    }
+
+    fn begun_here(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl BeginCall for DrivenRun {
+    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+        let begun = async {
+            let effect = NewEffect {
+                call: call.call_id.clone(),
+                tool: call.tool.clone(),
+                arguments: Json::from_text(call.arguments.as_str())?,
+                may_repeat: call.may_repeat,
+                labels: label_texts(call.labels.iter()),
+            };
+            match self.repeatable().filter(|_| call.may_repeat) {
+                Some(mut calls) => {
+                    calls.insert(effect.call.clone(), (effect, now()));
+                    return Ok(None);
+                }
+                None => {}
+            }
+            self.store.begin_effect(self.guard(), effect).await.map(Some)
+        };
+        match begun.await {
+            Ok(None) => Ok(()),
+            Ok(Some(EffectBegin::Begun { .. })) => {
+                self.begun_here().insert(call.call_id.clone(), false);
+                Ok(())
+            }
+            // The executor answers such a call itself, so two calls have the same id.
+            Ok(Some(EffectBegin::Finished(_) | EffectBegin::Unknown(_))) => Err(interrupted_error()),
+            Err(error) => {
+                let reason = "the store of the run has not taken the call, so it has not run";
+                Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
+            }
+        }
+    }
+}
+
+/// What is known of the calls of an interrupted step, and the labels that they have brought.
+pub(super) async fn begun_before(
+    store: &dyn RunStore,
+    id: &RunId,
+    state: &RunState,
+) -> Result<(HashMap<String, BegunCall>, Vec<(FlowLabel, String)>), RunError> {
+    let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
+    let (mut begun, mut labels) = (HashMap::new(), Vec::new());
+    if calls.is_empty() {
+        return Ok((begun, labels));
+    }
+    let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+    for effect in effects.into_iter().filter(|effect| calls.contains(&*effect.call)) {
+        for label in &effect.labels {
+            labels.push((parse_label(label, id)?, effect.call.clone()));
+        }
+        if let Some(call) = begun_call(&effect, id)? {
+            begun.insert(effect.call, call);
+        }
+    }
+    Ok((begun, labels))
+}
+
+/// None for a call that runs again.
+fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
+    Ok(match &effect.result {
+        Some(result) => {
+            let parsed = serde_json::from_str(result.as_str());
+            let result =
+                parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
+            Some(BegunCall::Finished(Box::new(result)))
+        }
+        None if effect.may_repeat => None,
+        None => Some(BegunCall::Unknown),
+    })
+}
+
+/// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
+fn warn_of_unwritten_end(call: &str, error: &StoreError) {
+    tracing::warn!(error = error as &dyn std::error::Error, call, "the end of a call is not stored");
+}
