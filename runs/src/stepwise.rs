@@ -170,7 +170,7 @@ impl Stepper {
         let Some(run) = self.drive(id, version).await? else {
             return Ok(StepEnd::Taken(self.position(id).await?));
         };
-        let state = run.take_start(&AgentHandle::default()).expect("a run is driven once");
+        let state = start(&run);
         let interruption =
             if run.is_cancel_requested() { Some(Interruption::Cancelled) } else { interruption };
         let taken = if state.next_step() == "run_tools" {
@@ -309,7 +309,7 @@ impl Stepper {
         }
         let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
         let handle = agent.handle();
-        let state = run.take_start(&handle).expect("a run is driven once");
+        let state = start(run);
         let _lease = run.keep_lease(handle.clone());
         let result: Option<Arc<ToolResult>> =
             cancelled_by(agent.run_call(&state, call), cancel, &handle).await;
@@ -453,6 +453,11 @@ impl Stepper {
         gates.insert(id.clone(), Arc::downgrade(&gate));
         gate
     }
+}
+
+/// The state that a run goes on from. It has no message of a person: those come with the step.
+fn start(run: &DrivenRun) -> RunState {
+    run.take_start(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 
 /// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.
