@@ -29,7 +29,8 @@ impl Carried {
     /// Reads what is kept. If a call has two results, the first counts.
     pub(crate) async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
         let mut carried = Self::default();
-        for entry in all_rows(|request| store.inbox(&inbox(id), request)).await? {
+        let inbox = inbox(id);
+        for entry in all_rows(|request| store.inbox(&inbox, request)).await? {
             carried.last = Some(entry.ordinal);
             if entry.kind != KIND {
                 continue;
