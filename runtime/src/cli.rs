@@ -19,6 +19,7 @@ mod policy_test;
 mod runs;
 mod serve;
 mod shell_option;
+mod tasks;
 mod tool;
 mod undo;
 
@@ -37,6 +38,7 @@ pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};
 pub(crate) use runs::{ListRunsOptions, OneRunOptions, ResumeOptions, RunsCommand};
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
+pub(crate) use tasks::{RunTasksOptions, TasksCommand};
 pub(crate) use tool::{
     ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
 };
@@ -137,6 +139,8 @@ pub(crate) enum CliCommand {
     Runs(RunsCommand),
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    #[command(subcommand)]
+    Tasks(TasksCommand),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
@@ -508,6 +512,7 @@ mod tests {
             "explain --row 1 file_read",
             "audit log --limit x",
             "agent --json",
+            "tasks run",
             "agent --continue --resume run_0123456789abcdef",
             "--sandbox-tier vm doctor",
             "serve --http here",
@@ -539,6 +544,7 @@ mod tests {
                 "agent",
                 "runs",
                 "approvals",
+                "tasks",
                 "demo",
                 "shell",
                 "serve",

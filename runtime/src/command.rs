@@ -17,13 +17,14 @@ mod progress;
 mod runs;
 mod serve;
 mod shell;
+mod tasks;
 mod tools;
 mod undo;
 
 use std::process::ExitCode;
 
 use crate::{
-    cli::{ApprovalsCommand, AuditCommand, Cli, CliCommand, PolicyCommand, RunsCommand},
+    cli::{ApprovalsCommand, AuditCommand, Cli, CliCommand, PolicyCommand, RunsCommand, TasksCommand},
     error::CliError,
 };
 
@@ -70,6 +71,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Approvals(ApprovalsCommand::Show(options)) => approvals::show(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Approve(options)) => approvals::approve(common, &options),
         CliCommand::Approvals(ApprovalsCommand::Deny(options)) => approvals::deny(common, &options),
+        CliCommand::Tasks(TasksCommand::Run(options)) => tasks::run(common, options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use portcullis_types::{EscapedText, chain};
+use portcullis_types::{CancellationToken, EscapedText, chain};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -75,7 +75,7 @@ impl TaskProcessor {
     }
 
     /// Processes all files of the scanned states, until nothing is left to do. Files are processed at the same time;
-    /// the calls of one file run in document order.
+    /// the calls of one file run in document order. When `cancel` is cancelled, no further call begins.
     ///
     /// # Errors
     /// [`FolderError`] if a state's folder cannot be listed. An error of one file is in its report, and holds up no
@@ -83,14 +83,14 @@ impl TaskProcessor {
     ///
     /// # Cancellation
     /// A dropped future leaves the calls that have begun as interrupted.
-    pub async fn run_once(&self) -> Result<Vec<TaskReport>, FolderError> {
+    pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, FolderError> {
         let mut reports = Vec::new();
         // A task can move from one scanned state to another, which the states' check keeps from going round.
         for _pass in 0..=self.states.scanned().len() {
-            let (passed, _unsettled) = self.pass(None).await?;
+            let (passed, _unsettled) = self.pass(None, cancel).await?;
             let has_moved = passed.iter().any(|report| report.moved_to.is_some());
             reports.extend(passed);
-            if !has_moved {
+            if !has_moved || cancel.is_cancelled() {
                 break;
             }
         }
@@ -102,11 +102,12 @@ impl TaskProcessor {
     pub(crate) async fn pass(
         &self,
         settle: Option<Duration>,
+        cancel: &CancellationToken,
     ) -> Result<(Vec<TaskReport>, bool), FolderError> {
         let mut tasks = Vec::new();
         let mut has_unsettled = false;
         for state in self.states.scanned() {
-            let (listed, unsettled) = self.changed_files(state, settle).await?;
+            let (listed, unsettled) = self.changed_files(state, settle, cancel).await?;
             has_unsettled |= unsettled;
             tasks.extend(listed);
         }
@@ -123,6 +124,7 @@ impl TaskProcessor {
         &self,
         state: &ScannedState,
         settle: Option<Duration>,
+        cancel: &CancellationToken,
     ) -> Result<(Vec<Task>, bool), FolderError> {
         let (folder, name) = (Arc::clone(&self.folder), state.folder.clone());
         let listed = tokio::task::spawn_blocking(move || {
@@ -152,6 +154,7 @@ impl TaskProcessor {
                 states: Arc::clone(&self.states),
                 runner: Arc::clone(&self.runner),
                 permits: Arc::clone(&self.permits),
+                cancel: cancel.clone(),
             });
         }
         Ok((tasks, has_unsettled))
@@ -169,6 +172,7 @@ impl TaskProcessor {
         let (moved_to, error, version) = match processed {
             Ok(Place::Moved(to)) => (Some(to), None, None),
             Ok(Place::Stays(version)) => (None, None, Some(version)),
+            Ok(Place::Unfinished) => (None, None, None),
             // The file is tried again when it has changed.
             Err(error) => {
                 let file = EscapedText(&name);

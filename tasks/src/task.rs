@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use portcullis_types::{EscapedText, ToolCall, ToolResult};
+use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -60,6 +60,8 @@ pub(crate) struct Task {
     pub(crate) runner: Arc<dyn CallRunner>,
     /// Bounds the calls that run at the same time.
     pub(crate) permits: Arc<Semaphore>,
+    /// When it is cancelled, no further call begins.
+    pub(crate) cancel: CancellationToken,
 }
 
 impl std::fmt::Debug for dyn CallRunner {
@@ -71,6 +73,8 @@ impl std::fmt::Debug for dyn CallRunner {
 /// How a call ended.
 enum Ran {
     Ended(CallReport),
+    /// The processor is to end, so the call was not begun.
+    NotBegun,
     /// Nothing has happened, and the row says what is asked.
     Asked {
         report: CallReport,
@@ -84,6 +88,8 @@ pub(crate) enum Place {
     Stays(FileVersion),
     /// It moved to another state.
     Moved(String),
+    /// It stays, with calls that have not begun.
+    Unfinished,
 }
 
 impl Task {
@@ -110,6 +116,7 @@ impl Task {
                 Step::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
+                        Ran::NotBegun => return Ok(Place::Unfinished),
                         Ran::Ended(report) => reports.push(report),
                         Ran::Asked { report, row } => {
                             if let Some(place) = self.wait_for_approval(version, row).await? {
@@ -179,6 +186,9 @@ impl Task {
         let end = {
             // The semaphore is never closed, so an error cannot occur.
             let _permit = self.permits.acquire().await;
+            if self.cancel.is_cancelled() {
+                return Ok(Ran::NotBegun);
+            }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();

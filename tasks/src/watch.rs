@@ -43,7 +43,7 @@ impl TaskProcessor {
             watcher.watch(&path, RecursiveMode::NonRecursive).map_err(failed)?;
         }
         while !cancel.is_cancelled() {
-            let (reports, has_unsettled) = self.pass(Some(SETTLE)).await?;
+            let (reports, has_unsettled) = self.pass(Some(SETTLE), cancel).await?;
             let has_moved = reports.iter().any(|report| report.moved_to.is_some());
             reports.into_iter().for_each(&mut on_report);
             if has_moved {

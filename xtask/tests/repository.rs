@@ -43,7 +43,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runs", &["agent", "store", "tools", "types"]),
-    ("runtime", &["adapters", "agent", "mcp", "runs", "tools", "shell-daemon", "types", "guest-build"]),
+    ("tasks", &["types"]),
+    (
+        "runtime",
+        &["adapters", "agent", "mcp", "runs", "tasks", "tools", "shell-daemon", "types", "guest-build"],
+    ),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
@@ -136,10 +140,13 @@ const MAY_SLEEP: &[&str] = &[
     "agent/src/telemetry/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
+    // The paused clock of a process that has died.
+    "tasks/tests/all/world.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
     "runs/tests/all/world.rs",
     "tests/tests/all/agent/durable.rs",
+    "tests/tests/all/tasks.rs",
     // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",

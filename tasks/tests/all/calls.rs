@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use portcullis_tasks::{CallReportStatus, limits::MAX_CONCURRENT_CALLS};
-use portcullis_types::{ToolError, ToolOutput};
+use portcullis_types::{CancellationToken, ToolError, ToolOutput};
 use serde_json::json;
 
 use crate::world::{Runner, World, call, text_of};
@@ -176,8 +176,25 @@ async fn unchanged_files_are_not_read_again() {
     }
     let runner = Arc::new(Runner::echo());
     let processor = world.processor(&runner);
-    assert!(processor.run_once().await.expect("runs").is_empty());
+    assert!(processor.run_once(&CancellationToken::new()).await.expect("runs").is_empty());
     world.write("01_Inbox/7.md", &call("a", "1"));
-    let reports = processor.run_once().await.expect("runs");
+    let reports = processor.run_once(&CancellationToken::new()).await.expect("runs");
     assert_eq!(reports.iter().map(|report| &*report.name).collect::<Vec<_>>(), ["7.md"]);
+}
+
+#[tokio::test]
+async fn after_a_cancellation_no_further_call_begins() {
+    let world = World::new();
+    world.write("01_Inbox/a.md", &format!("{}{}", call("a", "1"), call("a", "2")));
+    let cancel = CancellationToken::new();
+    let cancelled = cancel.clone();
+    let runner = Arc::new(Runner::new(move |_call| {
+        cancelled.cancel();
+        Err(ToolError::cancelled("the call was cancelled"))
+    }));
+    world.processor(&runner).run_once(&cancel).await.expect("runs");
+    assert_eq!(runner.effects(), ["a 1"]);
+    let runner = Arc::new(Runner::echo());
+    world.run(&runner).await;
+    assert_eq!(runner.effects(), ["a 2"]);
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use portcullis_tasks::{
     BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall, TaskProcessor, TaskReport, TaskStates,
 };
-use portcullis_types::{ToolError, ToolOutput, ToolResult};
+use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
 use tempfile::TempDir;
 
 /// A call as a block, with this text as its only parameter.
@@ -164,14 +164,14 @@ impl World {
     }
 
     pub(crate) async fn run(&self, runner: &Arc<Runner>) -> Vec<TaskReport> {
-        self.processor(runner).run_once().await.expect("runs")
+        self.processor(runner).run_once(&CancellationToken::new()).await.expect("runs")
     }
 
     /// Runs until the runner stops for ever, as a process that is killed there.
     pub(crate) async fn run_and_die(&self, runner: &Arc<Runner>) {
-        let processor = self.processor(runner);
+        let (processor, cancel) = (self.processor(runner), CancellationToken::new());
         tokio::select! {
-            ended = processor.run_once() => panic!("the process was to die: {ended:?}"),
+            ended = processor.run_once(&cancel) => panic!("the process was to die: {ended:?}"),
             // The paused clock moves on only when nothing else can: the runner has stopped, and no file is written.
             () = tokio::time::sleep(std::time::Duration::from_secs(3_600)) => {}
         }
