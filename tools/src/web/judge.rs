@@ -107,7 +107,7 @@ impl GrantJudge {
     }
 
     /// The names of the secrets that were sent so far, even if the request failed.
-    pub(super) fn sent_secrets(&self) -> BTreeSet<String> {
+    pub(crate) fn sent_secrets(&self) -> BTreeSet<String> {
         self.sent_secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -150,7 +150,7 @@ impl GrantJudge {
     }
 
     /// The requests that were allowed so far, the last one first.
-    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
             url: url.as_str().into(),
