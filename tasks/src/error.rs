@@ -101,6 +101,22 @@ pub enum FileError {
     Panicked,
 }
 
+impl FileError {
+    /// Whether the reason is in the file, so that another try without a change of the file has the same end.
+    pub(crate) fn is_lasting(&self) -> bool {
+        !matches!(
+            self,
+            Self::Gone
+                | Self::Contended
+                | Self::EditKept { .. }
+                | Self::BegunElsewhere
+                | Self::NoFreeName { .. }
+                | Self::Io { .. }
+                | Self::Panicked
+        )
+    }
+}
+
 /// Why a folder of task files cannot be processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -173,11 +173,12 @@ impl TaskProcessor {
             Ok(Place::Moved(to)) => (Some(to), None, None),
             Ok(Place::Stays(version)) => (None, None, Some(version)),
             Ok(Place::Unfinished) => (None, None, None),
-            // The file is tried again when it has changed.
+            // A file with a fault of its own is tried again when it has changed.
             Err(error) => {
                 let file = EscapedText(&name);
                 tracing::warn!(%file, state = state.folder, error = chain(&error), "a task file is not processed");
-                (None, Some(error), before)
+                let version = before.filter(|_| error.is_lasting());
+                (None, Some(error), version)
             }
         };
         if let Some(version) = version {

@@ -75,6 +75,8 @@ enum Ran {
     Ended(CallReport),
     /// The processor is to end, so the call was not begun.
     NotBegun,
+    /// The block was changed or removed before the call began, so the call was not made.
+    Changed,
     /// Nothing has happened, and the row says what is asked.
     Asked {
         report: CallReport,
@@ -117,6 +119,7 @@ impl Task {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
                         Ran::NotBegun => return Ok(Place::Unfinished),
+                        Ran::Changed => {}
                         Ran::Ended(report) => reports.push(report),
                         Ran::Asked { report, row } => {
                             if let Some(place) = self.wait_for_approval(version, row).await? {
@@ -176,6 +179,7 @@ impl Task {
             expected: call.row.clone(),
             row: Mutex::new(first),
             has_begun: Mutex::new(false),
+            failure: Mutex::new(None),
         });
         let tool_call = ToolCall {
             id: call_id,
@@ -191,6 +195,12 @@ impl Task {
             }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
+        // A row that could not be written has stopped the call.
+        match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(FileError::Gone) => return Ok(Ran::Changed),
+            Some(error) => return Err(error),
+            None => {}
+        }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
             CallEnd::Ended(result) => self.finish(call, row, result).await.map(Ran::Ended),
@@ -246,8 +256,18 @@ impl Task {
             },
         };
         self.log(call.line, &call.request.tool, &status);
-        self.edit(call.key, move |document| document.with_result(row.clone(), &content)).await?;
-        Ok(CallReport { line: call.line, tool: call.request.tool, status })
+        let RunningCall { key, line, request, row: expected } = call;
+        let own_key = key.clone();
+        let change = move |document: &TaskDocument| {
+            let current = document.ledger().row(&own_key);
+            let is_ours = current.is_none_or(|current| current.call_id == row.call_id);
+            if !is_ours && current != expected.as_ref() {
+                return Err(FileError::BegunElsewhere);
+            }
+            document.with_result(row.clone(), &content)
+        };
+        self.edit(key, change).await?;
+        Ok(CallReport { line, tool: request.tool, status })
     }
 
     async fn refuse(

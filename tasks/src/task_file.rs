@@ -93,6 +93,8 @@ pub(crate) struct WriteAhead {
     /// The row as it was written last.
     pub(crate) row: Mutex<LedgerRow>,
     pub(crate) has_begun: Mutex<bool>,
+    /// Why the row could not be written.
+    pub(crate) failure: Mutex<Option<FileError>>,
 }
 
 #[async_trait]
@@ -119,12 +121,13 @@ impl BeforeEffects for WriteAhead {
             })
         });
         written.await.map_err(|error| {
-            ToolError::unavailable(
-                "the task file could not be prepared for the call, so the call did not run",
+            let refused = ToolError::unavailable(
+                "the task file has changed or cannot be written, so the call did not run",
             )
             .with_code("task_file")
-            .with_operator_detail(portcullis_types::chain(&error))
-            .with_hint(error.to_string())
+            .with_operator_detail(portcullis_types::chain(&error));
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            refused
         })
     }
 }

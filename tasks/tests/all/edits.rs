@@ -89,3 +89,44 @@ async fn two_processors_cannot_work_on_one_folder() {
     drop(first);
     world.processor(&runner);
 }
+
+#[tokio::test]
+async fn a_block_that_is_changed_before_its_call_begins_does_not_run() {
+    let world = World::new();
+    world.write("01_Inbox/a.md", &call("a", "1"));
+    let root = world.dir.path().to_owned();
+    let once = std::sync::Once::new();
+    let runner = Arc::new(Runner {
+        before_begin: Some(Box::new(move || {
+            once.call_once(|| fs::write(root.join("01_Inbox/a.md"), call("a", "2")).expect("writes"));
+        })),
+        ..Runner::echo()
+    });
+    world.run(&runner).await;
+    assert_eq!(runner.effects(), ["a 2"]);
+    let text = world.read("07_Done/a.md");
+    assert_eq!(text.matches("\"block\"").count(), 1, "the changed block left no row: {text}");
+}
+
+#[tokio::test]
+async fn a_call_that_another_process_has_begun_does_not_run() {
+    let world = World::new();
+    world.write("01_Inbox/a.md", &call("a", "1"));
+    let root = world.dir.path().to_owned();
+    let begun = {
+        let other = World::new();
+        other.write("01_Inbox/a.md", &call("a", "1"));
+        let runner = Arc::new(Runner::echo());
+        other.run(&runner).await;
+        other.read("07_Done/a.md").replace("\"status\":\"success\"", "\"status\":\"pending\"")
+    };
+    let text = begun.clone();
+    let runner = Arc::new(Runner {
+        before_begin: Some(Box::new(move || fs::write(root.join("01_Inbox/a.md"), &text).expect("writes"))),
+        ..Runner::echo()
+    });
+    let reports = world.run(&runner).await;
+    assert!(runner.effects().is_empty());
+    assert!(matches!(reports[0].error, Some(FileError::BegunElsewhere)), "{reports:?}");
+    assert_eq!(world.read("01_Inbox/a.md"), begun, "the other process keeps its row");
+}

@@ -44,6 +44,8 @@ pub(crate) struct Runner {
     pub(crate) asks: BTreeSet<&'static str>,
     pub(crate) may_repeat: bool,
     pub(crate) death: Option<Death>,
+    /// Happens when a call is decided, before it begins.
+    pub(crate) before_begin: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) running: AtomicUsize,
     pub(crate) most_running: AtomicUsize,
 }
@@ -59,6 +61,7 @@ impl Runner {
             asks: BTreeSet::new(),
             may_repeat: false,
             death: None,
+            before_begin: None,
             running: AtomicUsize::new(0),
             most_running: AtomicUsize::new(0),
         }
@@ -97,6 +100,9 @@ impl CallRunner for Runner {
         }
         if self.death == Some(Death::BeforeBegin) {
             std::future::pending::<()>().await;
+        }
+        if let Some(action) = &self.before_begin {
+            action();
         }
         let beginning = BeginningEffects { may_repeat: self.may_repeat, labels: ["web".to_owned()].into() };
         if let Err(error) = before.begin(beginning).await {
