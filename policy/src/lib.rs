@@ -99,7 +99,8 @@ pub use network::{
     TunnelRule, UrlHost,
 };
 pub use notify::{
-    InvalidMailName, InvalidMailServer, MailAddress, MailServer, MailSettings, MailUser, NotifySettings,
+    InvalidMailName, InvalidMailServer, InvalidNotifyUrl, MailAddress, MailServer, MailSettings, MailUser,
+    NotifySettings, NotifyUrl,
 };
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use thiserror::Error;
 use url::Url;
 
-use crate::{InvalidUrl, SearchUrl, network::parse_url, render::quote};
+use crate::{InvalidUrl, network::parse_url, render::quote};
 
 /// `[notify]`. Only an operator's policy has it. Without the section, `send_notification` does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -18,10 +18,10 @@ use crate::{InvalidUrl, SearchUrl, network::parse_url, render::quote};
 pub struct NotifySettings {
     /// The address of Slack's `chat.postMessage`, or of a compatible method.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slack: Option<SearchUrl>,
+    pub slack: Option<NotifyUrl>,
     /// The address of Discord's API, below which the channels are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub discord: Option<SearchUrl>,
+    pub discord: Option<NotifyUrl>,
     /// The mail server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<MailSettings>,
@@ -38,6 +38,43 @@ pub struct MailSettings {
     /// The name of the user at the server. The password is a secret of `send_notification`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<MailUser>,
+}
+
+/// The address of a service: an `http` or `https` URL in its canonical form, without a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifyUrl(Url);
+
+/// A text that is not the address of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidNotifyUrl {
+    /// The text is not a URL that a request may have.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
+    /// The URL has a query or a fragment.
+    #[error("the address of a service has no `?` and no `#`; write what stands before them")]
+    Query,
+}
+
+impl FromStr for NotifyUrl {
+    type Err = InvalidNotifyUrl;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (url, _authority) = parse_url(text)?;
+        // Search the text for `#`, because the parser has dropped a fragment.
+        if text.contains(['?', '#']) { Err(InvalidNotifyUrl::Query) } else { Ok(Self(url)) }
+    }
+}
+
+impl fmt::Display for NotifyUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0.as_str())
+    }
+}
+
+impl Serialize for NotifyUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// A mail server: `smtps://HOST:PORT` with TLS from the first byte (RFC 8314, section 3.3), or `smtp://HOST:PORT` without

@@ -80,8 +80,9 @@ impl TaskFolder {
         &self.path
     }
 
-    /// The names of the task files of a state, sorted. Files whose name begins with a dot are left out.
-    pub(crate) fn list(&self, state: &str) -> Result<Vec<String>, FolderError> {
+    /// The names of the task files of a state, sorted, each with its version. A version is missing if the file has gone.
+    /// Files whose name begins with a dot are left out.
+    pub(crate) fn list(&self, state: &str) -> Result<Vec<(String, Option<FileVersion>)>, FolderError> {
         let failed = |error| state_error(state, error);
         let handle = self.state(state).map_err(failed)?;
         let mut names = Vec::new();
@@ -95,7 +96,14 @@ impl TaskFolder {
             }
         }
         names.sort_unstable();
-        Ok(names)
+        let version = |name: &str| {
+            statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| FileVersion::of(&stat))
+        };
+        let with_version = |name: String| {
+            let version = version(&name);
+            (name, version)
+        };
+        Ok(names.into_iter().map(with_version).collect())
     }
 
     /// The version of a file, without opening it.

@@ -127,20 +127,17 @@ impl TaskProcessor {
         cancel: &CancellationToken,
     ) -> Result<(Vec<Task>, bool), FolderError> {
         let (folder, name) = (Arc::clone(&self.folder), state.folder.clone());
-        let listed = tokio::task::spawn_blocking(move || {
-            let names = folder.list(&name)?;
-            Ok(names.into_iter().map(|file| (folder.version(&name, &file).ok(), file)).collect::<Vec<_>>())
-        });
+        let listed = tokio::task::spawn_blocking(move || folder.list(&name));
         let listed = listed.await.unwrap_or_else(|_panicked| {
             let source = std::io::Error::other("the thread that lists it panicked");
             Err(FolderError::State { state: state.folder.clone(), source })
         })?;
         let mut settled = self.settled();
-        let is_listed = |name: &str| listed.binary_search_by(|(_, listed)| listed.as_str().cmp(name)).is_ok();
+        let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();
         settled.retain(|(folder, name), _version| *folder != state.folder || is_listed(name));
         let mut has_unsettled = false;
         let mut tasks = Vec::new();
-        for (version, name) in listed {
+        for (name, version) in listed {
             let key = (state.folder.clone(), name);
             if version.is_some() && settled.get(&key).copied() == version {
                 continue;

@@ -1,9 +1,6 @@
 //! Reads `[notify]` of an operator's policy.
 
-use crate::{
-    SearchUrl,
-    notify::{MailAddress, MailServer, MailSettings, MailUser, NotifySettings},
-};
+use crate::notify::{MailAddress, MailServer, MailSettings, MailUser, NotifySettings, NotifyUrl};
 
 use super::{Faults, keys, section::Section, value::parse_text};
 
@@ -11,8 +8,8 @@ use super::{Faults, keys, section::Section, value::parse_text};
 pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<NotifySettings> {
     section.refuse_unknown(keys::NOTIFY, faults);
     // Read all keys before the first `?`, because each mistake is a fault of its own.
-    let slack = section.entry("slack").map(|entry| entry.parsed(faults, parse_text::<SearchUrl>));
-    let discord = section.entry("discord").map(|entry| entry.parsed(faults, parse_text::<SearchUrl>));
+    let slack = section.entry("slack").map(|entry| entry.parsed(faults, parse_text::<NotifyUrl>));
+    let discord = section.entry("discord").map(|entry| entry.parsed(faults, parse_text::<NotifyUrl>));
     let server = section.entry("email").map(|entry| entry.parsed(faults, parse_text::<MailServer>));
     let from = section.entry("from").map(|entry| entry.parsed(faults, parse_text::<MailAddress>));
     let user = section.entry("user").map(|entry| entry.parsed(faults, parse_text::<MailUser>));

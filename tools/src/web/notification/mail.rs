@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use lettre::{Message, message::Mailbox};
+use lettre::{Address, Message, message::Mailbox};
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url, redact_text};
 use portcullis_policy::Operation;
 use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, ToolError};
@@ -70,7 +70,7 @@ impl PreparedMail {
     pub(crate) fn new(arguments: &Value) -> Result<Self, ToolError> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let address = |key: &str| {
-            let address = text(key).parse().map_err(|error| {
+            let address = text(key).parse::<Address>().map_err(|error| {
                 ToolError::invalid_arguments(format!("field '{key}': it is no e-mail address: {error}"))
             })?;
             Ok::<_, ToolError>(Mailbox::new(None, address))
