@@ -35,7 +35,7 @@ fn calls_run_once_and_leave_rows_of_the_agent_tasks() {
     let fixture = Fixture::new();
     let folder = tasks(&fixture);
     let write = call("file_write", r#"{"path": "a.txt", "content": "x"}"#);
-    let body = format!("{write}{}", call("no_such_tool", "{}"));
+    let body = format!("{write}{}", call("search_web", r#"{"query": "x"}"#));
     fs::write(folder.join("01_Inbox/a.md"), &body).expect("written");
     let output = run(&fixture, &[]);
     assert_eq!(output.status.code(), Some(1), "{}{}", stdout(&output), stderr(&output));
@@ -43,6 +43,7 @@ fn calls_run_once_and_leave_rows_of_the_agent_tasks() {
     assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("written"), "x");
     let text = fs::read_to_string(folder.join("02_Needs_Action/a.md")).expect("moved");
     assert_eq!(text.matches("````tool-result").count(), 2, "{text}");
+    assert!(text.contains("the tool exists if the policy has \\u0060[search]\\u0060"), "{text}");
     fs::remove_file(fixture.shared("a.txt")).expect("removed");
     fs::rename(folder.join("02_Needs_Action/a.md"), folder.join("01_Inbox/a.md")).expect("moved");
     run(&fixture, &[]);

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use portcullis_tasks::{BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall};
 use portcullis_tools::{
     BeginCall, BeginningCall, Caller, ToolRegistry,
-    policy::{DenialCode, FlowLabel},
+    policy::{DenialCode, FlowLabel, Operation},
 };
-use portcullis_types::{CancellationToken, ToolError};
+use portcullis_types::{CancellationToken, ToolError, ToolResult};
 
 use super::approver::{TaskApprovals, TaskApprover};
 
@@ -65,13 +65,27 @@ impl CallRunner for RegistryCalls {
             .is_err_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
         match approver.take_open().filter(|_| is_unanswered) {
             Some((binding, question)) => CallEnd::NeedsApproval { binding, question },
-            None => CallEnd::Ended(result),
+            None => CallEnd::Ended(hinted(result)),
         }
     }
 
     fn task_paused(&self, task: &str) {
         self.registry.end_run(&caller(task));
     }
+}
+
+/// Says what to configure, if the call asked for a tool that the policy could have.
+fn hinted(mut result: ToolResult) -> ToolResult {
+    let section = match &*result.tool {
+        name if Operation::needs_search_provider(name) => "[search]",
+        name if Operation::needs_notify(name) => "[notify]",
+        _ => return result,
+    };
+    result.outcome = result.outcome.map_err(|error| match error.code() {
+        "unknown_tool" => error.with_hint(format!("the tool exists if the policy has `{section}`")),
+        _ => error,
+    });
+    result
 }
 
 /// What brought the labels that a task had before this process read it.

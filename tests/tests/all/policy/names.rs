@@ -120,10 +120,17 @@ async fn the_list_of_shipped_tools_is_that_of_the_real_ones() {
         .iter()
         .chain(tools.iter().flat_map(|tool| tool.steps()))
         .map(|tool| tool.facts())
-        .map(|facts| (facts.name.clone(), (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles.clone())))
+        .map(|facts| {
+            (
+                facts.name.clone(),
+                (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles.clone()),
+            )
+        })
         .collect();
     let listed: BTreeMap<_, _> = shipped_tools()
-        .map(|facts| (facts.name.clone(), (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles)))
+        .map(|facts| {
+            (facts.name.clone(), (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles))
+        })
         .collect();
     assert_eq!(listed, registered);
     assert!(listed.values().all(|(origin, ..)| *origin != ToolOrigin::Native));

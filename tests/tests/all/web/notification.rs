@@ -165,8 +165,8 @@ async fn a_mail_is_sent_with_and_without_tls_and_login() {
         if judged == "https" {
             let ca = fixture.root().join("ca.pem");
             fs::write(&ca, &authority.pem).expect("written");
-            fixture =
-                fixture.with_policy_edit("# ca          = \"extra.pem\" ", &format!("ca = \"{}\" ", ca.display()));
+            fixture = fixture
+                .with_policy_edit("# ca          = \"extra.pem\" ", &format!("ca = \"{}\" ", ca.display()));
         }
         let sent = send(&fixture, message("email", "user@example.com")).await;
         let output = sent.0.outcome.as_ref().unwrap_or_else(|error| panic!("{error:?}: {}", server.said()));
