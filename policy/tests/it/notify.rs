@@ -16,10 +16,10 @@ fn check_faults(lines: &str, faults: &[&str]) {
 fn each_mistake_is_a_fault_with_its_place() {
     check_faults("", &["17:1: notify: missing key; write one of `slack`, `discord`, `email`"]);
     check_faults(
-        "slack = 'https://a.example/?x'\nmail = 'x'",
+        "slack = 'https://a.example/?x'\nkey = 'x'",
         &[
             "18:9: notify.slack: the address of a service has no `?` and no `#`; write what stands before them",
-            "19:1: notify.mail: unknown key; known are `slack`, `discord`, `email`, `from`, `user`",
+            "19:1: notify.key: unknown key; known are `slack`, `discord`, `email`, `from`, `user`",
         ],
     );
     check_faults(

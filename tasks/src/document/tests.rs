@@ -1,3 +1,5 @@
+//! Tests of task documents: keys, lines, bounds, and what writing keeps.
+
 use super::*;
 
 const CALL: &str = "```json\n{\"tool_call\": {\"name\": \"echo\", \"parameters\": {}}}\n```\n";

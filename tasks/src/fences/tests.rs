@@ -1,3 +1,5 @@
+//! Tests of fenced blocks: which count, and where they end.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of file operations: links, large files, replacements and moves.
+
 use std::{fs, os::unix::fs::symlink};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the front matter: what is read, what is refused, what an edit keeps.
+
 use super::*;
 use crate::ledger::{CallKey, LedgerRow};
 

@@ -1,3 +1,5 @@
+//! Tests of blocks as calls: shapes, faults and removed characters.
+
 use super::*;
 
 #[track_caller]

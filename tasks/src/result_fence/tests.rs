@@ -1,3 +1,5 @@
+//! Tests of results in a file: no content becomes a call.
+
 use std::time::Duration;
 
 use proptest::prelude::*;
