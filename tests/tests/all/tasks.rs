@@ -168,3 +168,13 @@ fn the_states_of_the_document_are_states() {
         assert!(document.contains(&format!("| `{}` |", name.to_string_lossy())), "{name:?}");
     }
 }
+
+#[test]
+fn a_folder_that_is_made_beside_the_workspace_is_no_part_of_a_mount() {
+    let fixture = Fixture::new();
+    let beside = portcullis(&fixture, &["tasks", "run", &fixture.root().display().to_string()]);
+    assert!(beside.status.success(), "{}", stderr(&beside));
+    assert!(!stderr(&beside).contains("approves nothing"), "{}", stderr(&beside));
+    let inside = portcullis(&fixture, &["tasks", "run", &fixture.shared("").display().to_string()]);
+    assert!(stderr(&inside).contains("approves nothing"), "{}", stderr(&inside));
+}

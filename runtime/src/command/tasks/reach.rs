@@ -34,11 +34,11 @@ pub(super) fn writable(
     for mount in registry.mounts().iter().filter(|mount| written.contains(mount.name().as_str())) {
         for folder in folders {
             let is_reached =
-                match (identity(mount.directory()), ancestors(folder), ancestors_of(mount.directory())) {
-                    (Some(mount), Some(above_folder), Some(above_mount)) => {
-                        // The folder lies in the mount, or the mount in the folder.
-                        above_folder.contains(&mount)
-                            || above_folder.first().is_none_or(|folder| above_mount.contains(folder))
+                match (identity(mount.directory()), place(folder), ancestors_of(mount.directory())) {
+                    // The folder lies in the mount, or the mount in the folder.
+                    (Some(mount), Some(folder), Some(above_mount)) => {
+                        folder.ancestors.contains(&mount)
+                            || folder.own.is_some_and(|folder| above_mount.contains(&folder))
                     }
                     // What cannot be looked at may be reached.
                     _ => true,
@@ -62,16 +62,25 @@ fn identity(folder: impl AsFd) -> Option<Identity> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// The identities of a folder and of all folders above it. A folder that does not exist yet will be made in the first
-/// one above it that does.
-fn ancestors(folder: &Path) -> Option<Vec<Identity>> {
-    let absolute = std::path::absolute(folder).ok()?;
-    let existing = absolute.ancestors().find_map(|path| {
-        rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
-    })?;
-    ancestors_of(existing)
+/// Where a folder is.
+struct Place {
+    /// The folder itself. `None` if it does not exist yet: then no mount lies in it.
+    own: Option<Identity>,
+    /// The folders above it that exist, and the folder itself.
+    ancestors: Vec<Identity>,
 }
 
+fn place(folder: &Path) -> Option<Place> {
+    let absolute = std::path::absolute(folder).ok()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).ok();
+    let own = open(&absolute).and_then(identity);
+    // A folder that does not exist yet will be made in the first one above it that does.
+    let ancestors = ancestors_of(absolute.ancestors().find_map(open)?)?;
+    Some(Place { own, ancestors })
+}
+
+/// The identities of a folder and of all folders above it.
 fn ancestors_of(folder: impl AsFd) -> Option<Vec<Identity>> {
     let mut found = vec![identity(&folder)?];
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
