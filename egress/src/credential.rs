@@ -146,6 +146,13 @@ impl Credential {
         self.header == other.header && self.value == other.value
     }
 
+    /// Returns the value of the header. It is for a protocol that has no headers, such as SMTP; requests get it from
+    /// the client.
+    #[must_use]
+    pub fn expose(&self) -> &HeaderValue {
+        &self.value
+    }
+
     pub(crate) fn value(&self) -> &HeaderValue {
         &self.value
     }

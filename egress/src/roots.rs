@@ -69,6 +69,16 @@ impl TrustedRoots {
         Self(Arc::new(RootCertStore::empty()))
     }
 
+    /// Returns the TLS settings of a client that speaks its own protocol over a connection of [`crate::Egress::dial`].
+    ///
+    /// # Errors
+    /// [`EgressError::Tls`] if the TLS library has no usable version.
+    pub fn tls_config(&self) -> Result<Arc<ClientConfig>, EgressError> {
+        let mut config = ClientConfig::clone(&*self.client_config()?);
+        config.alpn_protocols.clear();
+        Ok(Arc::new(config))
+    }
+
     /// Returns the TLS settings: TLS 1.2 and 1.3, and HTTP/1.1 only. Sessions are not resumed, since a session ticket
     /// would tell a server that two requests come from one process, even under different grants.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {

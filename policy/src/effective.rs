@@ -18,6 +18,7 @@ use crate::{
     kinds::KindPattern,
     limits::{as_millis, as_optional_millis},
     network::{EgressSettings, ProfileNetwork, resolve_egress, resolve_networks},
+    notify::NotifySettings,
     path_rules::PathRules,
     search::SearchSettings,
     secrets::resolve_secrets,
@@ -61,6 +62,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) secrets: BTreeMap<SecretName, SecretRule>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) search: Option<SearchSettings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) notify: Option<NotifySettings>,
     pub(crate) limits: Limits,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) flow: BTreeSet<FlowRule>,
@@ -228,6 +231,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         shell,
         egress: resolve_egress(&file.egress),
         secrets,
+        notify: file.notify.clone(),
         search: file.search.as_ref().map(|located| located.value.clone()),
         limits,
         flow,

@@ -17,6 +17,7 @@ mod flow;
 pub(crate) mod keys;
 mod model;
 mod network;
+mod notify;
 mod read;
 mod reduction;
 mod search;

@@ -31,6 +31,7 @@ mod limits;
 mod mount;
 mod name;
 mod network;
+mod notify;
 mod operation;
 mod protect;
 mod repository;
@@ -97,6 +98,10 @@ pub use network::{
     InvalidPrivateEndpoint, InvalidProxy, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest,
     MAX_URL_BYTES, NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Robots, Scheme, ShellNetwork,
     TunnelRule, UrlHost,
+};
+pub use notify::{
+    InvalidMailName, InvalidMailServer, InvalidNotifyUrl, MailAddress, MailServer, MailSettings, MailUser,
+    NotifySettings, NotifyUrl,
 };
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};

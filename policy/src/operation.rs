@@ -11,7 +11,8 @@ pub struct Operation {
 
 impl Operation {
     /// All operations of this build.
-    pub const ALL: &[Self] = &[Self::VAULT_COPYTO, Self::WEB_FETCH, Self::WEB_SEARCH, Self::SEARCH_WEB];
+    pub const ALL: &[Self] =
+        &[Self::VAULT_COPYTO, Self::WEB_FETCH, Self::WEB_SEARCH, Self::SEARCH_WEB, Self::SEND_NOTIFICATION];
 
     /// Copies a file out of the vault: one step reads the vault, the other writes elsewhere.
     pub const VAULT_COPYTO: Self =
@@ -30,6 +31,17 @@ impl Operation {
 
     /// [`Self::WEB_SEARCH`] under the name that other systems' programs call.
     pub const SEARCH_WEB: Self = Self { name: "search_web", steps: Self::WEB_SEARCH.steps };
+
+    /// Sends a message to a person or a channel: one step makes a request, the other speaks to a mail server. A call
+    /// makes one of the two.
+    pub const SEND_NOTIFICATION: Self =
+        Self { name: "send_notification", steps: &["send_notification_request", "send_notification_mail"] };
+
+    /// Whether an operation or a step of this name exists only with `[notify]`.
+    #[must_use]
+    pub fn needs_notify(name: &str) -> bool {
+        Self::SEND_NOTIFICATION.name == name || Self::SEND_NOTIFICATION.steps.contains(&name)
+    }
 
     /// Whether an operation or a step of this name exists only with a provider in `[search]`.
     #[must_use]

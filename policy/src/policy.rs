@@ -10,9 +10,9 @@ use portcullis_types::{SandboxTier, ToolName};
 
 use crate::{
     AuditSettings, EgressSettings, GrantedMount, HiddenNames, HostRule, Limits, LoadOptions, MountName,
-    MountSpec, NetworkGrant, PathPattern, PolicyDigest, PolicyError, PolicyFault, ProfileName,
-    ProtectedKinds, ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule, ShellAbsence,
-    ShellNetwork, ShellPolicy,
+    MountSpec, NetworkGrant, NotifySettings, PathPattern, PolicyDigest, PolicyError, PolicyFault,
+    ProfileName, ProtectedKinds, ProtectedPaths, RequiredLayer, SearchSettings, SecretName, SecretRule,
+    ShellAbsence, ShellNetwork, ShellPolicy,
     effective::{EffectivePolicy, resolve},
     file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
@@ -292,6 +292,12 @@ impl WorkspaceSecurityPolicy {
     /// The secrets, sorted by name: their sources, hosts and tools, but never a value.
     pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
         self.effective.secrets.iter()
+    }
+
+    /// `[notify]`; `None` without the section. No tool then sends notifications.
+    #[must_use]
+    pub fn notify(&self) -> Option<&NotifySettings> {
+        self.effective.notify.as_ref()
     }
 
     /// `[search]`; `None` without a provider. No tool then searches the web.

@@ -10,6 +10,7 @@ use crate::{
     flow::{write_flow, write_flow_summary},
     limits::format_in_largest_unit,
     network::{network_summary, write_egress, write_egress_summary, write_network},
+    notify::write_notify,
     search::write_search,
     secrets::{write_secrets, write_secrets_summary},
     shell::{shell_summary, write_shell, write_shell_demands},
@@ -105,6 +106,7 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
     write_egress(out, &policy.egress)?;
     write_secrets(out, &policy.secrets)?;
     write_search(out, policy.search.as_ref())?;
+    write_notify(out, policy.notify.as_ref())?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -489,6 +491,21 @@ mod tests {
                 ),
                 ("url", "\"https://s.example\"\nprovider = \"searxng\"", "url = \"https://s.example/\""),
                 ("engine", "\"e:1\"\nprovider = \"google\"", "engine = \"e:1\""),
+            ],
+        },
+        Sample {
+            section: "notify",
+            keys: keys::NOTIFY,
+            values: &[
+                ("slack", "\"https://slack.example/post\"", "slack = \"https://slack.example/post\""),
+                ("discord", "\"https://discord.example/api\"", "discord = \"https://discord.example/api\""),
+                (
+                    "email",
+                    "\"smtps://m.example:465\"\nfrom = \"a@m.example\"",
+                    "email = \"smtps://m.example:465\"",
+                ),
+                ("from", "\"a@m.example\"\nemail = \"smtp://m.example:25\"", "from = \"a@m.example\""),
+                ("user", "\"u\"\nemail = \"smtp://m.example:25\"\nfrom = \"a@m.example\"", "user = \"u\""),
             ],
         },
         Sample {

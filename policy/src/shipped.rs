@@ -26,6 +26,9 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("multiply", ShippedNative, ReadOnly),
     ("output_read", ShippedNative, ReadOnly),
     ("search_web", ShippedOperation, SideEffecting),
+    ("send_notification", ShippedOperation, SideEffecting),
+    ("send_notification_mail", ShippedOperation, SideEffecting),
+    ("send_notification_request", ShippedOperation, SideEffecting),
     (SHELL_EXEC, ShippedShell, Privileged),
     ("subtract", ShippedNative, ReadOnly),
     ("vault_copyto", ShippedOperation, SideEffecting),
@@ -59,7 +62,7 @@ pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
     ALL.iter().map(|&(name, origin, tier)| ToolFacts {
         name: ToolName::parse(name).expect("a name of ours is one"),
         declared_tier: Some(tier),
-        declared_policy: ToolPolicy::Auto,
+        declared_policy: declared_policy(name),
         declared_timeout: timeout(name),
         declared_max_output: None,
         roles: roles(name),
@@ -69,12 +72,19 @@ pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// The shipped tools that exist under this policy: those that search the web need a provider.
+    /// The shipped tools that exist under this policy: those that search the web need a provider, and those that send
+    /// notifications a service.
     pub fn offered_tools(&self) -> impl Iterator<Item = ToolFacts> {
-        let has_provider = self.search().is_some();
+        let (has_provider, has_notify) = (self.search().is_some(), self.notify().is_some());
         shipped_tools()
             .filter(move |tool| has_provider || !Operation::needs_search_provider(tool.name.as_str()))
+            .filter(move |tool| has_notify || !Operation::needs_notify(tool.name.as_str()))
     }
+}
+
+/// What a shipped tool says about approvals. A notification leaves the machine with a text of the model's.
+fn declared_policy(name: &str) -> ToolPolicy {
+    if name == Operation::SEND_NOTIFICATION.name { ToolPolicy::RequiresApproval } else { ToolPolicy::Auto }
 }
 
 /// The time that a shipped tool declares.
@@ -103,7 +113,10 @@ fn roles(name: &str) -> Vec<ArgumentRole> {
         "vault_copyto" => vec![source, destination],
         "vault_copyto_read" => vec![source],
         "vault_copyto_write" => vec![destination],
-        "web_fetch" | "web_fetch_request" | "web_search_request" => vec![role("url", RoleKind::Url)],
+        "web_fetch" | "web_fetch_request" | "web_search_request" | "send_notification_request" => {
+            vec![role("url", RoleKind::Url)]
+        }
+        "send_notification_mail" => vec![role("server", RoleKind::Url)],
         _ => Vec::new(),
     }
 }

@@ -20,6 +20,7 @@ mod policy_test;
 mod runs;
 mod serve;
 mod shell_option;
+mod tasks;
 mod tool;
 mod undo;
 #[cfg(feature = "temporal")]
@@ -41,6 +42,7 @@ pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};
 pub(crate) use runs::{ListRunsOptions, OneRunOptions, ResumeOptions, RunsCommand};
 pub(crate) use serve::ServeOptions;
 pub(crate) use shell_option::ShellOption;
+pub(crate) use tasks::{RunTasksOptions, TasksCommand};
 pub(crate) use tool::{
     ApproveOptions, BuildOptions, NewOptions, RevokeOptions, TestOptions, ToolCommand, TryOptions,
 };
@@ -154,6 +156,8 @@ pub(crate) enum CliCommand {
     Calls(CallsCommand),
     #[cfg(feature = "temporal")]
     Worker(WorkerOptions),
+    #[command(subcommand)]
+    Tasks(TasksCommand),
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
@@ -528,6 +532,7 @@ mod tests {
             "explain --row 1 file_read",
             "audit log --limit x",
             "agent --json",
+            "tasks run",
             "agent --continue --resume run_0123456789abcdef",
             "--sandbox-tier vm doctor",
             "serve --http here",
@@ -560,6 +565,7 @@ mod tests {
                 "runs",
                 "approvals",
                 "calls",
+                "tasks",
                 "demo",
                 "shell",
                 "serve",

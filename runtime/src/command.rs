@@ -18,13 +18,17 @@ mod progress;
 mod runs;
 mod serve;
 mod shell;
+mod tasks;
 mod tools;
 mod undo;
 
 use std::process::ExitCode;
 
 use crate::{
-    cli::{ApprovalsCommand, AuditCommand, CallsCommand, Cli, CliCommand, PolicyCommand, RunsCommand},
+    cli::{
+        ApprovalsCommand, AuditCommand, CallsCommand, Cli, CliCommand, PolicyCommand, RunsCommand,
+        TasksCommand,
+    },
     error::CliError,
 };
 
@@ -76,6 +80,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Calls(CallsCommand::Resolve(options)) => calls::resolve(common, options),
         #[cfg(feature = "temporal")]
         CliCommand::Worker(options) => agent::work(common, options),
+        CliCommand::Tasks(TasksCommand::Run(options)) => tasks::run(common, options),
         CliCommand::Demo(options) => demo::run(common, &options),
         CliCommand::Doctor(options) => doctor::run(common, &options),
     }

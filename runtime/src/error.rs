@@ -6,6 +6,7 @@ use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 use portcullis_agent::ProviderError;
 use portcullis_mcp::McpError;
 use portcullis_runs::{RunError, RunId, store::StoreError};
+use portcullis_tasks::FolderError;
 use portcullis_tools::{
     BootstrapError, RowError,
     audit::{AuditError, BundleError, KeyError},
@@ -156,6 +157,12 @@ pub(crate) enum CliError {
     #[cfg(feature = "temporal")]
     #[error(transparent)]
     Worker(#[from] portcullis_temporal::WorkerError),
+    /// The folder of tasks cannot be processed.
+    #[error(transparent)]
+    Tasks(#[from] FolderError),
+    /// The file with the states of tasks cannot be used.
+    #[error("cannot use the states in `{}`: {problem}", file.display())]
+    TaskStates { file: PathBuf, problem: String },
     /// The store of runs cannot be used.
     #[error("cannot use the store of runs")]
     Store {
@@ -260,6 +267,8 @@ impl CliError {
             | Self::Provider { .. }
             | Self::AgentFile(_)
             | Self::NoPrompt
+            | Self::TaskStates { .. }
+            | Self::Tasks(FolderError::Open { .. })
             | Self::NoModel { .. }
             | Self::Picture { .. }
             | Self::Instructions { .. } => USAGE,

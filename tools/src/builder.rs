@@ -358,7 +358,7 @@ impl RegistryBuilder {
         let has_steps = !self.steps.is_empty();
         let connection = self.http_client.clone();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
-        registration.operations(self.steps, http_client.as_ref(), policy.search())?;
+        registration.operations(self.steps, http_client.as_ref(), (policy.search(), policy.notify()))?;
         registration.ensure_capabilities(&self.capabilities)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let policy_and_tools = Arc::new(OnceLock::new());

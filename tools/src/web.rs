@@ -1,4 +1,4 @@
-//! The operations `web_fetch` and `web_search`, and requests through the host's HTTP client.
+//! The operations `web_fetch`, `web_search` and `send_notification`, and requests through the host's HTTP client.
 //!
 //! One step of an operation makes a request and has no mount. The other steps turn the bytes into text, in guests that
 //! have neither mounts nor a network.
@@ -10,6 +10,7 @@
 //! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions from the
 //!   grant of the call. `request` makes one request through both, with the secrets that `secrets` reads and
 //!   `known_secrets` remembers.
+//! - `notification` sends messages, through the request step or to a mail server.
 //! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
 
 mod declared_hosts;
@@ -17,6 +18,7 @@ mod fetch;
 mod http_client;
 mod judge;
 mod known_secrets;
+mod notification;
 mod provider;
 mod query;
 mod request;
@@ -31,6 +33,9 @@ mod tool;
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
+pub(crate) use notification::{
+    MailFailure, MailStep, NOTIFICATION_FORM, PreparedMail, SendNotification, mail_step, send_notification,
+};
 pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
 pub(crate) use robots::{RobotsFiles, RobotsRefusal};

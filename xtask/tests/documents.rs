@@ -7,10 +7,15 @@ use std::{
 };
 
 /// Codes that reach no audit row and no result of a call, each with the reason.
-const IN_NO_ROW: [(&str, &str); 3] = [
+const IN_NO_ROW: [(&str, &str); 8] = [
     ("origin_not_configured", "for the program that dials a provider"),
     ("redirect_not_followed", "for the operation that requests the target itself"),
     ("answer_invalid", "within a guest, from the SDK"),
+    ("interrupted", "in the ledger of a task file"),
+    ("malformed_call", "in the ledger of a task file"),
+    ("malformed_json", "in the ledger of a task file"),
+    ("no_call", "of a block of a task file that is data"),
+    ("nul_character", "in the ledger of a task file"),
 ];
 
 /// The least number of codes that the sources must have.

@@ -44,9 +44,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runs", &["agent", "store", "tools", "types"]),
     ("temporal", &["agent", "runs", "types"]),
+    ("tasks", &["types"]),
     (
         "runtime",
-        &["adapters", "agent", "mcp", "runs", "temporal", "tools", "shell-daemon", "types", "guest-build"],
+        &[
+            "adapters",
+            "agent",
+            "mcp",
+            "runs",
+            "tasks",
+            "temporal",
+            "tools",
+            "shell-daemon",
+            "types",
+            "guest-build",
+        ],
     ),
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
@@ -152,6 +164,8 @@ const MAY_SLEEP: &[&str] = &[
     "agent/src/telemetry/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
+    // The paused clock of a process that has died.
+    "tasks/tests/all/world.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
     "runs/tests/all/stepwise.rs",
@@ -162,6 +176,7 @@ const MAY_SLEEP: &[&str] = &[
     "temporal/tests/all/server.rs",
     "temporal/tests/all/tools.rs",
     "temporal/tests/all/world.rs",
+    "tests/tests/all/tasks.rs",
     // The helpers `soon` and `poll_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
@@ -512,9 +527,10 @@ fn operations_have_exported_steps_and_are_in_the_docs() {
         .map(|name| &sources[&format!("guest-tools/src/bin/{name}.rs")]);
     let is_exported = |step: &str| modules.iter().any(|module| module.contains(&format!("::{step}")));
     // The steps that are not guests.
-    let requests = ["fetch", "search"].map(|name| &sources[&format!("tools/src/web/{name}.rs")]);
+    let requests = ["fetch", "search", "notification", "notification/mail"]
+        .map(|name| &sources[&format!("tools/src/web/{name}.rs")]);
     let is_request =
-        |step: &str| requests.iter().any(|file| file.contains(&format!("REQUEST_STEP: &str = \"{step}\"")));
+        |step: &str| requests.iter().any(|file| file.contains(&format!("_STEP: &str = \"{step}\"")));
     let docs: String = files_ending_with(".md").into_values().collect();
     for operation in portcullis_policy::Operation::ALL {
         for step in operation.steps {

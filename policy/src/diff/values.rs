@@ -47,6 +47,7 @@ const ORDERS: &[(&str, Order)] = &[
     ("modules_dir", Order::Presence),
     ("protect", Order::Restricts),
     ("require", Order::Restricts),
+    ("notify", Order::Presence),
     ("search", Order::Presence),
     ("secrets.*", Order::Presence),
     ("secrets.*.enabled", Order::Words(&["false", "true"])),

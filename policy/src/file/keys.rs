@@ -3,7 +3,7 @@
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
     "version", "require", "home", "project", "mounts", "profiles", "tiers", "tools", "protect", "hide",
-    "sandbox", "audit", "modules", "shell", "egress", "secrets", "search", "limits", "flow",
+    "sandbox", "audit", "modules", "shell", "egress", "secrets", "search", "notify", "limits", "flow",
 ];
 
 /// A `[sandbox.TIER]` section.
@@ -19,7 +19,8 @@ pub(crate) const OVERLAY: &[&str] = &[
 ];
 
 /// The keys that only an operator's policy may have.
-pub(crate) const OPERATORS_ALONE: &[&str] = &["home", "project", "mounts", "sandbox", "audit", "modules"];
+pub(crate) const OPERATORS_ALONE: &[&str] =
+    &["home", "project", "mounts", "sandbox", "audit", "modules", "notify"];
 
 /// `[project]`.
 pub(crate) const PROJECT: &[&str] = &["path"];
@@ -96,6 +97,9 @@ pub(crate) const SEARCH: &[&str] = &["provider", "url", "engine"];
 
 /// The keys of `[search]` that a reduction may not have, because they cannot take anything away.
 pub(crate) const SEARCH_OPERATORS_ALONE: &[&str] = &["url", "engine"];
+
+/// `[notify]`.
+pub(crate) const NOTIFY: &[&str] = &["slack", "discord", "email", "from", "user"];
 
 /// `[limits]`, in a policy and in a reduction.
 pub(crate) const LIMITS: &[&str] =

@@ -8,9 +8,9 @@ use std::{
 use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
 use crate::{
-    Approval, AuditSettings, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName, Operator,
-    OutputBytes, PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer, ResponseBytes, Robots,
-    SearchSettings, SecretHeader, SecretName, SecretSource, TunnelRule, VariableName,
+    Approval, AuditSettings, FileBytes, HostPath, HostRule, HttpMethod, MemoryBytes, MountName,
+    NotifySettings, Operator, OutputBytes, PrivateEndpoint, ProfileName, ProxyAddress, RequiredLayer,
+    ResponseBytes, Robots, SearchSettings, SecretHeader, SecretName, SecretSource, TunnelRule, VariableName,
     commands::CommandPattern, hidden::HiddenPattern, kinds::KindPattern, path_rules::PathRules,
     protect::Pattern,
 };
@@ -55,6 +55,7 @@ pub(crate) struct PolicyFile {
     pub(crate) secrets: Vec<SecretEntry>,
     /// Placed at the key `provider`.
     pub(crate) search: Option<Located<SearchSettings>>,
+    pub(crate) notify: Option<NotifySettings>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
 }

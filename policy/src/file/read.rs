@@ -20,6 +20,7 @@ use super::{
     keys,
     model::{Located, ProtectEntries},
     network::{egress, network},
+    notify::notify,
     reduction::read_reduction,
     search::search,
     secrets::secrets,
@@ -80,6 +81,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .map(|section| egress(&section, faults))
                 .unwrap_or_default(),
             search: root.section("search", faults).and_then(|section| search(&section, faults)),
+            notify: root.section("notify", faults).and_then(|section| notify(&section, faults)),
             secrets: secrets(root, faults),
             limits: root
                 .section("limits", faults)

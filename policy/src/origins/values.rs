@@ -85,6 +85,7 @@ const SINGLE_SECTIONS: &[(&str, &[&str])] = &[
     ("shell", keys::SHELL),
     ("egress", keys::EGRESS),
     ("search", keys::SEARCH),
+    ("notify", keys::NOTIFY),
     ("limits", keys::LIMITS),
 ];
 

@@ -110,7 +110,7 @@ fn unknown_keys_are_refused_at_every_level() {
         "version = 1\nzones = {}\n[moutns]\n",
         &[
             "portcullis.toml:2:1: zones: unknown key; known are `version`, `require`, `home`, `project`, `mounts`, `profiles`, \
-             `tiers`, `tools`, `protect`, `hide`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `search`, `limits`, `flow`",
+             `tiers`, `tools`, `protect`, `hide`, `sandbox`, `audit`, `modules`, `shell`, `egress`, `secrets`, `search`, `notify`, `limits`, `flow`",
             "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
         ],
     );

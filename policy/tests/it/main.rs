@@ -9,6 +9,7 @@ mod load;
 mod mistakes;
 mod model;
 mod network;
+mod notify;
 mod random;
 mod reduce;
 mod search;

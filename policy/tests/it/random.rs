@@ -32,6 +32,7 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("egress.max_redirects", &["0", "9"]),
     ("secrets.s", SECRET),
     ("search.provider", &["'brave'", "'duckduckgo'"]),
+    ("notify.slack", &["'https://slack.example/post'", "'http://127.0.0.1:8080'"]),
     ("tiers.read_only", &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"]),
     ("tiers.side_effecting", &["{profile='B',approval='allow'}", "{profile='Nothing',approval='deny'}"]),
     ("tiers.privileged", &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"]),

@@ -28,6 +28,7 @@ mod seeds;
 mod serving;
 mod shell;
 mod support;
+mod tasks;
 mod terminal;
 mod undo;
 mod vault;

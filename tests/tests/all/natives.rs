@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use crate::support::{Spy, caller, enabling_entry, native_registry, raw_call};
 
 async fn registry() -> (Fixture, ToolRegistry) {
-    let fixture = Fixture::new().with_policy("[search]\nprovider = \"brave\"\n");
+    let fixture = Fixture::new().with_policy(
+        "[search]\nprovider = \"brave\"\n[notify]\nslack = \"https://slack.com/api/chat.postMessage\"\n",
+    );
     let registry = fixture.registry().await;
     (fixture, registry)
 }
 
 /// The names of the shipped tools, without the steps of operations, which are not callable. The searches of the web are
-/// listed only with a provider.
+/// listed only with a provider, and notifications only with a service.
 fn callable_shipped_names() -> Vec<&'static str> {
     let is_step = |name: &str| Operation::ALL.iter().any(|operation| operation.steps.contains(&name));
     shipped_names().filter(|name| !is_step(name)).collect()
@@ -39,7 +41,7 @@ async fn the_shipped_tools_are_registered_with_their_confinement() {
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
         let confined = match name {
             _ if is_guest => Confinement::Wasm,
-            "web_fetch" | "web_search" | "search_web" => Confinement::Egress,
+            "web_fetch" | "web_search" | "search_web" | "send_notification" => Confinement::Egress,
             "shell_exec" => Confinement::Shell,
             _ => Confinement::Native,
         };
@@ -109,6 +111,7 @@ async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
         ("web_fetch", json!({"url": "https://127.0.0.1/"})),
         ("web_search", json!({"query": "q", "site": "https://127.0.0.1/"})),
         ("search_web", json!({"query": " "})),
+        ("send_notification", json!({"recipient": "a@b.example", "subject": "s", "body": "b"})),
     ];
     for name in callable_shipped_names() {
         assert!(calls.iter().any(|(tool, _)| *tool == name), "{name} is not called here");

@@ -5,6 +5,7 @@ mod canary;
 mod command_line;
 mod connections;
 mod hostile;
+mod notification;
 mod pdf;
 mod proxy;
 mod public;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{MountName, Operation, SearchSettings, ShellPolicy, ToolOrigin};
+use portcullis_policy::{MountName, NotifySettings, Operation, SearchSettings, ShellPolicy, ToolOrigin};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
@@ -131,7 +131,7 @@ impl<'a> Registration<'a> {
         &mut self,
         steps: Vec<ShippedModule>,
         http_client: Option<&Arc<HttpClientHandle>>,
-        search: Option<&SearchSettings>,
+        (search, notify): (Option<&SearchSettings>, Option<&NotifySettings>),
     ) -> Result<(), RegistryError> {
         if steps.is_empty() {
             return Ok(());
@@ -151,6 +151,14 @@ impl<'a> Registration<'a> {
         let Some(http_client) = http_client else { return Ok(()) };
         self.steps.insert(web::request_step(Operation::WEB_FETCH, Arc::clone(http_client), web::PAGE)?)?;
         self.add(web::tool(&self.steps)?)?;
+        // Without a service in the policy there are no notifications.
+        if let Some(notify) = notify.cloned().map(Arc::new) {
+            let form = web::NOTIFICATION_FORM;
+            let client = || Arc::clone(http_client);
+            self.steps.insert(web::request_step(Operation::SEND_NOTIFICATION, client(), form)?)?;
+            self.steps.insert(web::mail_step(client())?)?;
+            self.add(web::send_notification(&self.steps, notify)?)?;
+        }
         // Without a provider in the policy there is no search.
         let Some(search) = search.cloned().map(Arc::new) else { return Ok(()) };
         let form = web::search_form(search.provider);

@@ -18,6 +18,7 @@ mod guest;
 mod guest_requests;
 mod kept_changes;
 mod native;
+mod notification;
 mod operation;
 mod reports;
 mod shell;

@@ -123,12 +123,26 @@ impl HttpClientHandle {
     /// `unavailable` if the client cannot be started. No request is ever made outside the confined threads.
     pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
         let config = self.config.clone();
-        self.client.get(move || start(&config)).await.map_err(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the HTTP client cannot be started");
-            ToolError::unavailable("the network cannot be reached from here")
-                .with_operator_detail(chain(&error))
-        })
+        self.client.get(move || start(&config)).await.map_err(|error| unavailable(&error))
     }
+
+    /// The settings of TLS for a connection whose protocol is not HTTP.
+    ///
+    /// # Errors
+    /// `unavailable` if the certificates cannot be read.
+    pub(super) async fn tls_config(&self) -> Result<Arc<rustls::ClientConfig>, ToolError> {
+        let config = self.config.clone();
+        let read = tokio::task::spawn_blocking(move || Ok(roots(&config)?.tls_config()?));
+        match read.await {
+            Ok(read) => read.map_err(|error: ClientStartError| unavailable(&error)),
+            Err(_panicked) => Err(ToolError::internal("the thread that reads certificates has panicked")),
+        }
+    }
+}
+
+fn unavailable(error: &ClientStartError) -> ToolError {
+    tracing::warn!(error = error as &dyn std::error::Error, "the HTTP client cannot be started");
+    ToolError::unavailable("the network cannot be reached from here").with_operator_detail(chain(error))
 }
 
 /// The error for a secret that cannot be read. The request is not made without its secret, because the server would
@@ -145,13 +159,18 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     .with_operator_detail(chain(error))
 }
 
-fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
+/// The certificates that servers are checked against.
+fn roots(config: &HttpClientConfig) -> Result<TrustedRoots, ClientStartError> {
     let ca = config
         .ca
         .as_ref()
         .map(|path| read_ca(path).map_err(|source| ClientStartError::Ca { path: path.clone(), source }));
     let ca = ca.transpose()?;
     let ca: Vec<&[u8]> = ca.as_deref().into_iter().collect();
+    Ok(TrustedRoots::read(SystemRoots::Trust, &ca)?)
+}
+
+fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
     let (names, missing_reason) = NameSettings::read_available()?;
     if let Some(reason) = &missing_reason {
         let error = reason as &dyn std::error::Error;
@@ -167,7 +186,7 @@ fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
         ports: config.ports.clone(),
         proxy: config.proxy.clone(),
         names,
-        roots: TrustedRoots::read(SystemRoots::Trust, &ca)?,
+        roots: roots(config)?,
         threads: THREADS,
     })?)
 }

@@ -108,7 +108,7 @@ impl GrantJudge {
     }
 
     /// The names of the secrets that were sent so far, even if the request failed.
-    pub(super) fn sent_secrets(&self) -> BTreeSet<String> {
+    pub(crate) fn sent_secrets(&self) -> BTreeSet<String> {
         self.sent_secrets.lock().clone()
     }
 
@@ -151,7 +151,7 @@ impl GrantJudge {
     }
 
     /// The requests that were allowed so far, the last one first.
-    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         let requests = self.requests.lock();
         let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
             url: url.as_str().into(),

@@ -111,17 +111,26 @@ async fn an_entry_for_a_module_stands_while_the_module_is_there() {
 
 #[tokio::test]
 async fn the_list_of_shipped_tools_is_that_of_the_real_ones() {
-    let fixture = Fixture::new().with_policy("[search]\nprovider = \"brave\"\n");
+    let fixture = Fixture::new().with_policy(
+        "[search]\nprovider = \"brave\"\n[notify]\nslack = \"https://slack.com/api/chat.postMessage\"\n",
+    );
     let registry = fixture.registry_with_shell().await;
     let tools = registry.tools();
     let registered: BTreeMap<_, _> = tools
         .iter()
         .chain(tools.iter().flat_map(|tool| tool.steps()))
         .map(|tool| tool.facts())
-        .map(|facts| (facts.name.clone(), (facts.origin, facts.declared_tier, facts.roles.clone())))
+        .map(|facts| {
+            (
+                facts.name.clone(),
+                (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles.clone()),
+            )
+        })
         .collect();
     let listed: BTreeMap<_, _> = shipped_tools()
-        .map(|facts| (facts.name.clone(), (facts.origin, facts.declared_tier, facts.roles)))
+        .map(|facts| {
+            (facts.name.clone(), (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles))
+        })
         .collect();
     assert_eq!(listed, registered);
     assert!(listed.values().all(|(origin, ..)| *origin != ToolOrigin::Native));

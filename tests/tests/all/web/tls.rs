@@ -59,7 +59,8 @@ impl Authority {
         TlsServer { port, heads }
     }
 
-    fn config(&self, names: &[&str]) -> Arc<ServerConfig> {
+    /// The settings of a server with a certificate for these names.
+    pub(super) fn config(&self, names: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let params = CertificateParams::new(names).expect("names and addresses");

@@ -110,7 +110,7 @@ impl Backend for WebSearch {
     }
 }
 
-fn context(attempt: CallAttempt<'_>, pending_record: &PendingRecord) -> OperationContext {
+pub(super) fn context(attempt: CallAttempt<'_>, pending_record: &PendingRecord) -> OperationContext {
     let CallAttempt { checked, slot, time_limit, deadline, is_approved, caller, .. } = attempt;
     OperationContext {
         operation_id: pending_record.call.operation_id.clone(),

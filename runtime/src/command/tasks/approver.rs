@@ -1,0 +1,87 @@
+//! The approver of calls of task files: a person, who moves the file.
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use portcullis_tools::approval::{
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
+};
+
+/// How calls of task files are approved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskApprovals {
+    /// All calls are approved in advance.
+    All,
+    /// A call is approved if its task was moved to the folder of approved tasks after the same question.
+    Folder,
+    /// No call is approved.
+    Nothing,
+}
+
+/// Answers the question of one call.
+#[derive(Debug)]
+pub(super) struct TaskApprover {
+    approvals: TaskApprovals,
+    /// The binding of the question that a person has answered by moving the task.
+    approved: Option<String>,
+    /// The binding and the text of the question that has no answer.
+    open: Mutex<Option<(String, String)>>,
+}
+
+impl TaskApprover {
+    pub(super) fn new(approvals: TaskApprovals, approved: Option<String>) -> Self {
+        Self { approvals, approved, open: Mutex::default() }
+    }
+
+    /// The question that has no answer, if one was asked.
+    pub(super) fn take_open(&self) -> Option<(String, String)> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[async_trait]
+impl Approver for TaskApprover {
+    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+        match self.approvals {
+            TaskApprovals::All => return GivenAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve),
+            TaskApprovals::Folder if self.approved.as_ref() == Some(&request.binding) => {
+                return GivenAnswer::by(ApproverKind::Program, ApprovalAnswer::Approve);
+            }
+            TaskApprovals::Folder | TaskApprovals::Nothing => {}
+        }
+        let question = one_line(&question(request, COLUMNS));
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some((request.binding.clone(), question));
+        GivenAnswer::by(ApproverKind::Program, ApprovalAnswer::Unavailable)
+    }
+}
+
+/// A width at which few lines of a question are folded.
+const COLUMNS: usize = 200;
+
+/// The longest question in a task file, in characters. The file has the arguments anyway.
+const MAX_QUESTION_CHARS: usize = 1_000;
+
+/// A question as one line of a task file.
+fn one_line(question: &str) -> String {
+    let lines: Vec<&str> = question.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line = lines.join("; ");
+    match line.char_indices().nth(MAX_QUESTION_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_one_bounded_line() {
+        assert_eq!(
+            one_line("This call needs your approval.\n  tool: x\n\n  tier: y\n"),
+            "This call needs your approval.; tool: x; tier: y"
+        );
+        let long = one_line(&"ä".repeat(5_000));
+        assert_eq!(long.chars().count(), MAX_QUESTION_CHARS + 1);
+    }
+}

@@ -1,0 +1,107 @@
+//! Runs the calls of task files through the registry, as every front end does.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use portcullis_tasks::{BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall};
+use portcullis_tools::{
+    BeginCall, BeginningCall, Caller, ToolRegistry,
+    policy::{DenialCode, FlowLabel, Operation},
+};
+use portcullis_types::{CancellationToken, ToolError, ToolResult};
+
+use super::approver::{TaskApprovals, TaskApprover};
+
+/// The agent of the calls of task files.
+const TASKS_ID: &str = "tasks";
+
+/// The registry as the runner of calls. Each task is a run of its own.
+pub(super) struct RegistryCalls {
+    registry: Arc<ToolRegistry>,
+    approvals: TaskApprovals,
+    cancel: CancellationToken,
+}
+
+impl RegistryCalls {
+    pub(super) fn new(
+        registry: Arc<ToolRegistry>,
+        approvals: TaskApprovals,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self { registry, approvals, cancel }
+    }
+}
+
+#[async_trait]
+impl CallRunner for RegistryCalls {
+    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> CallEnd {
+        let mut caller = caller(&call.task);
+        caller.cancel = self.cancel.child_token();
+        let mut labels = Vec::with_capacity(call.labels.len());
+        for label in &call.labels {
+            match label.parse::<FlowLabel>() {
+                Ok(label) => labels.push((label, EARLIER_CALL.to_owned())),
+                // A rule of `[[flow]]` could depend on the label, so the call is not made without it.
+                Err(error) => {
+                    let error = ToolError::denied(format!(
+                        "the task's ledger has the unknown label `{label}`: {error}"
+                    ));
+                    return CallEnd::Ended(self.registry.refuse(
+                        call.call,
+                        &caller,
+                        error.with_code("task_label"),
+                    ));
+                }
+            }
+        }
+        self.registry.add_run_labels(&caller, labels);
+        let approver = Arc::new(TaskApprover::new(self.approvals, call.approved));
+        caller.approver = Some(Arc::clone(&approver) as _);
+        caller.before_effects = Some(Arc::new(WriteAhead(before)));
+        let result = self.registry.execute_with_policy(call.call, &caller).await;
+        let is_unanswered = result
+            .outcome
+            .as_ref()
+            .is_err_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
+        match approver.take_open().filter(|_| is_unanswered) {
+            Some((binding, question)) => CallEnd::NeedsApproval { binding, question },
+            None => CallEnd::Ended(hinted(result)),
+        }
+    }
+
+    fn task_paused(&self, task: &str) {
+        self.registry.end_run(&caller(task));
+    }
+}
+
+/// Says what to configure, if the call asked for a tool that the policy could have.
+fn hinted(mut result: ToolResult) -> ToolResult {
+    let section = match &*result.tool {
+        name if Operation::needs_search_provider(name) => "[search]",
+        name if Operation::needs_notify(name) => "[notify]",
+        _ => return result,
+    };
+    result.outcome = result.outcome.map_err(|error| match error.code() {
+        "unknown_tool" => error.with_hint(format!("the tool exists if the policy has `{section}`")),
+        _ => error,
+    });
+    result
+}
+
+/// What brought the labels that a task had before this process read it.
+const EARLIER_CALL: &str = "an earlier call of the task";
+
+fn caller(task: &str) -> Caller {
+    Caller::new(TASKS_ID, format!("task:{task}"))
+}
+
+/// Tells the task file that the call begins.
+struct WriteAhead(Arc<dyn BeforeEffects>);
+
+#[async_trait]
+impl BeginCall for WriteAhead {
+    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+        let labels = call.labels.iter().map(ToString::to_string).collect();
+        self.0.begin(BeginningEffects { may_repeat: call.may_repeat, labels }).await
+    }
+}

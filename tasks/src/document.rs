@@ -1,0 +1,133 @@
+//! A task file as it was read: its blocks, its ledger, and the changes that can be written into it.
+
+use std::collections::HashMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    error::FileError,
+    fences::{Fence, fences},
+    front_matter::FrontMatter,
+    ledger::{CallKey, Ledger, LedgerRow},
+    limits::{MAX_CALLS_PER_FILE, MAX_FILE_BYTES},
+    request::{CallRequest, NoCall},
+    result_fence,
+};
+
+/// A task file's text and what stands in it.
+#[derive(Debug)]
+pub(crate) struct TaskDocument {
+    text: String,
+    front_matter: FrontMatter,
+    ledger: Ledger,
+    blocks: Vec<CallBlock>,
+}
+
+/// A block that may hold a call.
+#[derive(Debug)]
+pub(crate) struct CallBlock {
+    pub(crate) key: CallKey,
+    /// The line of the opening fence in the file, from 1.
+    pub(crate) line: usize,
+    pub(crate) fence: Fence,
+    /// `None` if nothing closes the fence: the block may be half written.
+    pub(crate) request: Option<Result<CallRequest, NoCall>>,
+}
+
+impl CallBlock {
+    /// Whether the block is data for people, and no call.
+    fn is_other_data(&self) -> bool {
+        matches!(&self.request, Some(Err(no_call)) if no_call.is_other_data())
+    }
+}
+
+impl TaskDocument {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// [`FileError`] if no call of the file may run.
+    pub(crate) fn parse(text: String) -> Result<Self, FileError> {
+        let front_matter = FrontMatter::read(&text)?;
+        let ledger = front_matter.ledger()?;
+        let blocks = call_blocks(&text[front_matter.body..], line_of(&text, front_matter.body));
+        let found = blocks.iter().filter(|block| !block.is_other_data()).count();
+        if found > MAX_CALLS_PER_FILE {
+            return Err(FileError::TooManyCalls { found });
+        }
+        Ok(Self { text, front_matter, ledger, blocks })
+    }
+
+    /// The blocks that hold a call, or should, in document order.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &CallBlock> {
+        self.blocks.iter().filter(|block| !block.is_other_data())
+    }
+
+    /// The blocks that are skipped: data that is no call, and blocks without a closing fence.
+    pub(crate) fn skipped(&self) -> impl Iterator<Item = &CallBlock> {
+        self.blocks.iter().filter(|block| block.request.is_none() || block.is_other_data())
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The file's text with a row.
+    ///
+    /// # Errors
+    /// [`FileError`] if the row cannot be written so that it reads back.
+    pub(crate) fn with_row(&self, row: LedgerRow) -> Result<String, FileError> {
+        let text = self.front_matter.with_ledger(&self.text, &self.ledger.with(row)?)?;
+        if text.len() > MAX_FILE_BYTES { Err(FileError::TooLarge) } else { Ok(text) }
+    }
+
+    /// The file's text with a row, and with a call's result below its block. A result for which there is no place is
+    /// left out: the row stays, and the audit log has the call.
+    ///
+    /// # Errors
+    /// As [`Self::with_row`].
+    pub(crate) fn with_result(&self, row: LedgerRow, result: &str) -> Result<String, FileError> {
+        let key = CallKey { block: row.block.clone(), ordinal: row.ordinal };
+        let text = self.with_row(row)?;
+        let body = text.len() - (self.text.len() - self.front_matter.body);
+        // A block that is gone leaves no place for its result.
+        let Some(block) = self.calls().find(|block| block.key == key && block.request.is_some()) else {
+            return Ok(text);
+        };
+        match result_fence::insert(&text[body..], &block.fence, result) {
+            Some(new_body) if body + new_body.len() <= MAX_FILE_BYTES => {
+                Ok(format!("{}{new_body}", &text[..body]))
+            }
+            _ => Ok(text),
+        }
+    }
+}
+
+/// The blocks of a body whose first line is `first_line` of the file.
+fn call_blocks(body: &str, first_line: usize) -> Vec<CallBlock> {
+    let mut counts: HashMap<String, u32> = HashMap::new();
+    let mut line = first_line;
+    let mut counted = 0;
+    let json = fences(body).into_iter().filter(Fence::is_json);
+    json.map(|fence| {
+        let block = hex::encode(Sha256::digest(&fence.code));
+        let count = counts.entry(block.clone()).or_default();
+        let key = CallKey { block, ordinal: *count };
+        *count += 1;
+        line += body[counted..fence.span.start].matches('\n').count();
+        counted = fence.span.start;
+        let request = fence.is_closed.then(|| CallRequest::parse(&fence.code));
+        CallBlock { key, line, fence, request }
+    })
+    .collect()
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The ledger of a task file: one row for each call that was begun or asked about, in the front matter under
+//! `tool_calls`.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::FileError, limits::MAX_LEDGER_ROWS};
+
+/// The key of the ledger in the front matter.
+pub(crate) const LEDGER_KEY: &str = "tool_calls";
+
+/// What identifies a call in its file: its content, not its place, so that text can be added and moved around it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey {
+    /// The SHA-256 of the block's content, in hexadecimal digits. Line breaks count as `\n`.
+    pub block: String,
+    /// How many blocks with the same content stand before it.
+    pub ordinal: u32,
+}
+
+/// The status of a call, in the words of the specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallStatus {
+    /// The call was begun, or waits for an approval.
+    Pending,
+    /// The call has succeeded.
+    Success,
+    /// The call has failed, was refused, or is no valid call.
+    Failed,
+}
+
+/// A row of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerRow {
+    /// The hash of the block, as in [`CallKey`].
+    pub block: String,
+    /// The ordinal, as in [`CallKey`].
+    pub ordinal: u32,
+    /// The tool that was called. Empty if the block is no valid call.
+    pub tool: String,
+    /// The id of the call in the audit log. Empty if there is none.
+    pub call_id: String,
+    /// The status.
+    pub status: CallStatus,
+    /// When the row was written first.
+    pub started: String,
+    /// When the call ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// The time that the call took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The stable code of the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What a person's approval is bound to, while the call waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<String>,
+    /// What the person is asked, while the call waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    /// Whether an interrupted call may run again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub may_repeat: bool,
+    /// How often the call was begun.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+    /// The parameters from which control characters were removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sanitized: Vec<String>,
+    /// The flow labels that the call brought to its task.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
+}
+
+impl LedgerRow {
+    /// The row of a call that waits or begins now.
+    pub(crate) fn pending(key: &CallKey, tool: &str, started: String) -> Self {
+        Self {
+            block: key.block.clone(),
+            ordinal: key.ordinal,
+            tool: tool.to_owned(),
+            call_id: String::new(),
+            status: CallStatus::Pending,
+            started,
+            ended: None,
+            duration_ms: None,
+            code: None,
+            approval: None,
+            question: None,
+            may_repeat: false,
+            attempts: 0,
+            sanitized: Vec::new(),
+            labels: BTreeSet::new(),
+        }
+    }
+
+    fn is_of(&self, key: &CallKey) -> bool {
+        self.block == key.block && self.ordinal == key.ordinal
+    }
+}
+
+/// The rows of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ledger(Vec<LedgerRow>);
+
+impl Ledger {
+    /// Reads the value of the key. A missing value is an empty ledger.
+    ///
+    /// # Errors
+    /// [`FileError::Ledger`], [`FileError::LedgerTwice`] and [`FileError::LedgerTooLong`]. A ledger that cannot be read
+    /// is never taken as empty, because its calls would run again.
+    pub(crate) fn read(value: Option<&serde_json::Value>) -> Result<Self, FileError> {
+        let rows: Vec<LedgerRow> = match value {
+            None | Some(serde_json::Value::Null) => Vec::new(),
+            Some(value) => Vec::deserialize(value).map_err(FileError::Ledger)?,
+        };
+        let ledger = Self(rows).bounded()?;
+        let mut seen = BTreeSet::new();
+        match ledger.0.iter().find(|row| !seen.insert((&row.block, row.ordinal))) {
+            Some(twice) => Err(FileError::LedgerTwice { block: twice.block.clone(), ordinal: twice.ordinal }),
+            None => Ok(ledger),
+        }
+    }
+
+    pub(crate) fn row(&self, key: &CallKey) -> Option<&LedgerRow> {
+        self.0.iter().find(|row| row.is_of(key))
+    }
+
+    pub(crate) fn rows(&self) -> &[LedgerRow] {
+        &self.0
+    }
+
+    /// The ledger with this row, in the place of the call's earlier one.
+    pub(crate) fn with(&self, row: LedgerRow) -> Result<Self, FileError> {
+        let mut rows = self.0.clone();
+        match rows.iter_mut().find(|other| other.block == row.block && other.ordinal == row.ordinal) {
+            Some(place) => *place = row,
+            None => rows.push(row),
+        }
+        Self(rows).bounded()
+    }
+
+    /// The flow labels of all rows.
+    pub(crate) fn labels(&self) -> BTreeSet<String> {
+        self.0.iter().flat_map(|row| row.labels.iter().cloned()).collect()
+    }
+
+    fn bounded(self) -> Result<Self, FileError> {
+        if self.0.len() > MAX_LEDGER_ROWS { Err(FileError::LedgerTooLong) } else { Ok(self) }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}

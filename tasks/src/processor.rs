@@ -1,0 +1,205 @@
+//! [`TaskProcessor`]: goes through the folders of states, and processes the files in them.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::{StreamExt as _, stream};
+use portcullis_types::{CancellationToken, EscapedText, chain};
+use tokio::sync::Semaphore;
+
+use crate::{
+    calls::CallRunner,
+    error::{FileError, FolderError},
+    folder::{FileVersion, TaskFolder},
+    limits::MAX_CONCURRENT_CALLS,
+    states::{ScannedState, TaskStates},
+    task::{CallReport, Place, Task},
+    task_file::TaskFile,
+};
+
+/// What happened with one task file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TaskReport {
+    /// The name of the file.
+    pub name: String,
+    /// The state in which it was found.
+    pub state: String,
+    /// The state to which it was moved, if it was.
+    pub moved_to: Option<String>,
+    /// The calls that ended, in order.
+    pub calls: Vec<CallReport>,
+    /// Why the file was not processed further.
+    pub error: Option<FileError>,
+}
+
+/// Processes the task files of one folder. Only one processor at a time works on a folder.
+#[derive(Debug)]
+pub struct TaskProcessor {
+    pub(crate) folder: Arc<TaskFolder>,
+    pub(crate) states: Arc<TaskStates>,
+    runner: Arc<dyn CallRunner>,
+    permits: Arc<Semaphore>,
+    /// The files in which nothing is left to do, by state and name, with the version that was read.
+    settled: Mutex<HashMap<(String, String), FileVersion>>,
+}
+
+impl TaskProcessor {
+    /// Opens a folder, makes the missing folders of its states, and takes the lock. The lock lasts as long as the
+    /// processor.
+    ///
+    /// # Errors
+    /// [`FolderError`], for example if another process works on the folder.
+    pub fn open(path: &Path, states: TaskStates, runner: Arc<dyn CallRunner>) -> Result<Self, FolderError> {
+        let folder = TaskFolder::open(path, &states)?;
+        for state in states.folders() {
+            for name in folder.leftovers(state) {
+                tracing::warn!(
+                    state,
+                    name,
+                    "an interrupted change left a temporary file; compare it with its task, then remove it"
+                );
+            }
+        }
+        Ok(Self {
+            folder: Arc::new(folder),
+            states: Arc::new(states),
+            runner,
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
+            settled: Mutex::default(),
+        })
+    }
+
+    /// Processes all files of the scanned states, until nothing is left to do. Files are processed at the same time;
+    /// the calls of one file run in document order. When `cancel` is cancelled, no further call begins.
+    ///
+    /// # Errors
+    /// [`FolderError`] if a state's folder cannot be listed. An error of one file is in its report, and holds up no
+    /// other file.
+    ///
+    /// # Cancellation
+    /// A dropped future leaves the calls that have begun as interrupted.
+    pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, FolderError> {
+        let mut reports = Vec::new();
+        // A task can move from one scanned state to another, which the states' check keeps from going round.
+        for _pass in 0..=self.states.scanned().len() {
+            let (passed, _unsettled) = self.pass(None, cancel).await?;
+            let has_moved = passed.iter().any(|report| report.moved_to.is_some());
+            reports.extend(passed);
+            if !has_moved || cancel.is_cancelled() {
+                break;
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Processes all files once. With `settle`, files that changed within this time are left out; the second value
+    /// tells whether there were any.
+    pub(crate) async fn pass(
+        &self,
+        settle: Option<Duration>,
+        cancel: &CancellationToken,
+    ) -> Result<(Vec<TaskReport>, bool), FolderError> {
+        let mut tasks = Vec::new();
+        let mut has_unsettled = false;
+        for state in self.states.scanned() {
+            let (listed, unsettled) = self.changed_files(state, settle, cancel).await?;
+            has_unsettled |= unsettled;
+            tasks.extend(listed);
+        }
+        let processing = tasks.into_iter().map(|task| self.process(task));
+        let processed: Vec<Option<TaskReport>> =
+            stream::iter(processing).buffer_unordered(MAX_OPEN_FILES).collect().await;
+        let mut reports: Vec<TaskReport> = processed.into_iter().flatten().collect();
+        reports.sort_by(|one, other| (&one.state, &one.name).cmp(&(&other.state, &other.name)));
+        Ok((reports, has_unsettled))
+    }
+
+    /// The files of a state that have changed since they were processed.
+    async fn changed_files(
+        &self,
+        state: &ScannedState,
+        settle: Option<Duration>,
+        cancel: &CancellationToken,
+    ) -> Result<(Vec<Task>, bool), FolderError> {
+        let (folder, name) = (Arc::clone(&self.folder), state.folder.clone());
+        let listed = tokio::task::spawn_blocking(move || folder.list(&name));
+        let listed = listed.await.unwrap_or_else(|_panicked| {
+            let source = std::io::Error::other("the thread that lists it panicked");
+            Err(FolderError::State { state: state.folder.clone(), source })
+        })?;
+        let mut settled = self.settled();
+        let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();
+        settled.retain(|(folder, name), _version| *folder != state.folder || is_listed(name));
+        let mut has_unsettled = false;
+        let mut tasks = Vec::new();
+        for (name, version) in listed {
+            let key = (state.folder.clone(), name);
+            if version.is_some() && settled.get(&key).copied() == version {
+                continue;
+            }
+            if version.zip(settle).is_some_and(|(version, settle)| is_younger(version, settle)) {
+                has_unsettled = true;
+                continue;
+            }
+            tasks.push(Task {
+                file: TaskFile { folder: Arc::clone(&self.folder), state: state.clone(), name: key.1 },
+                states: Arc::clone(&self.states),
+                runner: Arc::clone(&self.runner),
+                permits: Arc::clone(&self.permits),
+                cancel: cancel.clone(),
+            });
+        }
+        Ok((tasks, has_unsettled))
+    }
+
+    /// Processes a file. `None` if nothing happened.
+    async fn process(&self, task: Task) -> Option<TaskReport> {
+        let mut calls = Vec::new();
+        let before = task.file.folder.version(&task.file.state.folder, &task.file.name).ok();
+        let processed = task.process(&mut calls).await;
+        if !calls.is_empty() {
+            self.runner.task_paused(&task.file.name);
+        }
+        let TaskFile { state, name, .. } = task.file;
+        let (moved_to, error, version) = match processed {
+            Ok(Place::Moved(to)) => (Some(to), None, None),
+            Ok(Place::Stays(version)) => (None, None, Some(version)),
+            Ok(Place::Unfinished) => (None, None, None),
+            // A file with a fault of its own is tried again when it has changed.
+            Err(error) => {
+                let file = EscapedText(&name);
+                tracing::warn!(%file, state = state.folder, error = chain(&error), "a task file is not processed");
+                let version = before.filter(|_| error.is_lasting());
+                (None, Some(error), version)
+            }
+        };
+        if let Some(version) = version {
+            self.settled().insert((state.folder.clone(), name.clone()), version);
+        }
+        let is_news = !calls.is_empty() || moved_to.is_some() || error.is_some();
+        is_news.then_some(TaskReport { name, state: state.folder, moved_to, calls, error })
+    }
+
+    fn settled(&self) -> MutexGuard<'_, HashMap<(String, String), FileVersion>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The most files that are processed at the same time. More than the calls that run at the same time, so that a file
+/// whose call waits for a person does not hold up the others.
+const MAX_OPEN_FILES: usize = 4 * MAX_CONCURRENT_CALLS;
+
+/// Whether a file has changed within this time. A time in the future counts as long ago.
+fn is_younger(version: FileVersion, age: Duration) -> bool {
+    let (seconds, nanoseconds) = version.modified();
+    let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds)) else {
+        return false;
+    };
+    let modified = UNIX_EPOCH + Duration::new(seconds, nanoseconds.min(999_999_999));
+    SystemTime::now().duration_since(modified).is_ok_and(|passed| passed < age)
+}

@@ -1,0 +1,95 @@
+//! Decides what is next in a task file.
+
+use crate::{
+    document::{CallBlock, TaskDocument},
+    ledger::{CallKey, CallStatus, LedgerRow},
+    limits::MAX_ATTEMPTS,
+    request::CallRequest,
+};
+
+/// What is left to do in a file.
+pub(crate) enum Step {
+    /// Run a call.
+    Run { key: CallKey, line: usize, request: CallRequest, row: Option<LedgerRow>, approved: Option<String> },
+    /// Record that a block is no call, or that a call was interrupted.
+    Refuse {
+        key: CallKey,
+        line: usize,
+        tool: String,
+        row: Option<LedgerRow>,
+        code: &'static str,
+        message: String,
+    },
+    /// A call waits for an approval that the file's state does not give.
+    AwaitApproval,
+    /// All calls have succeeded, or one has failed.
+    Move(CallStatus),
+    /// There is no call, or the file is being written.
+    Rest,
+}
+
+/// Whether a text can have a block with a call. Most files have none, and this is much faster than parsing.
+pub(crate) fn may_have_calls(text: &str) -> bool {
+    text.contains("```") && text.contains("json")
+}
+
+/// Decides what is next in a file.
+pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
+    let (mut has_calls, mut has_failed, mut is_unfinished) = (false, false, false);
+    for block in document.calls() {
+        has_calls = true;
+        let Some(request) = &block.request else {
+            is_unfinished = true;
+            continue;
+        };
+        let row = document.ledger().row(&block.key);
+        match row.map(|row| row.status) {
+            Some(CallStatus::Success) => {}
+            Some(CallStatus::Failed) => has_failed = true,
+            Some(CallStatus::Pending) | None => match request {
+                Ok(request) => return open_call(block, request, row, is_approved),
+                Err(no_call) => {
+                    return Step::Refuse {
+                        key: block.key.clone(),
+                        line: block.line,
+                        tool: String::new(),
+                        row: row.cloned(),
+                        code: no_call.code(),
+                        message: no_call.to_string(),
+                    };
+                }
+            },
+        }
+    }
+    match () {
+        () if is_unfinished || !has_calls => Step::Rest,
+        () if has_failed => Step::Move(CallStatus::Failed),
+        () => Step::Move(CallStatus::Success),
+    }
+}
+
+fn open_call(block: &CallBlock, request: &CallRequest, row: Option<&LedgerRow>, is_approved: bool) -> Step {
+    let is_interrupted = row.is_some_and(|row| row.approval.is_none());
+    let may_run_again = row.is_some_and(|row| row.may_repeat && row.attempts < MAX_ATTEMPTS);
+    if is_interrupted && !may_run_again {
+        return Step::Refuse {
+            key: block.key.clone(),
+            line: block.line,
+            tool: request.tool.clone(),
+            row: row.cloned(),
+            code: "interrupted",
+            message: "the call was interrupted, and is not repeated; its effects are not known".to_owned(),
+        };
+    }
+    let approved = row.and_then(|row| row.approval.clone());
+    if approved.is_some() && !is_approved {
+        return Step::AwaitApproval;
+    }
+    Step::Run {
+        key: block.key.clone(),
+        line: block.line,
+        request: request.clone(),
+        row: row.cloned(),
+        approved,
+    }
+}

@@ -1,0 +1,329 @@
+//! One task file: its next call, the changes written into it, and its move to the next state.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
+use tokio::sync::Semaphore;
+
+use crate::{
+    calls::{CallEnd, CallRunner, TaskCall},
+    document::TaskDocument,
+    error::FileError,
+    folder::FileVersion,
+    ledger::{CallKey, CallStatus, LedgerRow},
+    limits::MAX_CALLS_PER_FILE,
+    request::CallRequest,
+    result_fence,
+    states::TaskStates,
+    step::{Step, may_have_calls, next_step},
+    task_file::{TaskFile, WriteAhead, blocking, edit_in},
+};
+
+/// What happened with one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallReport {
+    /// The line of the block in its file, from 1.
+    pub line: usize,
+    /// The tool. Empty if the block is no valid call.
+    pub tool: String,
+    /// How the call ended.
+    pub status: CallReportStatus,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallReportStatus {
+    /// The call has succeeded.
+    Succeeded,
+    /// The call has failed, was refused, or is no valid call.
+    Failed {
+        /// The stable code.
+        code: String,
+        /// The reason.
+        message: String,
+    },
+    /// The call waits for a person's approval.
+    NeedsApproval,
+}
+
+/// A file of a scanned state.
+#[derive(Debug, Clone)]
+pub(crate) struct Task {
+    pub(crate) file: TaskFile,
+    pub(crate) states: Arc<TaskStates>,
+    pub(crate) runner: Arc<dyn CallRunner>,
+    /// Bounds the calls that run at the same time.
+    pub(crate) permits: Arc<Semaphore>,
+    /// When it is cancelled, no further call begins.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl std::fmt::Debug for dyn CallRunner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CallRunner")
+    }
+}
+
+/// How a call ended.
+enum Ran {
+    Ended(CallReport),
+    /// The processor is to end, so the call was not begun.
+    NotBegun,
+    /// The block was changed or removed before the call began, so the call was not made.
+    Changed,
+    /// Nothing has happened, and the row says what is asked.
+    Asked {
+        report: CallReport,
+        row: Box<LedgerRow>,
+    },
+}
+
+/// Where a processed file is.
+pub(crate) enum Place {
+    /// It stays, as this version.
+    Stays(FileVersion),
+    /// It moved to another state.
+    Moved(String),
+    /// It stays, with calls that have not begun.
+    Unfinished,
+}
+
+impl Task {
+    /// Runs the calls of the file that are left, and moves it.
+    ///
+    /// # Cancellation
+    /// A dropped future leaves a call that has begun as interrupted.
+    pub(crate) async fn process(&self, reports: &mut Vec<CallReport>) -> Result<Place, FileError> {
+        // Each turn finishes a call or moves the file, so the bound is never reached unless others keep adding calls.
+        for _turn in 0..=2 * MAX_CALLS_PER_FILE {
+            let file = self.file.clone();
+            let is_approved = self.file.state.folder == self.states.approved();
+            let (step, version, labels) = blocking(move || {
+                let (text, version) = file.folder.read(&file.state.folder, &file.name)?;
+                if !may_have_calls(&text) {
+                    return Ok((Step::Rest, version, BTreeSet::new()));
+                }
+                let document = TaskDocument::parse(text)?;
+                file.log_skipped(&document);
+                Ok((next_step(&document, is_approved), version, document.ledger().labels()))
+            })
+            .await?;
+            let target = match step {
+                Step::Run { key, line, request, row, approved } => {
+                    let call = RunningCall { key, line, request, row };
+                    match self.run(call, approved, labels).await? {
+                        Ran::NotBegun => return Ok(Place::Unfinished),
+                        Ran::Changed => {}
+                        Ran::Ended(report) => reports.push(report),
+                        Ran::Asked { report, row } => {
+                            if let Some(place) = self.wait_for_approval(version, row).await? {
+                                reports.push(report);
+                                return Ok(place);
+                            }
+                        }
+                    }
+                    continue;
+                }
+                Step::Refuse { key, line, tool, row, code, message } => {
+                    reports.push(self.refuse(key, line, tool, row, (code, message)).await?);
+                    continue;
+                }
+                Step::Rest => return Ok(Place::Stays(version)),
+                Step::AwaitApproval => self.states.pending_approval(),
+                Step::Move(CallStatus::Failed) => &self.file.state.on_failure,
+                Step::Move(_) => &self.file.state.on_success,
+            };
+            if *target == self.file.state.folder {
+                return Ok(Place::Stays(version));
+            }
+            let (file, to) = (self.file.clone(), target.to_owned());
+            let moved = blocking(move || {
+                let from = (&*file.state.folder, version);
+                Ok(file.folder.move_file(&file.name, from, &to)?.map(|_name| to))
+            });
+            // Otherwise the file has changed since it was read.
+            if let Some(to) = moved.await? {
+                return Ok(Place::Moved(to));
+            }
+        }
+        Err(FileError::Contended)
+    }
+
+    async fn run(
+        &self,
+        call: RunningCall,
+        approved: Option<String>,
+        labels: BTreeSet<String>,
+    ) -> Result<Ran, FileError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| FileError::Io {
+            operation: "get random bytes",
+            source: io::Error::other(error),
+        })?;
+        let call_id = format!("call_{}", hex::encode(random));
+        let mut first = LedgerRow::pending(&call.key, &call.request.tool, now());
+        if let Some(row) = &call.row {
+            first = LedgerRow { approval: None, question: None, ..row.clone() };
+        }
+        first.call_id.clone_from(&call_id);
+        first.sanitized.clone_from(&call.request.sanitized);
+        let before = Arc::new(WriteAhead {
+            file: self.file.clone(),
+            key: call.key.clone(),
+            expected: call.row.clone(),
+            row: Mutex::new(first),
+            has_begun: Mutex::new(false),
+            failure: Mutex::new(None),
+        });
+        let tool_call = ToolCall {
+            id: call_id,
+            tool: call.request.tool.clone(),
+            arguments: call.request.parameters.clone(),
+        };
+        let task_call = TaskCall { task: self.file.name.clone(), call: tool_call, approved, labels };
+        let end = {
+            // The semaphore is never closed, so an error cannot occur.
+            let _permit = self.permits.acquire().await;
+            if self.cancel.is_cancelled() {
+                return Ok(Ran::NotBegun);
+            }
+            self.runner.run(task_call, Arc::clone(&before) as _).await
+        };
+        // A row that could not be written has stopped the call.
+        match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(FileError::Gone) => return Ok(Ran::Changed),
+            Some(error) => return Err(error),
+            None => {}
+        }
+        let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match end {
+            CallEnd::Ended(result) => self.finish(call, row, result).await.map(Ran::Ended),
+            CallEnd::NeedsApproval { binding, question } => {
+                let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
+                let status = CallReportStatus::NeedsApproval;
+                Ok(Ran::Asked {
+                    report: CallReport { line: call.line, tool: call.request.tool, status },
+                    row: Box::new(row),
+                })
+            }
+        }
+    }
+
+    /// Moves the file to the state of tasks that wait, and writes there what is asked. In this order: a question that
+    /// stands in a file of the state `approved` counts as answered, so it must never be written there. `None` if the
+    /// file has changed since it was read.
+    async fn wait_for_approval(
+        &self,
+        version: FileVersion,
+        row: Box<LedgerRow>,
+    ) -> Result<Option<Place>, FileError> {
+        let (file, to) = (self.file.clone(), self.states.pending_approval().to_owned());
+        blocking(move || {
+            let from = (&*file.state.folder, version);
+            let Some(name) = file.folder.move_file(&file.name, from, &to)? else { return Ok(None) };
+            edit_in(&file.folder, &to, &name, &|document: &TaskDocument| document.with_row((*row).clone()))?;
+            Ok(Some(Place::Moved(to)))
+        })
+        .await
+    }
+
+    async fn finish(
+        &self,
+        call: RunningCall,
+        row: LedgerRow,
+        result: ToolResult,
+    ) -> Result<CallReport, FileError> {
+        let code = result.outcome.as_ref().err().map(|error| error.code().to_owned());
+        let row = LedgerRow {
+            status: if code.is_none() { CallStatus::Success } else { CallStatus::Failed },
+            ended: Some(now()),
+            duration_ms: u64::try_from(result.duration.as_millis()).ok(),
+            code,
+            ..row
+        };
+        let content = result_fence::content(&result, &row.sanitized).map_err(FileError::Ledger)?;
+        let status = match &result.outcome {
+            Ok(_) => CallReportStatus::Succeeded,
+            Err(error) => CallReportStatus::Failed {
+                code: error.code().to_owned(),
+                message: error.message().to_owned(),
+            },
+        };
+        self.log(call.line, &call.request.tool, &status);
+        let RunningCall { key, line, request, row: expected } = call;
+        let own_key = key.clone();
+        let change = move |document: &TaskDocument| {
+            let current = document.ledger().row(&own_key);
+            let is_ours = current.is_none_or(|current| current.call_id == row.call_id);
+            if !is_ours && current != expected.as_ref() {
+                return Err(FileError::BegunElsewhere);
+            }
+            document.with_result(row.clone(), &content)
+        };
+        self.edit(key, change).await?;
+        Ok(CallReport { line, tool: request.tool, status })
+    }
+
+    async fn refuse(
+        &self,
+        key: CallKey,
+        line: usize,
+        tool: String,
+        row: Option<LedgerRow>,
+        (code, message): (&'static str, String),
+    ) -> Result<CallReport, FileError> {
+        let now = now();
+        let row = row.unwrap_or_else(|| LedgerRow::pending(&key, &tool, now.clone()));
+        let row =
+            LedgerRow { status: CallStatus::Failed, ended: Some(now), code: Some(code.to_owned()), ..row };
+        let content = result_fence::refusal(code, &message).map_err(FileError::Ledger)?;
+        let status = CallReportStatus::Failed { code: code.to_owned(), message };
+        self.log(line, &tool, &status);
+        self.edit(key, move |document| document.with_result(row.clone(), &content)).await?;
+        Ok(CallReport { line, tool, status })
+    }
+
+    /// Changes the file. If a person has moved it meanwhile, it is changed where it is now.
+    async fn edit(
+        &self,
+        key: CallKey,
+        change: impl Fn(&TaskDocument) -> Result<String, FileError> + Send + 'static,
+    ) -> Result<(), FileError> {
+        let (file, states) = (self.file.clone(), Arc::clone(&self.states));
+        blocking(move || match file.edit(&change) {
+            Err(FileError::Gone) => file.edit_elsewhere(&states, &key, &change),
+            edited => edited,
+        })
+        .await
+    }
+
+    fn log(&self, line: usize, tool: &str, status: &CallReportStatus) {
+        let (file, tool) = (EscapedText(&self.file.name), EscapedText(tool));
+        match status {
+            CallReportStatus::Failed { code, message } => {
+                let message = EscapedText(message);
+                tracing::warn!(%file, line, %tool, %code, %message, "a call of a task file has failed");
+            }
+            status => tracing::info!(%file, line, %tool, ?status, "a call of a task file has ended"),
+        }
+    }
+}
+
+/// A call that runs, and the row that its file had.
+struct RunningCall {
+    key: CallKey,
+    line: usize,
+    request: CallRequest,
+    row: Option<LedgerRow>,
+}
+
+/// The time, for a ledger.
+fn now() -> String {
+    format!("{:.0}", Timestamp::now())
+}

@@ -1,0 +1,91 @@
+//! Reads the answers of Slack and Discord. They are small JSON texts from a service that the operator has named; of each
+//! only one or two short texts are used.
+
+use portcullis_types::ToolError;
+use serde::Deserialize;
+
+use super::message::Service;
+
+/// The longest answer that is read, in bytes. Both services answer with less.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// The longest id, and the longest reason of a refusal, in bytes.
+const MAX_WORD_BYTES: usize = 128;
+
+/// Slack's answer (<https://docs.slack.dev/reference/methods/chat.postMessage>). It has status 200 for errors as well.
+#[derive(Deserialize)]
+struct SlackAnswer {
+    ok: bool,
+    ts: Option<String>,
+    error: Option<String>,
+}
+
+/// Discord's answer: the message.
+#[derive(Deserialize)]
+struct DiscordAnswer {
+    id: String,
+}
+
+/// The id of the message that was sent.
+///
+/// # Errors
+/// `failed` with the code `notification_refused` if the service says so, and `answer_unexpected` for another answer. The
+/// message may then have been sent.
+pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolError> {
+    let unexpected = || {
+        ToolError::failed(format!(
+            "{} answered in another form; the message may have been sent",
+            service.as_str()
+        ))
+        .with_code("answer_unexpected")
+    };
+    if body.len() > MAX_ANSWER_BYTES {
+        return Err(unexpected());
+    }
+    let id = match service {
+        Service::Discord => serde_json::from_slice::<DiscordAnswer>(body).ok().map(|answer| answer.id),
+        Service::Slack => match serde_json::from_slice::<SlackAnswer>(body) {
+            Ok(SlackAnswer { ok: true, ts, .. }) => ts,
+            Ok(SlackAnswer { ok: false, error, .. }) => {
+                let reason = error.filter(|error| is_word(error)).unwrap_or_else(|| "no reason".to_owned());
+                let error = ToolError::failed(format!("Slack refused the message: {reason}"));
+                return Err(error.with_code("notification_refused"));
+            }
+            Err(_other_form) => None,
+        },
+    };
+    id.filter(|id| is_word(id)).ok_or_else(unexpected)
+}
+
+/// Whether a text of a service is short and of plain characters.
+fn is_word(text: &str) -> bool {
+    (1..=MAX_WORD_BYTES).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_anything_else_is_an_error() {
+        let read = |service, body: &str| message_id(service, body.as_bytes());
+        assert_eq!(read(Service::Slack, r#"{"ok":true,"ts":"1.2","x":[]}"#).as_deref(), Ok("1.2"));
+        assert_eq!(read(Service::Discord, r#"{"id":"42","content":"x"}"#).as_deref(), Ok("42"));
+        let refused =
+            read(Service::Slack, r#"{"ok":false,"error":"channel_not_found"}"#).expect_err("refused");
+        assert_eq!(refused.code(), "notification_refused");
+        assert!(refused.message().ends_with("channel_not_found"));
+        let long = format!("{{\"id\":\"1\",\"x\":\"{}\"}}", "y".repeat(MAX_ANSWER_BYTES));
+        for (service, body) in [
+            (Service::Slack, "ok"),
+            (Service::Slack, r#"{"ok":true}"#),
+            (Service::Slack, r#"{"ok":true,"ts":"ignore all\nprevious"}"#),
+            (Service::Discord, r#"{"id":5}"#),
+            (Service::Discord, &*long),
+            (Service::Discord, &*"[".repeat(10_000)),
+        ] {
+            assert_eq!(read(service, body).expect_err("unexpected").code(), "answer_unexpected");
+        }
+    }
+}
