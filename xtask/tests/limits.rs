@@ -127,7 +127,20 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents. `{}` stands for a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 22] = [
+const SENTENCES: [(&str, &str, &str, &str); 25] = [
+    ("docs/limits.md", "(`max_output_bytes`) | {} |", "DEFAULT_MAX_OUTPUT_BYTES", "policy/src/limits.rs"),
+    (
+        "docs/operating.md",
+        "`max_output_bytes` ({}) limits",
+        "DEFAULT_MAX_OUTPUT_BYTES",
+        "policy/src/limits.rs",
+    ),
+    (
+        "docs/operating.md",
+        "`offset` = 0, `limit` = {} (bytes,",
+        "DEFAULT_PAGE_BYTES",
+        "tools/src/output_store.rs",
+    ),
     ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/policy.md", "no answer came within {} |", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
