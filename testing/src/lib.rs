@@ -7,6 +7,7 @@
 //! | `pdf_file.rs` | – | PDF files, written object by object |
 //! | `oracles/` | `registries` | properties that hold for any arguments and any guest output |
 //! | `registries.rs` | `registries` | registries of native tools under a policy |
+//! | `policy_text.rs` | `fixtures` | changes of a policy's text by key |
 //! | `fixture.rs`, `modules.rs` | `fixtures` | a workspace, a state folder and a registry for one test |
 //! | `guests.rs` | `fixtures` | the hostile guests and the example `weather` |
 #![forbid(unsafe_code)]
@@ -22,6 +23,8 @@ mod modules;
 pub mod oracles;
 pub mod outer;
 pub mod pdf_file;
+#[cfg(feature = "fixtures")]
+mod policy_text;
 #[cfg(feature = "registries")]
 pub mod registries;
 mod stock_container;
@@ -31,4 +34,6 @@ pub use fixture::{CallOutcome, Fixture, LATE_TIMEOUT, approving_caller, binary, 
 #[cfg(feature = "fixtures")]
 pub use guests::guest;
 pub use kernel::{kernel_is_required, kernel_or_skip};
+#[cfg(feature = "fixtures")]
+pub use policy_text::with_policy_key;
 pub use stock_container::enter_stock_container;

@@ -28,7 +28,7 @@ pub(super) fn fixture(authority: &Authority, servers: &[&TlsServer], from: &str)
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = {hosts}"))
         .with_policy_edit("allow_private = []", &format!("allow_private = {endpoints}\nca = \"ca.pem\""))
         // With `robots.txt` ignored, a fetch is one request whose redirects the client itself follows.
-        .with_policy_edit("robots        = \"obey\"", "robots        = \"ignore\"")
+        .with_policy_key("egress.robots", "\"ignore\"")
         .with_policy(&format!(
             "[secrets.api]\nfrom = \"{from}\"\nhosts = [\"{}\"]\nheader = \"Authorization: Bearer {{secret}}\"\n\
              tools = [\"web_fetch\"]\n",
