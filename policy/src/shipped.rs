@@ -77,7 +77,8 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The time that a shipped tool declares.
+/// The time that a shipped tool declares in its `#[tool]`. It is repeated here, because the policy knows no module. A test
+/// compares it with the registered tools.
 fn timeout(name: &str) -> Option<Duration> {
     let seconds = match name {
         "file_read" | "file_list" => 10,
