@@ -432,11 +432,7 @@ mod tests {
             (code(ToolErrorKind::Failed), "the call failed", "the call failed"),
             (code(ToolErrorKind::Denied), "denied by policy or approval", "denied"),
             (code(ToolErrorKind::Timeout), "timed out", "timed out"),
-            (
-                code(ToolErrorKind::Unavailable),
-                "a requirement for running safely is missing",
-                "something that",
-            ),
+            (code(ToolErrorKind::Unavailable), "something required is missing", "something that"),
             (2, "wrong usage, or a policy that cannot be used", "wrong usage, or an unusable policy"),
         ] {
             assert!(readme.contains(&format!("| {code} | {in_readme}")), "README.md: {code} {in_readme}");
