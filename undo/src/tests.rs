@@ -1,4 +1,4 @@
-//! Changes in a real folder, kept and taken back.
+//! Changes in a real folder, saved and undone.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ impl Place {
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
-            recorder.keep("m", &path_of(path), ChangeScope::Tree).expect("kept");
+            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("kept");
         }
         change(&self.mount);
     }
@@ -134,14 +134,14 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         fs::write(mount.join("new/file"), "x").expect("written");
     });
     let after = tree(&mount);
-    let undo = place.undo(&["change"]).expect("taken back").expect("something");
+    let undo = place.undo(&["change"]).expect("undone").expect("something");
     assert_eq!(tree(&mount), before);
     assert!(place.undo(&["change"]).expect("nothing to do").is_none());
     place.undo(&[undo.as_str()]).expect("made again");
     assert_eq!(tree(&mount), after);
     let record = place.store.find_call("change").expect("kept");
     assert!(record.undone_by.is_none(), "the change is in force again");
-    place.undo(&["change"]).expect("taken back");
+    place.undo(&["change"]).expect("undone");
     assert_eq!(tree(&mount), before);
 }
 
@@ -162,7 +162,7 @@ fn several_calls_are_taken_back_as_one() {
     let difference = place.plan(&["first", "second"]).differences().expect("a difference");
     let lines = DifferenceKind::Lines("@@ -1 +1 @@\n-1\n+3\n".to_owned());
     assert_eq!(difference, [Difference { path: "/m/file".into(), kind: lines, is_changed_since: false }]);
-    place.undo(&["first", "second"]).expect("taken back");
+    place.undo(&["first", "second"]).expect("undone");
     assert_eq!(tree(&place.mount), before);
 }
 
@@ -205,7 +205,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     let place = Place::new();
     fs::write(place.mount.join("file"), "1\n").expect("written");
     let recorder = place.recorder("killed");
-    recorder.keep("m", &path_of("file"), ChangeScope::Path).expect("kept");
+    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("kept");
     // The record is copied before its end, as a killed process leaves it.
     let record =
         place.mount.with_file_name("undo").join(recorder.id().expect("begun").as_str()).join("record.jsonl");
@@ -214,7 +214,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     fs::write(&record, text).expect("written");
     fs::write(place.mount.join("file"), "2\n").expect("written");
     assert_eq!(place.conflicts(&["killed"]), [("/m/file".to_owned(), ConflictReason::Unfinished)]);
-    place.plan(&["killed"]).restore("person", true).expect("taken back");
+    place.plan(&["killed"]).restore("person", true).expect("undone");
     assert_eq!(fs::read_to_string(place.mount.join("file")).expect("there"), "1\n");
 }
 
@@ -288,7 +288,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     let keep = |name: &str, change| {
         if let Some(recorder) = recorder {
-            recorder.keep("m", &path_of(name), change).expect("kept");
+            recorder.save_before("m", &path_of(name), change).expect("kept");
         }
     };
     match step {
@@ -311,7 +311,7 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
         }
         Step::Rename(from, to) => {
             keep(NAMES[*from], ChangeScope::Tree);
-            keep(NAMES[*to], ChangeScope::Arrival { mount: "m", from: &path_of(NAMES[*from]) });
+            keep(NAMES[*to], ChangeScope::MovedHere { mount: "m", from: &path_of(NAMES[*from]) });
             let _ = fs::rename(mount.join(NAMES[*from]), mount.join(NAMES[*to]));
         }
         Step::Link(name) => {
@@ -341,7 +341,7 @@ proptest! {
         let after = tree(&place.mount);
         if let Ok(records) = place.store.find_run("run") {
             let plan = UndoPlan::new(place.store.clone(), records, [place.root()]).expect("a plan");
-            let undo = plan.restore("person", false).expect("taken back");
+            let undo = plan.restore("person", false).expect("undone");
             prop_assert_eq!(tree(&place.mount), before);
             if let Some(undo) = undo {
                 place.undo(&[undo.as_str()]).expect("made again");
