@@ -182,7 +182,7 @@ const MAY_SLEEP: &[&str] = &[
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
     // The clock of a shell.
-    "shell-daemon/tests/all/waiting.rs",
+    "shell-daemon/tests/all/prepared_shell.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
     "runs/tests/all/world.rs",

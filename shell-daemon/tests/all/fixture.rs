@@ -156,7 +156,7 @@ impl Session {
     #[track_caller]
     pub(crate) fn run(&mut self, command: &str) -> CommandResult {
         let result = self.attempt(request(command)).unwrap_or_else(|error| panic!("{command}: {error:?}"));
-        assert_eq!(result.end.completion, Completion::Whole, "{command}: {result:?}");
+        assert_eq!(result.end.completion, Completion::Finished, "{command}: {result:?}");
         result
     }
 

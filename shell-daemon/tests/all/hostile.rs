@@ -47,7 +47,7 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
         let (mut command_request, canceller) = request(&command);
         command_request.max_processes = 40;
         let result = session.attempt((command_request, canceller)).unwrap();
-        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Whole, true));
+        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Finished, true));
         session.output("rm -f nodes; touch go");
         // Of 41 processes at a time, at least half are inner nodes of the tree, not sleepers.
         eventually("they multiply", || {

@@ -49,7 +49,7 @@ fn a_command_and_its_caller_take_turns() {
                 None => drop(writer.take()),
             }
         });
-        assert_eq!(end.expect("it runs").completion, Completion::Whole);
+        assert_eq!(end.expect("it runs").completion, Completion::Finished);
         assert_eq!(seen, "hello, ann\n7 years\nend\n");
     });
 }
@@ -100,7 +100,7 @@ fn a_command_that_never_reads_blocks_then_refuses_the_writer() {
             (full, written_bytes, writer.write(&[b'x'; 1 << 20]))
         });
         let result = session.attempt((command_request, _canceller)).expect("it runs");
-        assert_eq!(result.end.completion, Completion::Whole);
+        assert_eq!(result.end.completion, Completion::Finished);
         let (full, written_bytes, after) = writing.join().expect("no panic");
         assert!(matches!(full, InputError::Full), "{full:?}");
         assert!(written_bytes <= 128 << 10, "{written_bytes}");
@@ -126,7 +126,7 @@ fn a_closed_input_is_noticed_while_nothing_is_written() {
         });
         assert_eq!(
             session.attempt((command_request, canceller)).expect("it runs").end.completion,
-            Completion::Whole
+            Completion::Finished
         );
         writing.join().expect("no panic");
     });

@@ -1,4 +1,4 @@
-//! The shell that waits for the next command: a command cannot tell that its shell was there before.
+//! The shell that is prepared for the next command behaves like a fresh one.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
