@@ -94,7 +94,7 @@ impl LogFiles {
         *self.segment.lock() = segment;
     }
 
-    /// Opens the segment that has the log's name now.
+    /// Opens the current segment: the file with the log's name.
     pub(super) fn open_segment(&self) -> Result<Arc<Segment>, AuditError> {
         match Segment::open(&self.dir, &self.path, OFlags::empty()) {
             Err(AuditError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -118,7 +118,7 @@ impl LogFiles {
         }
     }
 
-    /// The name under which a segment was sealed. `None` if it was not.
+    /// The path of a sealed segment, or `None` if it is still open.
     pub(super) fn sealed_name(&self, segment: &Segment) -> Result<Option<PathBuf>, AuditError> {
         let names =
             segments::listed(&self.state_dir, SEGMENT_EXTENSION).map_err(|source| self.read_error(source))?;
