@@ -21,7 +21,7 @@ use portcullis_shell_daemon::{Completion, Ending, Interruption, PostureChoice, S
 use portcullis_types::ShellPosture;
 
 use crate::fixture::{
-    CommandResult, Fixture, Session, eventually, marker, processes_with, request, request_with_timeout,
+    CommandResult, Fixture, Session, marker, processes_with, request, request_with_timeout, wait_until,
 };
 
 /// A command's memory limit in these tests, and the most memory that a bomb uses.
@@ -280,10 +280,10 @@ fn memory_of_a_job_counts_after_its_command() {
             attempt(&mut session, &format!("(until [ -e go ]; do sleep 0.01; done; {job}) & echo answer"));
         assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Finished, true));
         assert_eq!(session.output("touch go; echo on"), "on\n");
-        eventually("it has begun and is killed", || {
+        wait_until("it has begun and is killed", || {
             fixture.path("shared/begun").exists() && processes_with(&marker).is_empty()
         });
-        eventually("the reason is told with what the jobs wrote", || {
+        wait_until("the reason is told with what the jobs wrote", || {
             let background = session.0.background_output(0);
             let text = String::from_utf8_lossy(&background.bytes).into_owned();
             background.killed == [Interruption::Memory] && text.contains("[background jobs were killed: ")
@@ -307,7 +307,7 @@ fn the_commands_of_a_session_have_a_bound_together() {
             ));
             attempt(&mut session, &format!("{job} & echo answer"));
         }
-        eventually("two of them at most are left", || {
+        wait_until("two of them at most are left", || {
             let begun = (0..4).filter(|number| fixture.path(&format!("shared/{number}")).exists()).count();
             begun >= 2 && processes_with(&marker).len() == 2
         });

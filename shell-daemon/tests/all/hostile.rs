@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
 use crate::fixture::{
-    Fixture, doubling_timeouts, eventually, marker, processes_with, request, request_with_timeout,
+    Fixture, doubling_timeouts, marker, processes_with, request, request_with_timeout, wait_until,
 };
 
 #[test]
@@ -50,10 +50,10 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
         assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Finished, true));
         session.output("rm -f nodes; touch go");
         // Of 41 processes at a time, at least half are inner nodes of the tree, not sleepers.
-        eventually("they multiply", || {
+        wait_until("they multiply", || {
             std::fs::read(fixture.path("shared/nodes")).is_ok_and(|all| all.len() > 20)
         });
-        eventually("and are killed", || processes_with(&marker).is_empty());
+        wait_until("and are killed", || processes_with(&marker).is_empty());
         assert_eq!(session.output("echo on"), "on\n");
     });
 }

@@ -9,7 +9,7 @@ use portcullis_shell_daemon::{
     Canceller, CommandInput, CommandRequest, Completion, InputError, InputWriter, Interruption, OutputChunk,
 };
 
-use crate::fixture::{Fixture, eventually, request};
+use crate::fixture::{Fixture, request, wait_until};
 
 fn streamed(command: &str) -> (CommandRequest, Canceller, InputWriter) {
     let (mut request, canceller) = request(command);
@@ -119,7 +119,7 @@ fn a_closed_input_is_noticed_while_nothing_is_written() {
             writer.write(b"line\n").expect("it reads");
             // The descriptor becomes writable when there is room or when the reading end is closed, so a caller can
             // wait for either without a write.
-            eventually("the command has closed it", || {
+            wait_until("the command has closed it", || {
                 matches!(writer.try_write(b"x"), Err(InputError::Closed))
             });
             std::fs::write(closed_file, "").expect("writable");
@@ -156,7 +156,7 @@ fn an_input_writer_fails_after_every_end_of_the_command() {
             let (command_request, canceller, mut writer) = streamed(command);
             session.attempt((command_request, canceller)).expect("it runs");
             // Wait: another test that starts a program has a copy of all descriptors for a moment.
-            eventually("the writer is told", || matches!(writer.try_write(b"x"), Err(InputError::Closed)));
+            wait_until("the writer is told", || matches!(writer.try_write(b"x"), Err(InputError::Closed)));
         }
         // The command ends at its deadline or by its caller, while the writer blocks.
         let (mut command_request, canceller, writer) = streamed("sleep 30");
