@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `stock_container.rs`, `outer.rs` | – | seccomp filters around a process: those of a container, or a test's own |
 //! | `kernel.rs` | – | whether a missing kernel feature fails a test |
+//! | `waiting.rs` | – | waiting for what another thread or process does |
 //! | `pdf_file.rs` | – | PDF files, written object by object |
 //! | `oracles/` | `registries` | properties that hold for any arguments and any guest output |
 //! | `registries.rs` | `registries` | registries of native tools under a policy |
@@ -28,6 +29,7 @@ mod policy_text;
 #[cfg(feature = "registries")]
 pub mod registries;
 mod stock_container;
+mod waiting;
 
 #[cfg(feature = "fixtures")]
 pub use fixture::{CallOutcome, Fixture, LATE_TIMEOUT, approving_caller, binary, call_rows};
@@ -37,3 +39,4 @@ pub use kernel::{kernel_is_required, kernel_or_skip};
 #[cfg(feature = "fixtures")]
 pub use policy_text::with_policy_key;
 pub use stock_container::enter_stock_container;
+pub use waiting::{TEST_TIMEOUT, wait_until};

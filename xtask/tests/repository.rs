@@ -186,8 +186,7 @@ const MAY_SLEEP: &[&str] = &[
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
     "runs/tests/all/world.rs",
-    "tests/tests/all/agent/durable.rs",
-    // The helpers `soon` and `poll_until`.
+    // The helpers `wait_until_async` and `wait_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
 ];

@@ -184,7 +184,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
 }
 
 #[tokio::test]
-async fn what_a_secret_has_brought_is_followed() {
+async fn a_secret_labels_its_run() {
     let authority = Authority::new();
     let own_server = authority.serve(|_| page("<p>own"));
     let rule = "[[flow]]\nafter = [\"secret:api\"]\nthen = [\"write:shared\"]\napproval = \"deny\"\n";
