@@ -210,7 +210,7 @@ fn answers_of_a_witness_that_lies_are_not_believed() {
 }
 
 #[test]
-fn rows_that_retention_has_removed_are_told() {
+fn rows_removed_by_retention_are_reported() {
     let state = tempfile::tempdir().expect("a folder");
     let (log, mut witness) = (open(state.path()), Witness::new());
     let mut client = WitnessClient::new(&log, witness.signer.key.clone());
