@@ -20,8 +20,8 @@ pub fn with_policy_key(policy: &str, key: &str, value: &str) -> String {
     }
     // `insert` would also replace the key, and with it the comment lines above it.
     match table.get_mut(key) {
-        Some(item) => *item = value.into(),
-        None => drop(table.insert(key, value.into())),
+        Some(item) => *item = Item::Value(value),
+        None => drop(table.insert(key, Item::Value(value))),
     }
     document.to_string()
 }

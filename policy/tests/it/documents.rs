@@ -161,7 +161,7 @@ fn the_bounds_of_limits_are_those_of_the_documents() {
     let table: [Bounded<'_>; 5] = [
         ("concurrency", "10", [("1", "1"), ("1,024", "1024")], ["0", "1025"]),
         ("calls_per_minute", "600", [("1", "1"), ("1,000,000", "1000000")], ["0", "1000001"]),
-        ("max_output_bytes", &output, [("1 B", "1"), ("64 MiB", "\"64MiB\"")], ["0", "67108865"]),
+        ("max_output_bytes", output.as_str(), [("1 B", "1"), ("64 MiB", "\"64MiB\"")], ["0", "67108865"]),
         ("wasm_memory", "64 MiB", [("64 KiB", "65536"), ("4 GiB", "\"4GiB\"")], ["65535", "4294967297"]),
         ("max_timeout", "10 min", [("1 ms", "\"1ms\""), ("24 h", "\"24h\"")], ["\"0s\"", "\"86400001ms\""]),
     ];
