@@ -13,7 +13,7 @@ fn main() {
         return;
     }
     println!("cargo::rerun-if-changed=../guest-tools/src/bin");
-    let folder = nested::build(&["--bins"]);
+    let folder = nested::build_guests(&["--bins"]);
     let mut names: Vec<String> = fs::read_dir("../guest-tools/src/bin")
         .unwrap_or_else(|error| nested::fail(&format!("cannot list the guests: {error}")))
         .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.strip_prefix(PREFIX).map(str::to_owned))

@@ -25,7 +25,7 @@ fn main() {
     let prebuilt = env::var_os("PORTCULLIS_GUESTS_DIR").map(PathBuf::from);
     let folder = prebuilt.clone().unwrap_or_else(|| {
         let bins: Vec<&str> = MODULES.iter().flat_map(|(name, _)| ["--bin", name]).collect();
-        nested::build(&bins)
+        nested::build_guests(&bins)
     });
     for (name, variable) in MODULES {
         let module = folder.join(format!("{name}.wasm"));

@@ -1,5 +1,5 @@
-//! [`AgentLoop`]: the driver that takes a run's steps in this process. It asks a model, runs the calls that
-//! the model asks for, and asks again with their results.
+//! [`AgentLoop`]: runs the agent loop in this process. Asks a model, runs the calls that the model asks for, and asks
+//! again with their results.
 
 use std::{fmt, sync::Arc};
 
@@ -69,13 +69,13 @@ impl AgentLoop {
         }
     }
 
-    /// Returns a handle that steers a run, queues a follow-up question, or cancels.
+    /// Returns a handle that steers a run, queues a follow-up prompt, or cancels.
     #[must_use]
     pub fn handle(&self) -> AgentHandle {
         self.handle.clone()
     }
 
-    /// Asks the model a question, runs the calls that the model asks for, and asks again with their results.
+    /// Sends the model a prompt, runs the calls that the model asks for, and asks again with their results.
     /// This repeats until the model answers without calls or the run ends otherwise. It needs a tokio runtime
     /// with a timer.
     ///
@@ -85,19 +85,19 @@ impl AgentLoop {
     /// # Cancellation
     /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls and emits no
     /// event. The answer that asked for those calls is then not in the conversation.
-    pub async fn run(&mut self, question: impl Into<String>) -> AgentRun {
-        self.ask(Message::user(question)).await
+    pub async fn run(&mut self, prompt: impl Into<String>) -> AgentRun {
+        self.ask(Message::user(prompt)).await
     }
 
-    /// Like [`AgentLoop::run`], with a question that may have other content than text, such as pictures.
+    /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as pictures.
     ///
     /// # Cancellation
     /// As for [`AgentLoop::run`].
-    pub async fn ask(&mut self, question: Message) -> AgentRun {
-        self.resume(RunState::new(question)).await
+    pub async fn ask(&mut self, prompt: Message) -> AgentRun {
+        self.resume(RunState::new(prompt)).await
     }
 
-    /// Goes on with a run from a state that a [`MessageStore`] has kept, perhaps in another process. The run takes the
+    /// Resumes a run from a state that a [`MessageStore`] has kept, perhaps in another process. The run takes the
     /// step that follows that state. Messages that [`AgentHandle`] has queued go to the model with the next request.
     ///
     /// A step that was interrupted is taken again. Its calls reach the executor again, so an executor of stored runs

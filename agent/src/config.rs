@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// Default number of turns that a model gets for one question.
+/// Default number of turns that a model gets for one prompt.
 pub const DEFAULT_MAX_ITERATIONS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not 0");
 
 /// Default limit of calls that run at once. Without a limit a model could start any number of calls.
@@ -34,8 +34,7 @@ pub struct AgentConfig {
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2. `None` means the provider's default.
     pub temperature: Option<f64>,
-    /// How many turns a model gets for one question. A message that a person adds after an answer is a new
-    /// question.
+    /// How many turns a model gets for one prompt. A message that a person adds after an answer is a new prompt.
     pub max_iterations: NonZeroU32,
     /// Which calls of a turn run concurrently.
     pub strategy: ExecutionStrategy,

@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `config.rs` | settings of a loop: limits, strategy, instructions |
-//! | `agent_loop.rs` | the loop: takes a run's steps in this process, from question to end |
+//! | `agent_loop.rs` | the loop: takes a run's steps in this process, from prompt to end |
 //! | `single_steps.rs` | the same steps, one at a time |
 //! | `steps.rs`, `state.rs` | the steps of a run, and its state between two of them |
 //! | `provider.rs` | the provider trait: request, and the pieces of an answer |

@@ -12,8 +12,9 @@ pub struct RunState {
     pub(super) next: RunStep,
     /// How many times the model was asked.
     pub(super) turns_total: u32,
-    /// How many of these turns were for the current question.
-    pub(super) turns_for_question: u32,
+    /// How many of these turns were for the current prompt.
+    #[serde(rename = "turns_for_question")]
+    pub(super) turns_for_prompt: u32,
     /// Tokens of all answers together.
     pub(super) usage: Usage,
     pub(super) guard: RepeatGuard,
@@ -23,27 +24,30 @@ pub struct RunState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum RunStep {
-    /// Store the question.
-    Setup { question: Message },
+    /// Store the prompt.
+    Setup {
+        #[serde(rename = "question")]
+        prompt: Message,
+    },
     /// Ask the model.
     CallModel,
     /// Run the calls of an answer, and store the answer with their results.
     RunTools { answer: CompleteAnswer },
     /// Store an answer without calls. The run is over then, unless a person has written meanwhile.
     Finalize { answer: CompleteAnswer },
-    /// None: the run is over.
+    /// The run is over.
     #[serde(rename = "over")]
     Ended { end: AgentEnd },
 }
 
 impl RunState {
-    /// A run that begins with this question.
+    /// A run that begins with this prompt.
     #[must_use]
-    pub fn new(question: Message) -> Self {
+    pub fn new(prompt: Message) -> Self {
         Self {
-            next: RunStep::Setup { question },
+            next: RunStep::Setup { prompt },
             turns_total: 0,
-            turns_for_question: 0,
+            turns_for_prompt: 0,
             usage: Usage::default(),
             guard: RepeatGuard::default(),
         }
@@ -56,13 +60,13 @@ impl RunState {
         Self { next: RunStep::CallModel, ..Self::new(Message::user("")) }
     }
 
-    /// The same state, with which the model gets its full number of turns for a further question.
+    /// Resets the count of turns, for a further prompt.
     #[must_use]
     pub fn with_all_turns(self) -> Self {
-        Self { turns_for_question: 0, ..self }
+        Self { turns_for_prompt: 0, ..self }
     }
 
-    /// How the run has ended. None for a run that has a next step.
+    /// How the run has ended. `None` for a run that has a next step.
     #[must_use]
     pub fn end(&self) -> Option<&AgentEnd> {
         match &self.next {
@@ -83,13 +87,13 @@ impl RunState {
         }
     }
 
-    /// The state of a run that is cancelled here, and the message that its next step was about to store: the question, or
-    /// the model's answer. The answer's calls may have begun, so they belong into the conversation: a run that reads it
-    /// tells the model that their effects are not known.
+    /// Cancels the run. Returns its final state, and the message that the next step would have stored: the prompt, or the
+    /// model's answer. Store that message, so that a later run reports the answer's calls, which may have begun, as
+    /// unknown.
     #[must_use]
     pub fn cancelled(self) -> (Self, Option<Message>) {
         let message = match &self.next {
-            RunStep::Setup { question } => Some(question.clone()),
+            RunStep::Setup { prompt } => Some(prompt.clone()),
             RunStep::RunTools { answer } | RunStep::Finalize { answer } => {
                 let calls = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
                 let message = Message::assistant(answer.text.clone(), calls);
@@ -100,11 +104,11 @@ impl RunState {
         (Self { next: RunStep::Ended { end: AgentEnd::Cancelled }, ..self }, message)
     }
 
-    /// The question of a run whose first step has not been taken.
+    /// The prompt of a run whose first step has not been taken.
     #[must_use]
-    pub fn question(&self) -> Option<&Message> {
+    pub fn prompt(&self) -> Option<&Message> {
         match &self.next {
-            RunStep::Setup { question } => Some(question),
+            RunStep::Setup { prompt } => Some(prompt),
             _ => None,
         }
     }
@@ -128,7 +132,7 @@ impl RunState {
         calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call)
     }
 
-    /// Tokens of all answers to the current question together, as far as the provider reports them.
+    /// Tokens of all answers to the current prompt together, as far as the provider reports them.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn a_state_tells_its_next_step() {
         let new = RunState::new(Message::user("q"));
-        assert_eq!((new.next_step(), new.question(), new.end()), ("setup", Some(&Message::user("q")), None));
+        assert_eq!((new.next_step(), new.prompt(), new.end()), ("setup", Some(&Message::user("q")), None));
         let call = json!({"id": "c", "tool": "t", "arguments": "{\"a\":1}"});
         let answer = json!({"text": "x", "calls": [{"call": call, "refused": null}], "stop": "tool_calls", "usage": null});
         let tools = state(&json!({"type": "run_tools", "answer": answer}));

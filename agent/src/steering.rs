@@ -10,7 +10,7 @@ use thiserror::Error;
 /// front end could fill the memory while no run reads its messages.
 pub const MAX_QUEUED_MESSAGES: usize = 64;
 
-/// A handle to a loop: steers it, adds a follow-up question, cancels the run. Clones control the same loop, even
+/// A handle to a loop: steers it, adds a follow-up prompt, cancels the run. Clones control the same loop, even
 /// while it runs.
 #[derive(Debug, Clone, Default)]
 pub struct AgentHandle {

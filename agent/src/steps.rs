@@ -49,7 +49,7 @@ impl<'a> Steps<'a> {
     pub(super) async fn take_step(&mut self, state: &mut RunState) {
         // `CallModel` is only a placeholder: `next` is set again below.
         let next_step = match std::mem::replace(&mut state.next, RunStep::CallModel) {
-            RunStep::Setup { question } => self.setup(question).await,
+            RunStep::Setup { prompt } => self.setup(prompt).await,
             RunStep::CallModel => self.call_model(state).await,
             RunStep::RunTools { answer } => self.run_tools(state, answer).await,
             RunStep::Finalize { answer } => self.finalize(state, answer).await,
@@ -70,9 +70,9 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Stores the question.
-    async fn setup(&mut self, question: Message) -> Result<RunStep, AgentEnd> {
-        self.append(vec![question]).await?;
+    /// Stores the prompt.
+    async fn setup(&mut self, prompt: Message) -> Result<RunStep, AgentEnd> {
+        self.append(vec![prompt]).await?;
         Ok(RunStep::CallModel)
     }
 
@@ -81,10 +81,10 @@ impl<'a> Steps<'a> {
         self.steer().await?;
         self.ensure_running()?;
         let limit = self.agent.config.max_iterations.get();
-        if state.turns_for_question >= limit {
+        if state.turns_for_prompt >= limit {
             return Err(AgentEnd::MaxIterations { limit });
         }
-        state.turns_for_question += 1;
+        state.turns_for_prompt += 1;
         let answer = self.ask(state).await?;
         Ok(if answer.calls.is_empty() { RunStep::Finalize { answer } } else { RunStep::RunTools { answer } })
     }
@@ -128,14 +128,14 @@ impl<'a> Steps<'a> {
     }
 
     /// Stores an answer without calls, and ends the run unless a person has written meanwhile. Each message of a
-    /// person is a new question, for which the model gets its full number of turns.
+    /// person is a new prompt, for which the model gets its full number of turns.
     async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.turns_total;
         self.report(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
         if self.agent.handle.wants_to_steer() {
-            state.turns_for_question = 0;
+            state.turns_for_prompt = 0;
             return Ok(RunStep::CallModel);
         }
         let arrived = self.arrived().await?;
@@ -150,7 +150,7 @@ impl<'a> Steps<'a> {
             self.ensure_running()?;
             return Ok(RunStep::Ended { end: run_end(text, stop) });
         }
-        state.turns_for_question = 0;
+        state.turns_for_prompt = 0;
         self.append(follow_ups).await?;
         Ok(RunStep::CallModel)
     }

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    anchors::kept_notes,
     chain::{self, ChainLink, is_sha256},
     checkpoint::SignedCheckpoint,
+    compared_checkpoints::stored_checkpoints,
     error::AuditError,
     key::VerifierKey,
     lines::{LineEnd, LogLines},
@@ -194,7 +194,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let state_dir = request.log.parent().unwrap_or(Path::new("."));
     let checkpoint_name = format!("{NOTES_DIR}/{}.note", request.checkpoint.checkpoint.size);
     add(&mut archive, &checkpoint_name, request.checkpoint.note().as_bytes())?;
-    let mut notes = kept_notes(state_dir)?;
+    let mut notes = stored_checkpoints(state_dir)?;
     let sizes = manifest.first.saturating_sub(1)..manifest.last;
     notes.retain(|note| sizes.contains(&note.checkpoint.size));
     // The checkpoint of the last row proves all rows, so the oldest others can be left out.

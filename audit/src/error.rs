@@ -27,7 +27,7 @@ pub enum AuditError {
         path: PathBuf,
     },
     /// Another process has held the log's lock for too long. That process may be stopped (`SIGSTOP`).
-    #[error("the audit log `{path}` is locked by another process since {waited:?}", path = .path.display())]
+    #[error("the audit log `{path}` has been locked by another process for {waited:?}", path = .path.display())]
     Busy {
         /// The log's path.
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum AuditError {
         /// The byte offset of the row.
         offset: u64,
     },
-    /// The broken end of the log is longer than a crash can explain, so the log keeps it.
+    /// The torn tail of the log is longer than a crash can explain, so the log keeps it.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
         /// The log's path.
@@ -94,17 +94,17 @@ pub enum AuditError {
         bytes: u64,
     },
     /// A torn tail cannot be saved elsewhere, so the log keeps it.
-    #[error("cannot keep the torn end of the audit log in `{path}`", path = .path.display())]
-    KeepTorn {
+    #[error("cannot save the torn tail of the audit log in `{path}`", path = .path.display())]
+    SaveTornTail {
         /// The file that should have received the tail.
         path: PathBuf,
         /// The I/O error of the copy.
         #[source]
         source: io::Error,
     },
-    /// A text that rows name by its hash, a policy or a question, cannot be kept.
-    #[error("cannot keep `{path}` beside the audit log", path = .path.display())]
-    Keep {
+    /// A text that rows name by its hash, a policy or a question, cannot be stored.
+    #[error("cannot store `{path}` beside the audit log", path = .path.display())]
+    StoreText {
         /// The file that should have received the text.
         path: PathBuf,
         /// The I/O error.
@@ -112,7 +112,7 @@ pub enum AuditError {
         source: io::Error,
     },
     /// The live file of this process cannot be created, read or removed.
-    #[error("cannot use the audit log's process file `{path}`", path = .path.display())]
+    #[error("cannot use the audit log's live file `{path}`", path = .path.display())]
     Live {
         /// The path of the file or its folder.
         path: PathBuf,
@@ -126,7 +126,7 @@ pub enum AuditError {
         "the audit log `{path}` has {rows} rows and does not continue its newest checkpoint, which covers {size}; look at it with `portcullis audit verify`, and move it away with `audit.segments` and `audit.checkpoint` to start a new one",
         path = .path.display()
     )]
-    Disagrees {
+    CheckpointMismatch {
         /// The log's path.
         path: PathBuf,
         /// The number of rows that the checkpoint covers.
@@ -134,9 +134,9 @@ pub enum AuditError {
         /// The number of the log's last row.
         rows: u64,
     },
-    /// The file with the newest checkpoint is not one.
+    /// The file of the newest checkpoint does not hold a checkpoint.
     #[error("`{path}` does not hold a checkpoint; look at the log with `portcullis audit verify`, and move the file away if the log is intact", path = .path.display())]
-    CheckpointForm {
+    InvalidCheckpoint {
         /// The file's path.
         path: PathBuf,
     },

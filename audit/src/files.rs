@@ -23,7 +23,7 @@ use rustix::{
 use super::{
     error::AuditError,
     lock::HeldFile,
-    segments::{self, SEGMENT_ENDING, SegmentStart},
+    segments::{self, SEGMENT_EXTENSION, SegmentStart},
     writer::LogDevice,
 };
 
@@ -94,7 +94,7 @@ impl LogFiles {
         *self.segment.lock() = segment;
     }
 
-    /// Opens the segment that has the log's name now.
+    /// Opens the current segment: the file with the log's name.
     pub(super) fn open_segment(&self) -> Result<Arc<Segment>, AuditError> {
         match Segment::open(&self.dir, &self.path, OFlags::empty()) {
             Err(AuditError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -118,12 +118,12 @@ impl LogFiles {
         }
     }
 
-    /// The name under which a segment was sealed. `None` if it was not.
+    /// The path of a sealed segment, or `None` if it is still open.
     pub(super) fn sealed_name(&self, segment: &Segment) -> Result<Option<PathBuf>, AuditError> {
         let names =
-            segments::listed(&self.state_dir, SEGMENT_ENDING).map_err(|source| self.read_error(source))?;
+            segments::listed(&self.state_dir, SEGMENT_EXTENSION).map_err(|source| self.read_error(source))?;
         for name in names.into_iter().filter(|name| name.number == segment.number) {
-            let path = segments::path_of(&self.state_dir, &name, SEGMENT_ENDING);
+            let path = segments::path_of(&self.state_dir, &name, SEGMENT_EXTENSION);
             match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => return Ok(Some(path)),
                 Ok(_) | Err(Errno::NOENT) => {}

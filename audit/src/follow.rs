@@ -10,7 +10,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     read::{self, RowLine},
-    segments::{self, SEGMENT_ENDING, SEGMENTS_DIR, SegmentStart},
+    segments::{self, SEGMENT_EXTENSION, SEGMENTS_DIR, SegmentStart},
 };
 
 /// The most rows that are returned at once: 1,000.
@@ -87,11 +87,11 @@ impl LogFollower {
     fn enter_next_segment(&mut self, identity: (u64, u64)) -> Result<(), AuditError> {
         let replaced_error = || AuditError::Replaced { path: self.path.clone() };
         let state_dir = self.path.parent().ok_or_else(replaced_error)?;
-        let sealed = segments::listed(state_dir, SEGMENT_ENDING)
+        let sealed = segments::listed(state_dir, SEGMENT_EXTENSION)
             .map_err(|source| AuditError::Read { path: state_dir.join(SEGMENTS_DIR), source })?;
         let path_of = |number| {
             let name = sealed.iter().find(|name| name.number == number)?;
-            Some(segments::path_of(state_dir, name, SEGMENT_ENDING))
+            Some(segments::path_of(state_dir, name, SEGMENT_EXTENSION))
         };
         let own = path_of(self.segment).and_then(|path| fs::symlink_metadata(path).ok());
         if own.is_none_or(|own| (own.dev(), own.ino()) != identity) {

@@ -21,12 +21,12 @@
 //! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
 #![forbid(unsafe_code)]
 
-mod anchors;
 mod approver;
 mod backwards;
 mod bundle;
 mod chain;
 mod checkpoint;
+mod compared_checkpoints;
 mod connection;
 mod cosignature;
 mod error;
@@ -57,13 +57,13 @@ mod verify;
 mod witness;
 mod writer;
 
-pub use anchors::{AnchorFinding, AnchorPlace, AnchorReport};
 pub use approver::{ApproverKind, RecordedApprover};
 pub use bundle::{
     BundleError, BundleReport, BundleRequest, WrittenBundle, check_bundle, last_disclosed, write_bundle,
 };
 pub use chain::{MAX_ROW_BYTES, ROW_VERSION, is_sha256};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
+pub use compared_checkpoints::{CheckpointFinding, CheckpointPlace, CheckpointReport};
 pub use connection::RecordedConnection;
 pub use cosignature::WitnessKey;
 pub use error::AuditError;

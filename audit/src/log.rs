@@ -110,13 +110,13 @@ impl AuditLog {
         Ok((Self { shared, thread: Some(thread) }, Recovery { torn: torn_tail, closed_begins }))
     }
 
-    /// Gives the log the facts of this process. They are written as the row `start`, and the policy is kept, before the
-    /// first other row, so that a process that only reads leaves no row. If the newest earlier start had another
+    /// Sets what the rows `start` and `stop` of this process say. The log writes `start`, and stores the policy, only before
+    /// the first other row, so a process that only reads leaves no row. If the newest earlier start had another
     /// policy, a row `policy` follows. The last row of the process is then `stop`.
     ///
     /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
-    /// process has kept it.
-    pub fn introduce(&self, facts: GatherFacts, policy: Option<PolicyText>) {
+    /// process has stored it.
+    pub fn set_process_facts(&self, facts: GatherFacts, policy: Option<PolicyText>) {
         self.shared.state().start = Some(PendingStart::new(facts, policy));
     }
 
@@ -157,10 +157,10 @@ impl AuditLog {
     /// Keeps the text of a question to an approver beside the log, under its SHA-256.
     ///
     /// # Errors
-    /// [`AuditError::Keep`]. The call must then not run.
-    pub fn keep_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
+    /// [`AuditError::StoreText`]. The call must then not run.
+    pub fn store_question(&self, sha256: &str, question: &str) -> Result<(), AuditError> {
         let _state = self.shared.state();
-        stored_texts::keep_question(&self.shared.files, sha256, question)
+        stored_texts::store_question(&self.shared.files, sha256, question)
     }
 
     /// Writes one row. When this method returns, the row survives the death of this process; with [`SyncMode::Always`]
@@ -175,7 +175,7 @@ impl AuditLog {
     /// - [`AuditError::Write`]: the row cannot be written, for example because the disk is full.
     /// - [`AuditError::Truncated`], [`AuditError::Replaced`], [`AuditError::Altered`]: the log was tampered with.
     /// - [`AuditError::Busy`]: another process holds the log.
-    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::KeepTorn`], [`AuditError::Keep`]: the state folder is
+    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state folder is
     ///   damaged, or the disk is full.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
         self.append_with(|state, shared| {
@@ -263,7 +263,7 @@ impl Drop for AuditLog {
             && let Some(live) = state.live.take()
             && let Err(error) = live.remove()
         {
-            tracing::warn!(%error, "the audit log's process file stays behind");
+            tracing::warn!(%error, "the audit log's live file stays behind");
         }
     }
 }
@@ -347,7 +347,7 @@ impl LogState {
         let start = pending.facts();
         let (digest, uid) = (start.policy_digest.clone(), start.uid);
         if let (Some(digest), Some(text)) = (&digest, &pending.policy) {
-            stored_texts::keep_policy(&shared.files, digest, text)?;
+            stored_texts::store_policy(&shared.files, digest, text)?;
         }
         self.writer.write_process_row(&self.process, ProcessRow::Start(pending.facts()))?;
         self.start = None;

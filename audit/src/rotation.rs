@@ -21,7 +21,7 @@ use super::{
     key::CheckpointKey,
     lines::LogLines,
     seal::frontier_of,
-    segments::{self, NOTE_ENDING, SEGMENT_ENDING, SEGMENTS_DIR, SegmentName},
+    segments::{self, NOTE_EXTENSION, SEGMENT_EXTENSION, SEGMENTS_DIR, SegmentName},
     stored_texts,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn sealed_before(
     segment: &Segment,
 ) -> Result<Vec<segments::LogPart>, AuditError> {
     let names =
-        segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(|source| files.read_error(source))?;
+        segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(|source| files.read_error(source))?;
     let earlier = names.into_iter().filter(|name| name.number < segment.number);
     Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
 }
@@ -44,14 +44,14 @@ pub(super) fn sealed_before(
 /// the process that seals it signs its checkpoint.
 pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
-    let names = segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)?;
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
+    let names = segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)?;
+    let notes = segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(read_error)?;
     for pair in names.windows(2) {
         let [name, next] = pair else { continue };
         if notes.contains(name) {
             continue;
         }
-        let path = segments::path_of(&files.state_dir, next, SEGMENT_ENDING);
+        let path = segments::path_of(&files.state_dir, next, SEGMENT_EXTENSION);
         let (file, end) = segments::open_at_end(&path)?;
         let mut lines = LogLines::new(&file, 0, end);
         let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
@@ -60,7 +60,12 @@ pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Resul
         };
         let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
             .map_err(|source| AuditError::Key { source })?;
-        stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+        stored_texts::store_text(
+            files,
+            SEGMENTS_DIR,
+            &name.file_name(NOTE_EXTENSION),
+            signed.note().as_bytes(),
+        )?;
     }
     Ok(())
 }
@@ -68,9 +73,9 @@ pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Resul
 /// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
 pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(read_error)?;
-    for name in segments::listed(&files.state_dir, SEGMENT_ENDING).map_err(read_error)? {
-        let path = segments::path_of(&files.state_dir, &name, SEGMENT_ENDING);
+    let notes = segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(read_error)?;
+    for name in segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)? {
+        let path = segments::path_of(&files.state_dir, &name, SEGMENT_EXTENSION);
         let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
         // A clock that went back makes no segment old.
         let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
@@ -90,7 +95,8 @@ pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Resu
 
 /// Whether a checkpoint is kept for the segment with this number.
 pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
-    let notes = segments::listed(&files.state_dir, NOTE_ENDING).map_err(|source| files.read_error(source))?;
+    let notes =
+        segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(|source| files.read_error(source))?;
     Ok(notes.iter().any(|name| name.number == number))
 }
 
@@ -123,7 +129,7 @@ pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8
     next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
     fdatasync(&next).map_err(failed)?;
 
-    let sealed = name.file_name(SEGMENT_ENDING);
+    let sealed = name.file_name(SEGMENT_EXTENSION);
     linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
     if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
         let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());

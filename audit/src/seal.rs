@@ -24,7 +24,7 @@ use super::{
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
     rotation,
-    segments::{NOTE_ENDING, SEGMENTS_DIR},
+    segments::{NOTE_EXTENSION, SEGMENTS_DIR},
     stored_texts,
     tree::{Frontier, TreeHash},
 };
@@ -204,14 +204,14 @@ impl StoredCheckpoint {
             let signed = SignedCheckpoint::parse(&kept.note)?;
             Some((kept, signed))
         });
-        parsed.map(Some).ok_or(AuditError::CheckpointForm { path })
+        parsed.map(Some).ok_or(AuditError::InvalidCheckpoint { path })
     }
 }
 
 /// The newest checkpoint that the state folder keeps. `None` if no process has made one.
 ///
 /// # Errors
-/// [`AuditError::Read`], [`AuditError::CheckpointForm`].
+/// [`AuditError::Read`], [`AuditError::InvalidCheckpoint`].
 pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
     Ok(StoredCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
 }
@@ -221,7 +221,7 @@ pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, A
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
     let Some((kept, signed)) = StoredCheckpoint::read(&files.state_dir)? else { return Ok(()) };
     let size = signed.checkpoint.size;
-    let disagrees = |rows| AuditError::Disagrees { path: files.path.clone(), size, rows };
+    let disagrees = |rows| AuditError::CheckpointMismatch { path: files.path.clone(), size, rows };
     if seq <= size {
         return Err(disagrees(seq));
     }
@@ -388,7 +388,12 @@ impl SharedLog {
         let signed = SignedCheckpoint::sign(&key, size, root).map_err(|source| AuditError::Key { source })?;
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
-            stored_texts::keep(files, SEGMENTS_DIR, &name.file_name(NOTE_ENDING), signed.note().as_bytes())?;
+            stored_texts::store_text(
+                files,
+                SEGMENTS_DIR,
+                &name.file_name(NOTE_EXTENSION),
+                signed.note().as_bytes(),
+            )?;
             rotation::keep_missing_notes(files, &key)?;
             if let Some(retention) = options.retention {
                 rotation::remove_old_segments(files, retention)?;

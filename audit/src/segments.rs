@@ -36,8 +36,8 @@ use super::{
 pub const SEGMENTS_DIR: &str = "audit.segments";
 
 /// The endings of a sealed segment and of its checkpoint.
-pub(super) const SEGMENT_ENDING: &str = "jsonl";
-pub(super) const NOTE_ENDING: &str = "note";
+pub(super) const SEGMENT_EXTENSION: &str = "jsonl";
+pub(super) const NOTE_EXTENSION: &str = "note";
 
 /// The name of a sealed segment, or of its checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ pub(super) struct LogPart {
 impl LogPart {
     /// A sealed segment as a whole.
     pub(super) fn sealed(state_dir: &Path, name: &SegmentName) -> Self {
-        Self { path: path_of(state_dir, name, SEGMENT_ENDING), file: None, end: None }
+        Self { path: path_of(state_dir, name, SEGMENT_EXTENSION), file: None, end: None }
     }
 
     /// The facts of the first row.
@@ -194,7 +194,7 @@ pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
         let read_error = |source| AuditError::Read { path: path.to_owned(), source };
         let current = SegmentStart::read(&file).map_err(read_error)?;
         let folder = state_dir.join(SEGMENTS_DIR);
-        let names = listed(state_dir, SEGMENT_ENDING)
+        let names = listed(state_dir, SEGMENT_EXTENSION)
             .map_err(|source| AuditError::Read { path: folder.clone(), source })?;
         for name in names.into_iter().filter(|name| name.number < current.number) {
             parts.push(LogPart::sealed(state_dir, &name));
@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn only_names_as_they_are_written_are_segments() {
         let name = SegmentName { number: 17, first: 4001, last: 9000 };
-        assert_eq!(name.file_name(SEGMENT_ENDING), "000017-4001-9000.jsonl");
-        assert_eq!(SegmentName::parse("000017-4001-9000.jsonl", SEGMENT_ENDING), Some(name));
+        assert_eq!(name.file_name(SEGMENT_EXTENSION), "000017-4001-9000.jsonl");
+        assert_eq!(SegmentName::parse("000017-4001-9000.jsonl", SEGMENT_EXTENSION), Some(name));
         for other in [
             "17-4001-9000.jsonl",
             "000017-+4001-9000.jsonl",
@@ -252,7 +252,7 @@ mod tests {
             "../000017-4001-9000.jsonl",
             "",
         ] {
-            assert_eq!(SegmentName::parse(other, SEGMENT_ENDING), None, "{other}");
+            assert_eq!(SegmentName::parse(other, SEGMENT_EXTENSION), None, "{other}");
         }
     }
 }

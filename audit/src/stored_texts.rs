@@ -30,25 +30,30 @@ pub const QUESTIONS_DIR: &str = "questions";
 /// The file in [`POLICIES_DIR`] that names the policy of the newest start.
 const NEWEST_POLICY: &str = "newest";
 
-fn is_kept(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditError> {
+fn is_stored(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditError> {
     match statat(&files.dir, format!("{folder}/{name}"), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(keep_error(files, folder, name, errno.into())),
+        Err(errno) => Err(store_error(files, folder, name, errno.into())),
     }
 }
 
 /// Writes a file of a folder beside the log. The folder and the file are made for their owner alone. A file is either
 /// there as a whole or not at all.
-pub(super) fn keep(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
+pub(super) fn store_text(
+    files: &LogFiles,
+    folder: &str,
+    name: &str,
+    content: &[u8],
+) -> Result<(), AuditError> {
     match mkdirat(&files.dir, folder, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(keep_error(files, folder, name, errno.into())),
+        Err(errno) => return Err(store_error(files, folder, name, errno.into())),
     }
     replace(files, folder, name, content)
 }
 
-/// Writes a file of the state folder itself, as [`keep`] does.
+/// Writes a file of the state folder itself, as [`store_text`] does.
 pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
     replace(files, ".", name, content)
 }
@@ -78,7 +83,7 @@ pub(super) fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result<(), AuditError> {
-    let failed = |errno: Errno| keep_error(files, folder, name, errno.into());
+    let failed = |errno: Errno| store_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
     // Several threads and processes may write the same file at once. The process id and a count make their names unique.
@@ -101,29 +106,29 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
     written.map_err(|source| {
         // The half-written copy is useless, and the first error says more than one of its removal.
         let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
-        keep_error(files, folder, name, source)
+        store_error(files, folder, name, source)
     })
 }
 
-/// Keeps the effective policy of a digest, in both forms.
-pub(super) fn keep_policy(files: &LogFiles, digest: &str, text: &PolicyText) -> Result<(), AuditError> {
-    // The JSON is kept last: if it is there, both are.
+/// Stores the effective policy of a digest, in both forms.
+pub(super) fn store_policy(files: &LogFiles, digest: &str, text: &PolicyText) -> Result<(), AuditError> {
+    // The JSON is stored last: if it is there, both are.
     let json_name = format!("{digest}.json");
-    if is_kept(files, POLICIES_DIR, &json_name)? {
+    if is_stored(files, POLICIES_DIR, &json_name)? {
         return Ok(());
     }
     let KeptPolicy { toml, json } = text();
-    keep(files, POLICIES_DIR, &format!("{digest}.toml"), toml.as_bytes())?;
-    keep(files, POLICIES_DIR, &json_name, &json)
+    store_text(files, POLICIES_DIR, &format!("{digest}.toml"), toml.as_bytes())?;
+    store_text(files, POLICIES_DIR, &json_name, &json)
 }
 
-/// Keeps a question.
-pub(super) fn keep_question(files: &LogFiles, sha256: &str, question: &str) -> Result<(), AuditError> {
+/// Stores a question.
+pub(super) fn store_question(files: &LogFiles, sha256: &str, question: &str) -> Result<(), AuditError> {
     let name = format!("{sha256}.txt");
-    if is_kept(files, QUESTIONS_DIR, &name)? {
+    if is_stored(files, QUESTIONS_DIR, &name)? {
         return Ok(());
     }
-    keep(files, QUESTIONS_DIR, &name, question.as_bytes())
+    store_text(files, QUESTIONS_DIR, &name, question.as_bytes())
 }
 
 /// The digest of the policy of the newest start. `None` before the first start.
@@ -137,13 +142,13 @@ pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
 
 /// Remembers the policy of this start.
 pub(super) fn remember_policy(files: &LogFiles, digest: &str) -> Result<(), AuditError> {
-    keep(files, POLICIES_DIR, NEWEST_POLICY, digest.as_bytes())
+    store_text(files, POLICIES_DIR, NEWEST_POLICY, digest.as_bytes())
 }
 
 /// The length of a SHA-256 in hexadecimal.
 const DIGEST_BYTES: usize = 64;
 
-fn keep_error(files: &LogFiles, folder: &str, name: &str, source: io::Error) -> AuditError {
+fn store_error(files: &LogFiles, folder: &str, name: &str, source: io::Error) -> AuditError {
     let path: PathBuf = files.state_dir.join(folder).join(name);
-    AuditError::Keep { path, source }
+    AuditError::StoreText { path, source }
 }

@@ -8,9 +8,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    anchors::{AnchorReport, Anchors},
     chain::{self, ChainLink, GENESIS, Hash, LineFault},
     checkpoint::SignedCheckpoint,
+    compared_checkpoints::{CheckpointReport, ComparedCheckpoints},
     cosignature::WitnessKey,
     error::AuditError,
     files::LOG_NAME,
@@ -47,7 +47,7 @@ pub struct VerifyReport {
     /// The first break of the chain. Nothing after the break is proven.
     pub broken: Option<ChainBreak>,
     /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
-    pub anchors: Vec<AnchorReport>,
+    pub anchors: Vec<CheckpointReport>,
     /// What each witness of the request has signed, in the order of the request.
     pub witnesses: Vec<WitnessReport>,
     /// Whether the request had a hash that a row must have.
@@ -189,7 +189,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
 /// As [`verify`].
 pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyReport, AuditError> {
     let state_dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == LOG_NAME));
-    let mut anchors = Anchors::new(state_dir, request)?;
+    let mut anchors = ComparedCheckpoints::new(state_dir, request)?;
     let is_single_file = state_dir.is_none();
     let mut walk = ChainWalk {
         rows: 0,
@@ -245,7 +245,7 @@ impl ChainWalk {
         path: &Path,
         line: &NumberedLine<'_>,
         is_last_file: bool,
-        anchors: &mut Anchors,
+        anchors: &mut ComparedCheckpoints,
     ) {
         // A torn last line is not a row, so do not count it.
         if line.end != LineEnd::File {
@@ -283,7 +283,7 @@ impl ChainWalk {
         line: &NumberedLine<'_>,
         fields: Option<&OpenCallFields<'_>>,
         is_last_file: bool,
-        anchors: &mut Anchors,
+        anchors: &mut ComparedCheckpoints,
     ) -> Result<ChainLink, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
@@ -321,7 +321,7 @@ impl ChainWalk {
         &mut self,
         link: &ChainLink,
         checkpoint: Option<&Frontier>,
-        anchors: &mut Anchors,
+        anchors: &mut ComparedCheckpoints,
     ) -> Result<(), BreakReason> {
         let Some(frontier) = checkpoint.filter(|frontier| frontier.size() + 1 == link.seq) else {
             return Err(match self.is_single_file {
@@ -348,7 +348,7 @@ impl ChainWalk {
         self.open.track(fields, begin, size_of);
     }
 
-    fn report(self, segments: u64, anchors: Anchors) -> VerifyReport {
+    fn report(self, segments: u64, anchors: ComparedCheckpoints) -> VerifyReport {
         let (mut open_begins, open_begins_left_out) = self.open.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
         let first_seq = self.first_seq.unwrap_or(1);

@@ -13,10 +13,10 @@ use thiserror::Error;
 
 use super::{
     AuditLog,
-    anchors::kept_notes,
     backwards::BackwardLines,
     chain,
     checkpoint::SignedCheckpoint,
+    compared_checkpoints::stored_checkpoints,
     cosignature::WitnessKey,
     error::AuditError,
     files::LogFiles,
@@ -130,7 +130,7 @@ impl WitnessClient {
     /// Reads the rows from the segment on that the witness has seen last.
     ///
     /// # Errors
-    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::Disagrees`] if the rows of the log are not
+    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::CheckpointMismatch`] if the rows of the log are not
     /// those of the checkpoint.
     pub fn request(&self, newest: &SignedCheckpoint) -> Result<Option<WitnessRequest>, WitnessError> {
         let size = newest.checkpoint.size;
@@ -139,7 +139,7 @@ impl WitnessClient {
         }
         let checkpoint = match self.seen {
             seen if seen > 0 && size - seen > MAX_PROVEN_ROWS => {
-                let notes = kept_notes(&self.files.state_dir)?.into_iter();
+                let notes = stored_checkpoints(&self.files.state_dir)?.into_iter();
                 let reachable = |note: &SignedCheckpoint| {
                     (seen + 1..=seen + MAX_PROVEN_ROWS).contains(&note.checkpoint.size)
                         && note.checkpoint.origin == newest.checkpoint.origin
@@ -174,7 +174,7 @@ impl WitnessClient {
                 let cosigned = request.checkpoint.with_cosignatures(lines, &self.key);
                 let (cosigned, time) = cosigned.ok_or(WitnessError::NoCosignature)?;
                 (self.seen, self.cosigned) = (submitted, submitted);
-                stored_texts::keep(
+                stored_texts::store_text(
                     &self.files,
                     WITNESSES_DIR,
                     &note_name(&self.key),
@@ -275,7 +275,7 @@ fn prove(files: &LogFiles, seen: u64, checkpoint: &SignedCheckpoint) -> Result<V
     if seen == size {
         return Ok(Vec::new());
     }
-    let disagrees = || AuditError::Disagrees { path: files.path.clone(), size, rows: size };
+    let disagrees = || AuditError::CheckpointMismatch { path: files.path.clone(), size, rows: size };
     let (mut tree, parts) = parts_from(files, seen)?;
     let mut prover = None;
     for part in parts {

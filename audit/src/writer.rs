@@ -273,7 +273,7 @@ impl LogWriter {
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
         let kept_in = files.state_dir.join(&name);
-        let keep_torn_error = |source| AuditError::KeepTorn { path: kept_in.clone(), source };
+        let keep_torn_error = |source| AuditError::SaveTornTail { path: kept_in.clone(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| keep_torn_error(errno.into()))?;

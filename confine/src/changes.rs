@@ -11,7 +11,7 @@ use crate::sys;
 
 pub use operations::{ChangeOperation, PathArgument};
 
-/// Receives each change of a file that the processes of a filter are about to make. Made by
+/// Receives the file changes of filtered processes before they are made (seccomp user notification). Made by
 /// [`crate::confine_current_process`], and passed to the process that watches. Without a watching process the calls fail
 /// with `ENOSYS`.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct ChangeListener(OwnedFd);
 #[derive(Clone, Copy, Debug)]
 pub struct PendingChange {
     id: u64,
-    /// The number of the calling thread, in the watching process's namespace of process numbers.
+    /// The number of the calling thread, in the watcher's PID namespace.
     pub thread: u32,
     call: i64,
     arguments: [u64; 6],
@@ -36,9 +36,9 @@ impl PendingChange {
 }
 
 impl ChangeListener {
-    /// Makes the way from a call to its answer and back shorter, where one thread receives the calls and answers them.
-    /// Without the kernel's support (before 6.6) nothing changes.
-    pub fn expect_answers_in_turn(&self) {
+    /// Makes answers faster where one thread receives the calls and answers them: the kernel then wakes caller and
+    /// listener in turn on one processor. Has no effect before Linux 6.6.
+    pub fn prefer_one_thread(&self) {
         let _ = sys::wake_notified_in_turn(self.0.as_fd());
     }
 
@@ -66,13 +66,13 @@ impl ChangeListener {
         sys::is_notification_pending(self.0.as_fd(), change.id)
     }
 
-    /// Lets the kernel make the call. An error is ignored: the caller is then gone.
-    pub fn let_go_on(&self, change: &PendingChange) {
+    /// Allows the call: the kernel makes it. An error is ignored: the caller is then gone.
+    pub fn allow(&self, change: &PendingChange) {
         let _ = sys::answer_notification(self.0.as_fd(), change.id, None);
     }
 
-    /// Fails the call with `EIO`. An error is ignored: the caller is then gone.
-    pub fn fail(&self, change: &PendingChange) {
+    /// Refuses the call, with `EIO`. An error is ignored: the caller is then gone.
+    pub fn refuse(&self, change: &PendingChange) {
         let _ = sys::answer_notification(self.0.as_fd(), change.id, Some(libc::EIO));
     }
 }

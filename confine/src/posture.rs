@@ -83,8 +83,9 @@ pub enum LayerStatus {
     /// The whole layer is enforced and proven.
     Enforced,
     /// All required rights are enforced and proven, but the running kernel is too old for the rights named here.
-    /// Seccomp restricts each of them in another way, so this status still satisfies a requirement. There is one
-    /// exception: a thread with a network whose status lacks `net_connect_tcp` may connect to every port.
+    /// If seccomp is enforced too, it restricts each of them in another way. There is one exception: a thread with a
+    /// network whose status lacks `net_connect_tcp` may connect to every port. This status satisfies a requirement
+    /// even where seccomp is waived.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,

@@ -1,4 +1,4 @@
-//! The request of a caller as values: layers, mounts and canary. Nothing here calls the kernel.
+//! The configuration of a confinement: layers, mounts and canary. This module makes no system call.
 
 use std::{collections::BTreeSet, os::fd::OwnedFd, sync::Arc, time::Duration};
 

@@ -32,7 +32,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     FetchError, RequestLimits,
-    exchange::fault,
+    exchange::classify_error,
     target::{Scheme, Target},
 };
 
@@ -86,7 +86,7 @@ impl Connection {
             .max_buf_size(header_bytes)
             .handshake(TokioIo::new(Watched { stream, watch: Rc::clone(&watch) }))
             .await
-            .map_err(|source| fault(&target.host, source))?;
+            .map_err(|source| classify_error(&target.host, source))?;
         let driver = Driver { http: Box::pin(driver), has_ended: false };
         Ok(Self { address, opened: Instant::now(), sender, driver, watch })
     }

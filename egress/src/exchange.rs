@@ -46,7 +46,7 @@ pub(crate) async fn send(
     limits: &RequestLimits,
 ) -> Result<(ResponseHead, Incoming), FetchError> {
     let response = match timeout(limits.first_byte, connection.send(outgoing)).await {
-        Ok(response) => response.map_err(|source| fault(&target.host, source))?,
+        Ok(response) => response.map_err(|source| classify_error(&target.host, source))?,
         Err(_elapsed) => {
             return Err(FetchError::FirstByteTimeout { host: target.host.clone(), limit: limits.first_byte });
         }
@@ -159,7 +159,9 @@ impl<'p> BodyReader<'p> {
             let Source { connection, body, .. } = source;
             let Some(frame) = connection.drive(body.frame()).await else { return self.finish() };
             // Trailers, which have no data, are dropped.
-            let Ok(piece) = frame.map_err(|source| fault(&self.host, source))?.into_data() else { continue };
+            let Ok(piece) = frame.map_err(|source| classify_error(&self.host, source))?.into_data() else {
+                continue;
+            };
             self.wire_bytes = self.wire_bytes.saturating_add(piece.len());
             if self.wire_bytes > self.wire_limit {
                 return Err(FetchError::ResponseTooLarge { limit: self.wire_limit });
@@ -217,7 +219,8 @@ fn check_length(headers: &HeaderMap, limits: &RequestLimits) -> Result<(), Fetch
     }
 }
 
-pub(crate) fn fault(host: &str, source: hyper::Error) -> FetchError {
+/// The error that tells the caller what is wrong with a response.
+pub(crate) fn classify_error(host: &str, source: hyper::Error) -> FetchError {
     let host = host.to_owned();
     if source.is_parse_too_large() {
         FetchError::HeadersTooLarge { host, source }

@@ -78,7 +78,7 @@ impl FetchClient {
             let target = Target::parse(&request.url, &self.ports)?;
             judge.request(&request.method, &request.url)?;
             parts::refuse_request(judge, &request)?;
-            let (address, mut head, body) = self.ask(judge, &target, limits, &request).await?;
+            let (address, mut head, body) = self.exchange(judge, &target, limits, &request).await?;
             // Redact before following a redirect, whose target could carry the secret on.
             redacted |= redact::redact_headers(&mut head.headers, &judge.known_secrets());
             parts::refuse_response(judge, &request, head.status, &head.headers)?;
@@ -98,7 +98,7 @@ impl FetchClient {
     }
 
     /// Sends one judged request over an idle connection or a new one, and reads the head of its response.
-    async fn ask(
+    async fn exchange(
         &self,
         judge: &dyn Judge,
         target: &Target,

@@ -4,7 +4,7 @@
 //! grant. The judge is asked about each request, each address that a name resolves to, and each redirect. Only judged
 //! addresses are dialled: a name is resolved once for a request, and the connection goes to an address of that answer.
 //!
-//! [`Egress::stream`] makes the same request, and passes on the body of the response as it comes.
+//! [`Egress::stream`] makes the same request, and streams the body of the response.
 //!
 //! The threads confine themselves with `portcullis-confine`: no file, TCP to the named ports only, no other protocol.
 //! Resolver configuration, hosts file and certificates are read before that. Names are resolved over TCP, since no

@@ -1,4 +1,4 @@
-//! The judge of requests to origins that the operator has named.
+//! [`ConfiguredOrigins`]: a judge for the origins that the operator has named.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -7,8 +7,8 @@ use url::Url;
 
 use crate::{Judge, Refusal, RequestLimits};
 
-/// The judge that allows requests to these hosts and ports, at any address, and no redirect. It is for a client whose
-/// origins are in its own settings: a model's provider, a witness of the audit log.
+/// A [`Judge`] that allows requests to configured origins, at any address, and refuses redirects. It is for a client
+/// whose origins are in its own settings: a model's provider, a witness of the audit log.
 #[derive(Debug)]
 pub struct ConfiguredOrigins {
     allowed: BTreeSet<(String, u16)>,

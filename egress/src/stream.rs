@@ -1,4 +1,4 @@
-//! A streamed response, whose body is passed on as it comes.
+//! A streamed response, whose body is passed on as it arrives.
 //!
 //! The thread reads, decodes and redacts one piece after the other, and the caller takes them from a short queue.
 //! Backpressure: while the queue is full, the thread reads nothing from this connection, so the kernel's buffers fill

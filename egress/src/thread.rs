@@ -147,7 +147,7 @@ impl Egress {
     ) -> Result<Response, FetchError> {
         let cancel = cancel.child_token();
         let _cancel_on_drop = cancel.clone().drop_guard();
-        self.ask(judge, request, &cancel, Job::Request).await
+        self.submit_and_wait(judge, request, &cancel, Job::Request).await
     }
 
     /// Makes a request like [`Self::send`], and returns as soon as the head of the response has come. The body is read
@@ -169,14 +169,14 @@ impl Egress {
     ) -> Result<StreamedResponse, FetchError> {
         let cancel = cancel.child_token();
         let cancel_on_drop = cancel.clone().drop_guard();
-        let response = self.ask(judge, request, &cancel, Job::Stream).await?;
+        let response = self.submit_and_wait(judge, request, &cancel, Job::Stream).await?;
         // From here on, dropping the response cancels the request.
         cancel_on_drop.disarm();
         Ok(response)
     }
 
     /// Submits a request to a thread, and awaits the answer within the judge's `total`.
-    async fn ask<T>(
+    async fn submit_and_wait<T>(
         &self,
         judge: Arc<dyn Judge>,
         request: Request,

@@ -1,5 +1,5 @@
-//! Builds guests for WASI with a nested cargo, for the build scripts of the crates that embed or test guests. The
-//! author's commands use only the environment of the nested cargo.
+//! Builds guests for WASI with a nested cargo, for the build scripts of the crates that embed or test guests.
+//! `portcullis tool` uses only [`configures_outer_cargo`].
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 
@@ -13,12 +13,12 @@ mod environment;
 
 pub use environment::configures_outer_cargo;
 
-/// Builds programs of the guest tools, and returns the folder with their modules. `which` holds arguments of cargo:
+/// Builds programs of the guest tools, and returns the folder with their modules. `cargo_args` selects the programs:
 /// `--bin NAME`, or `--bins`.
 ///
 /// Ends the build if the programs cannot be built.
 #[must_use]
-pub fn build(which: &[&str]) -> PathBuf {
+pub fn build_guests(cargo_args: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
     let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
     ensure_target(root);
@@ -34,7 +34,7 @@ pub fn build(which: &[&str]) -> PathBuf {
     cargo
         .current_dir(root)
         .args(["build", "--quiet", "--locked", "--package", "portcullis-guest-tools"])
-        .args(which)
+        .args(cargo_args)
         .args(["--profile", "guest", "--target", "wasm32-wasip1", "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(root));

@@ -39,7 +39,7 @@ pub(super) async fn run(
     let offered = session.server().offered();
     let arguments = arguments(&context, &request);
     let call = new_call(request.name.into_owned(), arguments);
-    let Some(_running) = session.presence().running.try_begin(limits.calls) else {
+    let Some(_session_slot) = session.presence().session_calls.try_begin(limits.calls) else {
         let message = format!("more than {} calls at once: wait for some of them", limits.calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
@@ -47,7 +47,7 @@ pub(super) async fn run(
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
     };
-    let _counted = session.server().running().begin();
+    let _server_slot = session.server().server_calls().begin();
     let is_known = offered.registry.get(&call.tool).is_some();
 
     let (sender, receiver) = mpsc::channel(limits.reports);
@@ -69,7 +69,7 @@ pub(super) async fn run(
             // `biased`: a call that has ended is not cancelled, even if its client leaves at the same time.
             biased;
             result = reports.run_with_reports(receiver, work) => result,
-            () = cancel_when_gone => unreachable!("it waits for ever"),
+            () = cancel_when_gone => unreachable!("it never completes"),
         }
     };
     if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {

@@ -38,7 +38,7 @@ struct ServerState {
     external_calls: OnceLock<Arc<dyn ExternalCalls>>,
     clients: Clients,
     limits: McpLimits,
-    running: CallsInProgress,
+    server_calls: CallsInProgress,
 }
 
 /// A registry, and its tools as clients see them.
@@ -75,7 +75,7 @@ impl McpServer {
             external_calls: OnceLock::new(),
             clients,
             limits,
-            running: CallsInProgress::default(),
+            server_calls: CallsInProgress::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -125,13 +125,13 @@ impl McpServer {
     ///
     /// # Cancellation
     /// Dropping the future has no effect.
-    pub(super) async fn wait_until_idle_or_late(&self, running: &CallsInProgress, stop: &CancellationToken) {
+    pub(super) async fn wait_for_cancelled_calls(&self, calls: &CallsInProgress, stop: &CancellationToken) {
         let too_late = async {
             stop.cancelled().await;
             tokio::time::sleep(self.shared.limits.stop).await;
         };
         tokio::select! {
-            () = running.wait_until_idle() => {}
+            () = calls.wait_until_idle() => {}
             () = too_late => tracing::warn!("some calls did not end in time"),
         }
     }
@@ -188,8 +188,9 @@ impl McpServer {
         &self.shared.clients
     }
 
-    pub(super) fn running(&self) -> &CallsInProgress {
-        &self.shared.running
+    /// The calls of all sessions.
+    pub(super) fn server_calls(&self) -> &CallsInProgress {
+        &self.shared.server_calls
     }
 }
 
@@ -211,23 +212,34 @@ fn build_offer(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpE
 
 /// Counter of running calls.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CallsInProgress(Arc<(AtomicUsize, Notify)>);
+pub(super) struct CallsInProgress {
+    count: Arc<CallCount>,
+}
+
+#[derive(Debug, Default)]
+struct CallCount {
+    running: AtomicUsize,
+    /// Is notified when no call runs any more.
+    idle: Notify,
+}
 
 /// Counts one running call. The drop ends the count.
 #[derive(Debug)]
-pub(super) struct CallInProgress(CallsInProgress);
+pub(super) struct CallInProgress {
+    count: Arc<CallCount>,
+}
 
 impl CallsInProgress {
     pub(super) fn begin(&self) -> CallInProgress {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
-        CallInProgress(self.clone())
+        self.count.running.fetch_add(1, Ordering::SeqCst);
+        CallInProgress { count: Arc::clone(&self.count) }
     }
 
     /// Counts another call, unless `limit` calls run.
     pub(super) fn try_begin(&self, limit: usize) -> Option<CallInProgress> {
         let increment = |count: usize| (count < limit).then_some(count + 1);
-        self.0.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment).ok()?;
-        Some(CallInProgress(self.clone()))
+        self.count.running.fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment).ok()?;
+        Some(CallInProgress { count: Arc::clone(&self.count) })
     }
 
     /// Waits until no call runs.
@@ -237,10 +249,10 @@ impl CallsInProgress {
     pub(super) async fn wait_until_idle(&self) {
         loop {
             // Register as a waiter before the check, so that an end in between is not missed.
-            let ended = self.0.1.notified();
+            let ended = self.count.idle.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();
-            if self.0.0.load(Ordering::SeqCst) == 0 {
+            if self.count.running.load(Ordering::SeqCst) == 0 {
                 return;
             }
             ended.await;
@@ -250,8 +262,8 @@ impl CallsInProgress {
 
 impl Drop for CallInProgress {
     fn drop(&mut self) {
-        if self.0.0.0.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.0.1.notify_waiters();
+        if self.count.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.count.idle.notify_waiters();
         }
     }
 }
@@ -266,8 +278,8 @@ mod tests {
     fn calls_are_counted_bounded_and_waited_for() {
         let running = CallsInProgress::default();
         assert!(running.wait_until_idle().now_or_never().is_some());
-        let first = running.try_begin(2).expect("a place");
-        let second = running.try_begin(2).expect("a place");
+        let first = running.try_begin(2).expect("a free slot");
+        let second = running.try_begin(2).expect("a free slot");
         assert!(running.try_begin(2).is_none());
         drop(first);
         let mut idle = std::pin::pin!(running.wait_until_idle());

@@ -51,7 +51,7 @@ pub(super) struct ClientPresence {
     /// Fires when the client is gone and cannot come back, or when the server stops. It cancels the calls.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
-    pub(super) running: CallsInProgress,
+    pub(super) session_calls: CallsInProgress,
 }
 
 impl ClientSession {

@@ -86,7 +86,7 @@ where
     let ended = running.waiting().await;
     // Cancel the calls before waiting for them.
     presence.gone.cancel();
-    server.wait_until_idle_or_late(&presence.running, &stop).await;
+    server.wait_for_cancelled_calls(&presence.session_calls, &stop).await;
     match ended {
         Ok(QuitReason::JoinError(error)) | Err(error) => {
             Err(McpError::Streams { source: io::Error::other(error) })

@@ -89,7 +89,7 @@ pub use hidden::{HiddenNames, InvalidHiddenName};
 pub use kinds::ProtectedKinds;
 pub use known::KnownTools;
 pub use layer::{AuditSync, RequiredLayer};
-pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
+pub use limits::{DEFAULT_MAX_OUTPUT_BYTES, FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use lint::{LintCode, LintFinding, LintLevel, LintReport};
 pub use mount::{MountSpec, project_of};
 pub use name::{InvalidName, MountName, ProfileName, SecretName};

@@ -55,12 +55,15 @@ pub struct Limits {
     pub max_timeout: Duration,
 }
 
+/// The most text that one call returns to the model, where the policy does not say: 16 KiB.
+pub const DEFAULT_MAX_OUTPUT_BYTES: u64 = 16 << 10;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             concurrency: 10,
             calls_per_minute: 600,
-            max_output_bytes: OutputBytes(16 * KIB),
+            max_output_bytes: OutputBytes(DEFAULT_MAX_OUTPUT_BYTES),
             wasm_memory: MemoryBytes(64 * MIB),
             max_timeout: Duration::from_secs(10 * 60),
         }

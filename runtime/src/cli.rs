@@ -369,7 +369,7 @@ pub(crate) enum PolicyCommand {
 /// Run a command with the confinement and the limits of a model's command.
 ///
 /// The command goes through `shell_exec`: it is checked, confined and recorded. Typing it counts as its approval.
-/// Output is shown as it comes, standard input is passed on, and the command's exit code becomes this program's.
+/// Output is shown as it arrives, standard input is passed on, and the command's exit code becomes this program's.
 /// Without a command, lines are read and run one after the other in one session.
 ///
 /// Ctrl-C cancels the running command. At a terminal the next line may follow; lines from a file or a pipe end there.
@@ -456,11 +456,7 @@ mod tests {
             (code(ToolErrorKind::Failed), "the call failed", "the call failed"),
             (code(ToolErrorKind::Denied), "denied by policy or approval", "denied"),
             (code(ToolErrorKind::Timeout), "timed out", "timed out"),
-            (
-                code(ToolErrorKind::Unavailable),
-                "a requirement for running safely is missing",
-                "something that",
-            ),
+            (code(ToolErrorKind::Unavailable), "something required is missing", "something that"),
             (2, "wrong usage, or a policy that cannot be used", "wrong usage, or an unusable policy"),
         ] {
             assert!(readme.contains(&format!("| {code} | {in_readme}")), "README.md: {code} {in_readme}");

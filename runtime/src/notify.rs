@@ -14,13 +14,13 @@ const VARIABLES: [&str; 3] = ["PORTCULLIS_QUESTION", "PORTCULLIS_RUN", "PORTCULL
 pub(crate) struct Notifier {
     /// The program with its arguments, as `agent.toml` names them.
     command: Vec<String>,
-    /// The programs that have not been seen to end. They are looked at when the next one starts, so that no ended process
-    /// stays in the system's table.
+    /// The programs that have not been seen to end. They are reaped when the next one starts, so that no zombie
+    /// remains.
     running: Mutex<Vec<Child>>,
 }
 
 impl Notifier {
-    /// None if no program is named.
+    /// Returns `None` if no program is configured.
     pub(crate) fn new(command: Vec<String>) -> Option<Self> {
         (!command.is_empty()).then(|| Self { command, running: Mutex::default() })
     }
@@ -46,7 +46,7 @@ impl Notifier {
         match command.spawn() {
             Ok(child) => running.push(child),
             Err(error) => {
-                tracing::warn!(%error, program, "the program that tells of questions does not start");
+                tracing::warn!(%error, program, "cannot start the notification program");
             }
         }
     }

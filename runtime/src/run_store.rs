@@ -18,7 +18,7 @@ use crate::{
     error::CliError,
 };
 
-/// The variable with the place of the store.
+/// The variable with the location of the store.
 const STORE_VARIABLE: &str = "PORTCULLIS_STORE";
 
 /// The file of the store in the state folder.
@@ -27,29 +27,29 @@ const FILE: &str = "runs.db";
 /// How long a run is kept after its end: 90 days.
 pub(crate) const RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// How many runs and questions are removed or expired at one start.
+/// The most rows that one start cleans up.
 const SWEEP: u32 = 100;
 
-/// The place of a store.
-enum Place {
+/// Where a store is.
+enum StoreLocation {
     /// As the operator names it.
     Named(String),
     /// The file in the state folder.
     State(PathBuf),
 }
 
-fn place(options: &StoreOptions, state: &Path) -> Place {
+fn location(options: &StoreOptions, state: &Path) -> StoreLocation {
     let variable = || std::env::var(STORE_VARIABLE).ok().filter(|value| !value.is_empty());
     match options.store.clone().or_else(variable) {
-        Some(place) => Place::Named(place),
-        None => Place::State(state.join(FILE)),
+        Some(location) => StoreLocation::Named(location),
+        None => StoreLocation::State(state.join(FILE)),
     }
 }
 
 /// Opens the store to drive runs, and removes what is older than [`RETENTION`]. The file is made if there is none.
 pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Result<Runs, CliError> {
     state::prepare(state)?;
-    let store = open_place(place(options, state)).await?;
+    let store = open_location(location(options, state)).await?;
     let sweep = async {
         let now = now();
         store.expire_approvals(now, SWEEP).await?;
@@ -57,9 +57,9 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
         let retention = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
         store.remove_ended_before(now - retention, SWEEP).await
     };
-    // A store that takes no writes says so at the first write of the run.
+    // Ignore the error here: a store without writes fails the run's first write, which reports it.
     if let Err(error) = sweep.await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "old runs are not removed");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old runs");
     }
     Ok(Runs::new(store, Driver::start(state)?))
 }
@@ -83,18 +83,18 @@ pub(crate) async fn open_existing(
     options: &StoreOptions,
     state: &Path,
 ) -> Result<Option<Arc<dyn RunStore>>, CliError> {
-    let place = place(options, state);
-    if let Place::State(file) = &place
+    let location = location(options, state);
+    if let StoreLocation::State(file) = &location
         && !file.exists()
     {
         return Ok(None);
     }
-    Ok(Some(open_place(place).await?))
+    Ok(Some(open_location(location).await?))
 }
 
-async fn open_place(place: Place) -> Result<Arc<dyn RunStore>, CliError> {
-    Ok(match place {
-        Place::Named(place) => open(&place).await?,
-        Place::State(file) => open_sqlite(&file, SqliteOptions::default()).await?,
+async fn open_location(location: StoreLocation) -> Result<Arc<dyn RunStore>, CliError> {
+    Ok(match location {
+        StoreLocation::Named(location) => open(&location).await?,
+        StoreLocation::State(file) => open_sqlite(&file, SqliteOptions::default()).await?,
     })
 }

@@ -46,7 +46,7 @@ enum CacheKind {
 }
 
 impl ModuleCache {
-    /// Opens the cache in a folder `modules` of this folder. Creates it and the key on first use.
+    /// Opens the cache in `parent/modules`. Creates the folder and the key on first use.
     pub(super) fn open(parent: &Path, engine: &Engine) -> Result<Self, WasmError> {
         let cache = |source| WasmError::Cache { source };
         let folder = parent.join("modules");
@@ -58,27 +58,27 @@ impl ModuleCache {
 
     /// Returns the module with these bytes: from the cache if it has a genuine entry, otherwise compiled and then
     /// stored.
-    pub(super) fn load(
+    pub(super) fn load_or_compile(
         &self,
         engine: &Engine,
         wasm: &[u8],
         digest: ModuleDigest,
     ) -> Result<Module, WasmError> {
         check_size(wasm)?;
-        if let Some(module) = self.find(engine, digest) {
+        if let Some(module) = self.load(engine, digest) {
             return Ok(module);
         }
         let module = compile(engine, wasm)?;
         match module.serialize() {
-            Ok(code) => self.store(digest, &code),
+            Ok(code) => self.store_code(digest, &code),
             Err(error) => tracing::warn!(%error, "cannot store the compiled module"),
         }
         Ok(module)
     }
 
     /// Returns the module with this digest, if the cache has a genuine entry.
-    pub(super) fn find(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
-        self.read(engine, &self.path(digest), digest)
+    pub(super) fn load(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
+        self.load_code(engine, &self.code_path(digest), digest)
     }
 
     /// Loads native code that the compiling process has just returned, and stores it.
@@ -89,24 +89,24 @@ impl ModuleCache {
         code: &[u8],
     ) -> Result<Module, WasmError> {
         let module = deserialize(engine, code).map_err(|source| WasmError::Load { source })?;
-        self.store(digest, code);
+        self.store_code(digest, code);
         Ok(module)
     }
 
     /// Whether the cache has an entry for a module. Only loading the entry shows whether it is genuine.
     pub(super) fn contains(&self, digest: ModuleDigest) -> bool {
-        self.path(digest).is_file()
+        self.code_path(digest).is_file()
     }
 
     /// The stored answer of a module to the verb `describe`.
-    pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
+    pub(super) fn load_declarations(&self, digest: ModuleDigest) -> Option<String> {
         let bytes =
-            self.verified_content(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
+            self.read_verified_or_remove(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
     /// Stores a module's answer to `describe`, so that the module is queried only once.
-    pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
+    pub(super) fn store_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Declarations, digest, text.as_bytes()) {
             tracing::warn!(%error, path = %path.display(), "cannot store the declarations of a module");
@@ -118,13 +118,13 @@ impl ModuleCache {
     }
 
     /// The stored reason why an earlier start could not compile a module.
-    pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
-        let bytes = self.verified_content(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
+    pub(super) fn load_refusal(&self, digest: ModuleDigest) -> Option<String> {
+        let bytes = self.read_verified_or_remove(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
     /// Stores why a module cannot be compiled.
-    pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
+    pub(super) fn store_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
             tracing::warn!(%error, path = %path.display(), "cannot store the refusal of a module");
@@ -135,19 +135,19 @@ impl ModuleCache {
         self.folder.join(format!("{digest}.refused"))
     }
 
-    fn store(&self, digest: ModuleDigest, code: &[u8]) {
-        let path = self.path(digest);
+    fn store_code(&self, digest: ModuleDigest, code: &[u8]) {
+        let path = self.code_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Code, digest, code) {
             tracing::warn!(%error, path = %path.display(), "cannot store the compiled module");
         }
     }
 
-    fn path(&self, digest: ModuleDigest) -> PathBuf {
+    fn code_path(&self, digest: ModuleDigest) -> PathBuf {
         self.folder.join(format!("{digest}.cwasm"))
     }
 
-    fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        match deserialize(engine, &self.verified_content(path, CacheKind::Code, digest)?) {
+    fn load_code(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
+        match deserialize(engine, &self.read_verified_or_remove(path, CacheKind::Code, digest)?) {
             Ok(module) => Some(module),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "cannot load the compiled module");
@@ -156,8 +156,9 @@ impl ModuleCache {
         }
     }
 
-    /// Reads a file's content and checks its MAC: this user must have written it for this engine.
-    fn verified_content(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
+    /// Reads a file's content and checks its MAC: this user must have written it for this engine. Removes a file that
+    /// fails the check.
+    fn read_verified_or_remove(&self, path: &Path, kind: CacheKind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -330,7 +331,7 @@ mod tests {
 
     fn loads(state: &Path, engine: &Engine) -> Option<Module> {
         let cache = ModuleCache::open(state, engine).expect("opens");
-        cache.read(engine, &entry(state), ModuleDigest::compute(EMPTY_MODULE))
+        cache.load_code(engine, &entry(state), ModuleDigest::compute(EMPTY_MODULE))
     }
 
     #[test]
@@ -339,7 +340,7 @@ mod tests {
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
         let digest = ModuleDigest::compute(EMPTY_MODULE);
-        cache.load(&engine, EMPTY_MODULE, digest).expect("compiles");
+        cache.load_or_compile(&engine, EMPTY_MODULE, digest).expect("compiles");
         assert!(loads(state.path(), &engine).is_some());
 
         let genuine = fs::read(entry(state.path())).expect("readable");
@@ -364,7 +365,7 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
-        cache.load(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
+        cache.load_or_compile(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
         let key = state.path().join("modules/key");
         let before = fs::read(&key).expect("readable");
         for mode in [0o604, 0o640, 0o622] {
@@ -391,9 +392,9 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let engine = Engine::default();
         let cache = ModuleCache::open(state.path(), &engine).expect("opens");
-        cache.load(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
+        cache.load_or_compile(&engine, EMPTY_MODULE, ModuleDigest::compute(EMPTY_MODULE)).expect("compiles");
         let other_digest = ModuleDigest::compute(b"other");
-        assert!(cache.read(&engine, &entry(state.path()), other_digest).is_none());
+        assert!(cache.load_code(&engine, &entry(state.path()), other_digest).is_none());
         let mut config = wasmtime::Config::new();
         config.epoch_interruption(true);
         let other_engine = Engine::new(&config).expect("builds");

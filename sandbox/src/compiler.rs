@@ -26,7 +26,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use super::{
     WasmError,
-    compiler_child::{COMPILED, REFUSED, VERB, arguments},
+    compiler_child::{COMPILE_COMMAND, COMPILED, REFUSED, arguments},
 };
 
 /// The limits of the compilation of one foreign module.
@@ -97,7 +97,7 @@ impl Compiler {
     )]
     fn start(&self) -> Result<CompilerProcess, WasmError> {
         let child = std::process::Command::new(&self.program)
-            .arg(VERB)
+            .arg(COMPILE_COMMAND)
             .args(&self.arguments)
             .env_clear()
             .current_dir("/")

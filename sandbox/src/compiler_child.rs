@@ -13,7 +13,7 @@ use portcullis_confine::{Canary, ConfineError, Requirement, ThreadConfinement, c
 use super::{MAX_MODULE_BYTES, WasmError, engine, module::check_size};
 
 /// The first argument, which selects this role of the program.
-pub(super) const VERB: &str = "compile-module-from-stdin";
+pub(super) const COMPILE_COMMAND: &str = "compile-module-from-stdin";
 
 /// First byte of an answer with native code.
 pub(super) const COMPILED: u8 = b'+';
@@ -24,7 +24,7 @@ pub(super) const REFUSED: u8 = b'-';
 const REQUIRED: &str = "required";
 const WAIVED: &str = "waived";
 
-/// The arguments after [`VERB`].
+/// The arguments after [`COMPILE_COMMAND`].
 pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requirement) -> Vec<OsString> {
     let word = |requirement| match requirement {
         Requirement::Required => REQUIRED.into(),
@@ -37,7 +37,7 @@ pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requiremen
 /// arguments, and exit.
 #[must_use]
 pub fn is_compiler(args: &[OsString]) -> bool {
-    args.get(1).is_some_and(|verb| verb == VERB)
+    args.get(1).is_some_and(|verb| verb == COMPILE_COMMAND)
 }
 
 /// Compiles the module on standard input, for the parent process.

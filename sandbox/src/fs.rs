@@ -31,7 +31,7 @@ use rustix::{
 use self::touches::Touches;
 use super::{
     fs_result::{Errno, FsResult, Violation, split},
-    mode::{self, SavedMode},
+    permissions::{self, SavedPermissions},
     readdir::DirectoryCursor,
 };
 use crate::{
@@ -365,17 +365,16 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Runs after both names of a `path_rename` were allowed. The new file takes over the permissions of the file that
-    /// it replaces.
-    pub(super) fn take_over_mode(
+    /// Runs after both names of a `path_rename` were allowed. Copies the permissions of the replaced file to the new one.
+    pub(super) fn copy_permissions(
         &mut self,
         from: (u32, &str),
         to: (u32, &str),
-    ) -> FsResult<Option<SavedMode>> {
+    ) -> FsResult<Option<SavedPermissions>> {
         let ((_, from_fd), (_, to_fd)) = (self.directory_of(from.0)?, self.directory_of(to.0)?);
-        let from = mode::HeldName { directory: from_fd.as_fd(), path: from.1 };
-        let to = mode::HeldName { directory: to_fd.as_fd(), path: to.1 };
-        mode::take_over(from, to).map_err(|_cause| Errno::IO)
+        let from = permissions::HeldName { directory: from_fd.as_fd(), path: from.1 };
+        let to = permissions::HeldName { directory: to_fd.as_fd(), path: to.1 };
+        permissions::copy_permissions(from, to).map_err(|_cause| Errno::IO)
     }
 
     /// The preopen and the directory of a descriptor. A descriptor that was judged as a file stays a file, even if the

@@ -9,8 +9,8 @@ pub enum ChangeScope<'c> {
     Path,
     /// A path with everything below it.
     Tree,
-    /// A path with everything below it, because another path is moved here.
-    Arrival {
+    /// The destination of a move, with everything that the move replaces or brings.
+    MovedHere {
         /// The mount of the moved path.
         mount: &'c str,
         /// The components of the moved path.

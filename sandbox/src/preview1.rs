@@ -246,19 +246,19 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
          to: i32,
          to_len: i32|
          -> Result<i32> {
-            let saved_mode = ask!(caller, |fs, memory| {
+            let saved_permissions = ask!(caller, |fs, memory| {
                 // A move of content away from a protected path would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
                 fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Move)?;
                 fs.keep_arrival((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))?;
-                fs.take_over_mode((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))
+                fs.copy_permissions((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))
             });
             let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;
             if errno != Errno::SUCCESS.0
-                && let Some(saved_mode) = saved_mode
+                && let Some(saved_permissions) = saved_permissions
             {
-                saved_mode.give_back();
+                saved_permissions.restore();
             }
             note!(caller, Ok::<_, Error>(errno), (from_fd, from, from_len) => Removed, (to_fd, to, to_len) => Created)
         },

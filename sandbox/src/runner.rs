@@ -40,7 +40,7 @@ use super::{
 use crate::{keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
 
 /// The grace period of a call's thread after the deadline or the cancellation: 1 s. After it the thread is written off.
-/// On a busy machine a thread can wait long for a processor, and a thread that hangs in the kernel waits for ever.
+/// On a busy machine a thread can wait long for a processor, and a thread can hang in the kernel indefinitely.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// The time for which a caller polls for its answer before it sleeps: 250 µs, slightly longer than a short call takes
@@ -176,7 +176,7 @@ impl HostWasmToolRunner {
     /// [`WasmError`] for a module that is too large, invalid, or has imports that guests do not get.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         let digest = ModuleDigest::compute(wasm);
-        let code = self.cache.load(&self.engine, wasm, digest)?;
+        let code = self.cache.load_or_compile(&self.engine, wasm, digest)?;
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
@@ -201,7 +201,7 @@ impl HostWasmToolRunner {
     /// Compiles a foreign module. A refusal that would repeat is stored: otherwise a module that uses up the time limit
     /// would do so at every start.
     async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
-        if let Some(reason) = self.cache.refusal(digest) {
+        if let Some(reason) = self.cache.load_refusal(digest) {
             return Err(WasmError::RefusedBefore { reason, digest });
         }
         let compiler = self.compiler.as_ref().ok_or(WasmError::NoCompiler)?;
@@ -209,8 +209,8 @@ impl HostWasmToolRunner {
             Ok(code) => self.cache.adopt(&self.engine, digest, &code),
             Err(error) => {
                 match &error {
-                    WasmError::Compile { source } => self.cache.remember_refusal(digest, &source.to_string()),
-                    WasmError::CompileLimit { .. } => self.cache.remember_refusal(digest, &error.to_string()),
+                    WasmError::Compile { source } => self.cache.store_refusal(digest, &source.to_string()),
+                    WasmError::CompileLimit { .. } => self.cache.store_refusal(digest, &error.to_string()),
                     _ => {}
                 }
                 Err(error)
@@ -230,7 +230,7 @@ impl HostWasmToolRunner {
         if let Some(embedded) = module.embedded() {
             return declarations::check(embedded.declarations);
         }
-        if let Some(text) = self.cache.declarations(module.digest()) {
+        if let Some(text) = self.cache.load_declarations(module.digest()) {
             return declarations::check(&text);
         }
         let report = self.run_describe(module).await?;
@@ -241,7 +241,7 @@ impl HostWasmToolRunner {
                 let text = output.joined_text();
                 let declarations = declarations::check(&text)?;
                 ensure_declared(&self.ready(module)?, &declarations)?;
-                self.cache.keep_declarations(module.digest(), &text);
+                self.cache.store_declarations(module.digest(), &text);
                 Ok(declarations)
             }
             Ok(FinalFrame::Error(error)) => Err(refuse(error.message)),
@@ -371,8 +371,8 @@ impl HostWasmToolRunner {
     /// The module's code, which is loaded on first use.
     fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
         let ready = module.ready(&self.linker.0, |embedded| match embedded {
-            Some(wasm) => self.cache.load(&self.engine, wasm, module.digest()),
-            None => self.cache.find(&self.engine, module.digest()).ok_or(WasmError::CodeGone),
+            Some(wasm) => self.cache.load_or_compile(&self.engine, wasm, module.digest()),
+            None => self.cache.load(&self.engine, module.digest()).ok_or(WasmError::CodeGone),
         });
         ready.cloned()
     }

@@ -62,19 +62,19 @@ struct MountPath {
     path: NodePath,
 }
 
-/// A state to keep before a call.
+/// A state to save before a call.
 #[derive(Debug)]
-enum KeepTask {
+enum SaveTask {
     Path(MountPath),
     Tree(MountPath),
-    Arrival { from: MountPath, to: MountPath },
+    MovedHere { from: MountPath, to: MountPath },
 }
 
-/// A call with the states to keep before it.
+/// A call with the states to save before it.
 #[derive(Debug)]
-struct KeepJob {
+struct SaveJob {
     change: PendingChange,
-    tasks: Vec<KeepTask>,
+    tasks: Vec<SaveTask>,
     recorder: Arc<ChangeRecorder>,
 }
 
@@ -123,14 +123,14 @@ impl ChangeWatch {
                     // Ignore an error: a caller that cannot be read has its changes refused.
                     let _ = portcullis_confine::process::set_thread_user(user);
                 }
-                None => watcher.listener.expect_answers_in_turn(),
+                None => watcher.listener.prefer_one_thread(),
             }
             watcher.serve(keeper.as_ref());
         })?;
         Ok(Self { shared })
     }
 
-    /// Keeps changes with this recorder from now on, or keeps none.
+    /// Sets the recorder of the following changes. `None` records nothing.
     pub(crate) fn record(&self, recorder: Option<ChangeRecorder>) {
         *self.shared.recorder() = recorder.map(Arc::new);
     }
@@ -148,7 +148,7 @@ impl SharedChangeWatch {
     }
 
     /// Serves the calls until the session ends. Without a keeper this thread keeps the states itself.
-    fn serve(&self, keeper: Option<&mpsc::Sender<KeepJob>>) {
+    fn serve(&self, keeper: Option<&mpsc::Sender<SaveJob>>) {
         let interval = Timespec::try_from(LOOK_INTERVAL).ok();
         while !self.is_over.load(Ordering::Acquire) {
             // Wait by `poll` first: the kernel does not end the wait for a call when the last process has ended.
@@ -172,30 +172,30 @@ impl SharedChangeWatch {
         }
     }
 
-    /// Has the states before a call kept, or lets it go on if nothing is to be kept.
-    fn dispatch(&self, change: PendingChange, keeper: Option<&mpsc::Sender<KeepJob>>) {
-        let Some(recorder) = self.recorder().clone() else { return self.listener.let_go_on(&change) };
+    /// Has the states before a call saved, or allows the call if there is nothing to save.
+    fn dispatch(&self, change: PendingChange, keeper: Option<&mpsc::Sender<SaveJob>>) {
+        let Some(recorder) = self.recorder().clone() else { return self.listener.allow(&change) };
         match self.tasks(&change) {
-            Ok(tasks) if tasks.is_empty() => self.listener.let_go_on(&change),
+            Ok(tasks) if tasks.is_empty() => self.listener.allow(&change),
             Ok(tasks) => {
-                let job = KeepJob { change, tasks, recorder };
+                let job = SaveJob { change, tasks, recorder };
                 match keeper {
-                    None => self.keep(&job),
+                    None => self.save(&job),
                     Some(keeper) if keeper.send(job).is_ok() => {}
-                    Some(_) => self.listener.fail(&change),
+                    Some(_) => self.listener.refuse(&change),
                 }
             }
             // The caller was killed meanwhile, so the answer goes nowhere.
             Err(_) if !self.listener.is_pending(&change) => {}
             Err(error) => {
                 tracing::error!(%error, "a change was refused, because its path could not be read");
-                self.listener.fail(&change);
+                self.listener.refuse(&change);
             }
         }
     }
 
-    /// The states to keep before a call.
-    fn tasks(&self, change: &PendingChange) -> io::Result<Vec<KeepTask>> {
+    /// The states to save before a call.
+    fn tasks(&self, change: &PendingChange) -> io::Result<Vec<SaveTask>> {
         let caller = Caller::open(change.thread)?;
         // From here on the files below `/proc` belong to the thread that made the call.
         if !self.listener.is_pending(change) {
@@ -208,16 +208,16 @@ impl SharedChangeWatch {
         Ok(tasks)
     }
 
-    fn task(&self, caller: &Caller, operation: &ChangeOperation) -> io::Result<Option<KeepTask>> {
+    fn task(&self, caller: &Caller, operation: &ChangeOperation) -> io::Result<Option<SaveTask>> {
         let find = |argument: &PathArgument| {
             Ok::<_, io::Error>(caller.path(argument)?.and_then(|path| self.below_mount(&path)))
         };
         Ok(match operation {
-            ChangeOperation::Change(path) => find(path)?.map(KeepTask::Path),
-            ChangeOperation::Leave(path) => find(path)?.map(KeepTask::Tree),
+            ChangeOperation::Change(path) => find(path)?.map(SaveTask::Path),
+            ChangeOperation::Leave(path) => find(path)?.map(SaveTask::Tree),
             ChangeOperation::Arrive { from, to } => match (find(from)?, find(to)?) {
-                (Some(from), Some(to)) => Some(KeepTask::Arrival { from, to }),
-                (None, Some(to)) => Some(KeepTask::Tree(to)),
+                (Some(from), Some(to)) => Some(SaveTask::MovedHere { from, to }),
+                (None, Some(to)) => Some(SaveTask::Tree(to)),
                 (_, None) => None,
             },
         })
@@ -239,34 +239,34 @@ impl SharedChangeWatch {
         })
     }
 
-    fn keep(&self, KeepJob { change, tasks, recorder }: &KeepJob) {
+    fn save(&self, SaveJob { change, tasks, recorder }: &SaveJob) {
         for task in tasks {
             let kept = match task {
-                KeepTask::Path(to) => recorder.keep(&to.mount, &to.path, ChangeScope::Path),
-                KeepTask::Tree(to) => recorder.keep(&to.mount, &to.path, ChangeScope::Tree),
-                KeepTask::Arrival { from, to } => {
-                    let change = ChangeScope::Arrival { mount: &from.mount, from: &from.path };
-                    recorder.keep(&to.mount, &to.path, change)
+                SaveTask::Path(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Path),
+                SaveTask::Tree(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Tree),
+                SaveTask::MovedHere { from, to } => {
+                    let change = ChangeScope::MovedHere { mount: &from.mount, from: &from.path };
+                    recorder.save_before(&to.mount, &to.path, change)
                 }
             };
             if let Err(error) = kept {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "a change was refused, because it could not be kept"
+                    "a change was refused, because the state before it could not be saved"
                 );
-                return self.listener.fail(change);
+                return self.listener.refuse(change);
             }
         }
-        self.listener.let_go_on(change);
+        self.listener.allow(change);
     }
 }
 
 /// Starts a thread that keeps the states with this process's rights.
-fn start_keeper(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<KeepJob>> {
+fn start_keeper(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<SaveJob>> {
     let (jobs, keep_jobs) = mpsc::channel();
     thread::Builder::new().name("shell-keep".to_owned()).spawn(move || {
         for job in keep_jobs {
-            shared.keep(&job);
+            shared.save(&job);
         }
     })?;
     Ok(jobs)

@@ -1,4 +1,5 @@
-//! Confined shells that keep their state between commands.
+//! Confined shells that keep their state between commands, and the *daemon*, the program that serves them. Documents
+//! call it the *sidecar*, because it runs beside one agent.
 //!
 //! A [`ShellSession`] is its own process tree: this program is started a second time, confines itself and starts one
 //! `bash` for each command. Working directory, variables, functions, aliases and options carry over from command to

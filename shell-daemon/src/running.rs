@@ -1,4 +1,7 @@
 //! A running command: its output, its deadline, its end.
+//!
+//! The end of a command has a type at each stage: the command's init sends a [`ShellExit`], the daemon makes a
+//! [`CommandEnd`] of it, and the protocol's `Exited` carries it to the client.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -19,7 +22,7 @@ use crate::{
     prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
-    wire::{self, FromCommand, ShellEnd},
+    wire::{self, FromCommand, ShellExit},
 };
 
 /// A piece of a command's output. The caller gets the pieces in the order of arrival.
@@ -68,7 +71,7 @@ pub struct CommandEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// The command ended by itself.
-    Whole,
+    Finished,
     /// The command was killed, with all processes that it had started.
     Interrupted(Interruption),
 }
@@ -87,7 +90,7 @@ pub enum Interruption {
     /// much.
     Memory,
     /// The command's memory cannot be counted: a process hides its memory, or there are too many mappings.
-    Hidden,
+    MemoryHidden,
 }
 
 impl Interruption {
@@ -96,14 +99,16 @@ impl Interruption {
         match breach {
             Breach::Processes => Some(Self::Processes),
             Breach::Memory => Some(Self::Memory),
-            Breach::Hidden => Some(Self::Hidden),
+            Breach::Hidden => Some(Self::MemoryHidden),
             Breach::Unlisted => None,
         }
     }
 }
 
+/// What became of a command that a prepared shell was given.
 #[derive(Debug)]
-pub(crate) enum CommandOutcome {
+pub(crate) enum Execution {
+    /// The command ran, to its end or until it was killed.
     Ended(CommandEnd),
     /// The shell was killed while it waited for the command. Nothing was run.
     NotBegun,
@@ -155,13 +160,13 @@ impl RunningCommand {
         watcher: &Watcher,
         background: &Background,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<CommandOutcome, ShellError> {
+    ) -> Result<Execution, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let (end, completion) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
-        if completion == Completion::Whole && is_unread(&self.text) {
+        if completion == Completion::Finished && is_unread(&self.text) {
             // Retry only without streamed input: bytes read from the stream cannot be read again.
             return if request.input.is_none() {
-                Ok(CommandOutcome::NotBegun)
+                Ok(Execution::NotBegun)
             } else {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             };
@@ -175,10 +180,11 @@ impl RunningCommand {
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
             // The command's result already has a breach that ended the command. The jobs must not report it again.
-            let is_whole = completion == Completion::Whole;
-            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
+            let is_finished = completion == Completion::Finished;
+            let streams = self.streams.into_iter().flatten().collect();
+            background.drain(streams, self.report, watch, is_finished)?;
         }
-        Ok(CommandOutcome::Ended(CommandEnd {
+        Ok(Execution::Ended(CommandEnd {
             ending: end.ending,
             completion,
             duration,
@@ -199,12 +205,12 @@ impl RunningCommand {
         watcher: &Watcher,
         buffer: &mut [u8],
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<(ShellEnd, Completion), ShellError> {
-        let mut completion = Completion::Whole;
+    ) -> Result<(ShellExit, Completion), ShellError> {
+        let mut completion = Completion::Finished;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + UNLIMITED_TIME);
         let mut killing: Option<StallDetector> = None;
         let end = loop {
-            let ready = self.wait(deadline, (completion == Completion::Whole).then_some(request))?;
+            let ready = self.wait(deadline, (completion == Completion::Finished).then_some(request))?;
             for index in 0..self.streams.len() {
                 if ready.streams[index] {
                     self.read(index, request, buffer, on_output);
@@ -218,7 +224,7 @@ impl RunningCommand {
             {
                 break end;
             }
-            if completion != Completion::Whole {
+            if completion != Completion::Finished {
                 // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
                 if killing.as_mut().is_some_and(|detector| detector.record_sample(1, Survivors::Blocked)) {
                     return Err(ShellError::SessionEnded);
@@ -243,7 +249,7 @@ impl RunningCommand {
         };
         // The watch kills after it has recorded a breach. The shell's end can arrive before this loop sees the
         // breach, so look once more.
-        if completion == Completion::Whole
+        if completion == Completion::Finished
             && let Some(interruption) = self.breach()?
         {
             completion = Completion::Interrupted(interruption);
@@ -338,7 +344,7 @@ impl RunningCommand {
     }
 
     /// Receives one report. Returns the shell's end if the report is one.
-    fn receive_report(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
+    fn receive_report(&mut self, watcher: &Watcher) -> Result<Option<ShellExit>, ShellError> {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
             Some((FromCommand::Started, sender)) => {

@@ -30,7 +30,7 @@ use crate::{
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
-    running::{CommandOutcome, RunningCommand},
+    running::{Execution, RunningCommand},
     setup::setup,
     tree::{self, Process},
     watch::{SessionBounds, Watcher},
@@ -46,8 +46,8 @@ pub struct ShellSession {
     session_init: Process,
     posture: SessionPosture,
     has_tree: bool,
-    read_only: usize,
-    protected: ProtectedScanner,
+    read_only_paths: usize,
+    protected_scanner: ProtectedScanner,
     /// Its drop removes the group, after all the group's processes have ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
@@ -55,7 +55,7 @@ pub struct ShellSession {
     background: Background,
     /// The shell for the next command. `None` if it could not be started in advance.
     prepared: Option<PreparedShell>,
-    listener: Option<OwnedFd>,
+    tunnel_listener: Option<OwnedFd>,
     network_absence: Option<String>,
     cache_copies: TreeRequest,
     hiding: TreeRequest,
@@ -85,7 +85,7 @@ impl TreeRequest {
 }
 
 impl ShellSession {
-    /// Starts a session. Waits until the session has confined itself and each layer was seen to refuse something.
+    /// Starts a session. Waits until the session has confined itself and proven each layer.
     ///
     /// Each start tries which layers work on this machine. If namespaces can be entered but not used, a second process
     /// is started without them. If the posture is then too weak, the session is ended.
@@ -115,13 +115,13 @@ impl ShellSession {
     }
 
     fn begin(spec: &SessionSpec, plan: LayerPlan) -> Result<Self, ShellError> {
-        let protected = ProtectedScanner::new(spec)?;
+        let protected_scanner = ProtectedScanner::new(spec)?;
         let group = group(spec, &plan);
         let proof_material = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
             group.proof_material().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
         });
         let (setup, handles) =
-            setup(spec, plan, protected.session_paths(), hidden::find(spec)?, proof_material)?;
+            setup(spec, plan, protected_scanner.session_paths(), hidden::find(spec)?, proof_material)?;
         let (control, guard_end) = wire::socket_pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, guard_end).map_err(|source| ShellError::Start { source })?;
         let guard_pid = pid_of(&guard);
@@ -143,7 +143,7 @@ impl ShellSession {
             Ok((process, ready, watcher, listeners.network, changes))
         });
         match result {
-            Ok((session_init, ready, watcher, listener, changes)) => Ok(Self {
+            Ok((session_init, ready, watcher, tunnel_listener, changes)) => Ok(Self {
                 changes,
                 prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
@@ -154,12 +154,12 @@ impl ShellSession {
                 has_tree: ready.has_tree,
                 cache_copies: TreeRequest::new(!spec.toolchain.caches.is_empty(), ready.has_tree),
                 hiding: TreeRequest::new(!spec.hide.is_empty(), ready.has_tree),
-                read_only: ready.protected,
-                protected,
+                read_only_paths: ready.protected,
+                protected_scanner,
                 _group: group.ok(),
                 watcher,
                 background: Background::default(),
-                listener,
+                tunnel_listener,
                 network_absence: ready.network.and_then(Result::err),
             }),
             Err(error) => {
@@ -177,8 +177,8 @@ impl ShellSession {
         self.has_tree
     }
 
-    /// Keeps the changes that commands make with this recorder from now on, or keeps none. Without
-    /// [`SessionSpec::watch_changes`] nothing is kept.
+    /// Sets the recorder of the following commands' changes. `None` records nothing, and so does a session without
+    /// [`SessionSpec::watch_changes`].
     pub fn keep_changes(&mut self, recorder: Option<ChangeRecorder>) {
         if let Some(changes) = &self.changes {
             changes.record(recorder);
@@ -189,7 +189,7 @@ impl ShellSession {
     /// without its own file tree.
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
-        self.read_only
+        self.read_only_paths
     }
 
     /// Whether commands have copies of the caches, which they may write. If the request is not met, commands read the
@@ -208,7 +208,7 @@ impl ShellSession {
     /// Takes the listener on which the session's programs ask for tunnels. `None` for a session without a network, and
     /// after the first call. Other processes of the machine cannot connect to the listener.
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
-        self.listener.take()
+        self.tunnel_listener.take()
     }
 
     /// The reason why the session has no network although its specification has one.
@@ -256,14 +256,14 @@ impl ShellSession {
         request.require_usable()?;
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
-        if let Ok(CommandOutcome::NotBegun) = result {
+        if let Ok(Execution::NotBegun) = result {
             // Retry once, with a new shell. Only a shell that has waited for a long time may have been killed before
             // its command started.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
-            CommandOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected.scan(), ..end }),
-            CommandOutcome::NotBegun => {
+            Execution::Ended(end) => Ok(CommandEnd { protected: self.protected_scanner.scan(), ..end }),
+            Execution::NotBegun => {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             }
         });
@@ -280,7 +280,7 @@ impl ShellSession {
         &mut self,
         request: &CommandRequest,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<CommandOutcome, ShellError> {
+    ) -> Result<Execution, ShellError> {
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
         let mut waiting = self.prepared.take();
         if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {

@@ -143,12 +143,12 @@ pub(crate) enum FromCommand {
     /// The shell could not be started.
     Failed { reason: String },
     /// The shell has ended.
-    Ended(ShellEnd),
+    Ended(ShellExit),
 }
 
 /// The end of a command's shell, and its resource usage.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ShellEnd {
+pub(crate) struct ShellExit {
     pub(crate) ending: Ending,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,

@@ -21,6 +21,8 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind, ToolOu
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::with_policy_key;
+
 /// The fixture of one test. Its folders are removed when it is dropped.
 #[derive(Debug)]
 pub struct Fixture {
@@ -99,6 +101,16 @@ impl Fixture {
     pub fn with_policy_edit(mut self, from: &str, to: &str) -> Self {
         assert!(self.policy.contains(from), "the policy has no `{from}`");
         self.policy = self.policy.replace(from, to);
+        self
+    }
+
+    /// Sets a key of the policy, such as `shell.deny`, to a value in TOML.
+    ///
+    /// # Panics
+    /// If the policy has no such section, or the value is not TOML.
+    #[must_use]
+    pub fn with_policy_key(mut self, key: &str, value: &str) -> Self {
+        self.policy = with_policy_key(&self.policy, key, value);
         self
     }
 

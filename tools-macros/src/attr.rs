@@ -13,37 +13,67 @@ use crate::{
     suggest::{did_you_mean, list},
 };
 
-/// The keys of `#[tool(…)]`.
-#[derive(Default)]
-pub(crate) struct ToolKeys {
-    pub(crate) name: Option<LitStr>,
-    pub(crate) label: Option<LitStr>,
-    pub(crate) tier: Option<Ident>,
-    pub(crate) timeout: Option<LitStr>,
-    pub(crate) approval: Option<Ident>,
-    pub(crate) profile: Option<Ident>,
-    pub(crate) deny_unknown: Option<Path>,
-    pub(crate) idempotent: Option<Path>,
-    pub(crate) hidden: Option<Path>,
-    pub(crate) local: Option<Path>,
-    pub(crate) output_cap: Option<LitStr>,
-    pub(crate) aliases: Option<Vec<LitStr>>,
-    pub(crate) hosts: Option<Vec<LitStr>>,
-    /// The author's path of the facade, if given.
-    pub(crate) facade: Option<LitStr>,
+/// Defines the keys of an attribute: for each key its name, the field of its value, the value's type, and the function
+/// that reads it.
+macro_rules! keys {
+    ($(#[$doc:meta])* $name:ident of $attribute:literal {
+        $($(#[$field_doc:meta])* $key:literal => $field:ident: $value:ty = $read:ident,)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        pub(crate) struct $name {
+            $($(#[$field_doc])* pub(crate) $field: Option<$value>,)+
+        }
+
+        impl $name {
+            const KNOWN: &[&str] = &[$($key),+];
+
+            /// Adds the keys between an attribute's parentheses.
+            pub(crate) fn add(&mut self, tokens: TokenStream, errors: &mut Errors) {
+                for meta in metas(tokens, errors) {
+                    match key(&meta).as_str() {
+                        $($key => set(&mut self.$field, &meta, $read, errors),)+
+                        other => unknown($attribute, other, &meta, Self::KNOWN, errors),
+                    }
+                }
+            }
+        }
+    };
 }
 
-/// The keys of all `#[arg(…)]`s of one parameter.
-#[derive(Default)]
-pub(crate) struct ArgKeys {
-    pub(crate) path: Option<LitStr>,
-    pub(crate) entry: Option<Path>,
-    pub(crate) url: Option<Path>,
-    pub(crate) command: Option<Path>,
-    pub(crate) default: Option<DefaultKey>,
-    pub(crate) min: Option<Expr>,
-    pub(crate) max: Option<Expr>,
-    pub(crate) one_of: Option<Vec<LitStr>>,
+keys! {
+    /// The keys of `#[tool(…)]`.
+    ToolKeys of "#[tool]" {
+        "name" => name: LitStr = string,
+        "label" => label: LitStr = string,
+        "tier" => tier: Ident = word,
+        "timeout" => timeout: LitStr = string,
+        "approval" => approval: Ident = word,
+        "profile" => profile: Ident = word,
+        "deny_unknown" => deny_unknown: Path = flag,
+        "idempotent" => idempotent: Path = flag,
+        "hidden" => hidden: Path = flag,
+        "local" => local: Path = flag,
+        "output_cap" => output_cap: LitStr = string,
+        "aliases" => aliases: Vec<LitStr> = strings,
+        "hosts" => hosts: Vec<LitStr> = array,
+        /// The author's path of the facade, if given.
+        "crate" => facade: LitStr = string,
+    }
+}
+
+keys! {
+    /// The keys of all `#[arg(…)]`s of one parameter.
+    ArgKeys of "#[arg]" {
+        "path" => path: LitStr = string,
+        "entry" => entry: Path = flag,
+        "url" => url: Path = flag,
+        "command" => command: Path = flag,
+        "default" => default: DefaultKey = default,
+        "min" => min: Expr = expression,
+        "max" => max: Expr = expression,
+        "one_of" => one_of: Vec<LitStr> = strings,
+    }
 }
 
 /// `default` or `default = …`.
@@ -64,66 +94,10 @@ impl ToTokens for DefaultKey {
 }
 
 impl ToolKeys {
-    const KNOWN: [&str; 14] = [
-        "name",
-        "label",
-        "tier",
-        "timeout",
-        "approval",
-        "profile",
-        "deny_unknown",
-        "idempotent",
-        "hidden",
-        "local",
-        "output_cap",
-        "aliases",
-        "hosts",
-        "crate",
-    ];
-
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut keys = Self::default();
-        for meta in metas(tokens, errors) {
-            match key(&meta).as_str() {
-                "name" => set(&mut keys.name, &meta, string, errors),
-                "label" => set(&mut keys.label, &meta, string, errors),
-                "tier" => set(&mut keys.tier, &meta, word, errors),
-                "timeout" => set(&mut keys.timeout, &meta, string, errors),
-                "approval" => set(&mut keys.approval, &meta, word, errors),
-                "profile" => set(&mut keys.profile, &meta, word, errors),
-                "deny_unknown" => set(&mut keys.deny_unknown, &meta, flag, errors),
-                "idempotent" => set(&mut keys.idempotent, &meta, flag, errors),
-                "hidden" => set(&mut keys.hidden, &meta, flag, errors),
-                "local" => set(&mut keys.local, &meta, flag, errors),
-                "output_cap" => set(&mut keys.output_cap, &meta, string, errors),
-                "aliases" => set(&mut keys.aliases, &meta, strings, errors),
-                "hosts" => set(&mut keys.hosts, &meta, array, errors),
-                "crate" => set(&mut keys.facade, &meta, string, errors),
-                other => unknown("#[tool]", other, &meta, &Self::KNOWN, errors),
-            }
-        }
+        keys.add(tokens, errors);
         keys
-    }
-}
-
-impl ArgKeys {
-    const KNOWN: [&str; 8] = ["path", "entry", "url", "command", "default", "min", "max", "one_of"];
-
-    /// Adds the keys of another `#[arg(…)]`.
-    pub(crate) fn add(&mut self, tokens: TokenStream, errors: &mut Errors) {
-        for meta in metas(tokens, errors) {
-            match key(&meta).as_str() {
-                "path" => set(&mut self.path, &meta, string, errors),
-                "entry" => set(&mut self.entry, &meta, flag, errors),
-                "url" => set(&mut self.url, &meta, flag, errors),
-                "command" => set(&mut self.command, &meta, flag, errors),
-                "default" => set(&mut self.default, &meta, default, errors),
-                "min" => set(&mut self.min, &meta, expression, errors),
-                "max" => set(&mut self.max, &meta, expression, errors),
-                "one_of" => set(&mut self.one_of, &meta, strings, errors),
-                other => unknown("#[arg]", other, &meta, &Self::KNOWN, errors),
-            }
-        }
     }
 }
 

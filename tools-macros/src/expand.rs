@@ -1,4 +1,4 @@
-//! Writes out a tool without mistakes.
+//! Expands a valid tool.
 //!
 //! All paths are absolute, so that the author's definitions cannot change their meaning. The expansion is data as
 //! far as possible: the facade derives the schema, the declaration and the decoding from one `static` description.

@@ -1,4 +1,4 @@
-//! Emits a function with mistakes: the mistakes, the function, and stubs of everything that other code may
+//! Expands a function that has mistakes: emits the errors, the function, and stubs of everything that other code may
 //! refer to. The stubs prevent follow-up errors, so each mistake is reported once.
 
 use proc_macro2::TokenStream;
@@ -7,7 +7,7 @@ use syn::{FnArg, ItemFn, Pat, parse_quote};
 
 use crate::{errors::Errors, expand, kind, model::CompanionNames, parse::Parsed};
 
-/// The mistakes, the function and its stubs.
+/// The errors, the function and its stubs.
 pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> TokenStream {
     let Parsed { mut item, receiver, .. } = parsed;
     // Take the names from the signature as written, because other code refers to the stubs by them.
@@ -17,9 +17,9 @@ pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> 
     item.sig.variadic = None;
     item.sig.abi = None;
     item.sig.inputs.iter_mut().for_each(drop_rest);
-    complete(&mut item);
+    replace_unfinished_types(&mut item);
     let errors = errors.into_tokens();
-    // With a receiver the function is in an `impl`, where stubs cannot stand.
+    // With a receiver the function is in an `impl`, where items cannot be defined.
     if receiver.is_some() {
         return quote!(#errors #item);
     }
@@ -44,7 +44,7 @@ fn drop_rest(input: &mut FnArg) {
 }
 
 /// Replaces unfinished types by `()`. The body may not fit the new types, so it is replaced too.
-fn complete(item: &mut ItemFn) {
+fn replace_unfinished_types(item: &mut ItemFn) {
     let mut has_unfinished = false;
     for input in &mut item.sig.inputs {
         if let FnArg::Typed(param) = input

@@ -384,7 +384,7 @@ impl RegistryBuilder {
         let audit = sealing::open_log(&state, &policy, self.checkpoint_sink, connection.as_ref())?;
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
-        process_facts::introduce(&audit, &policy, cache, lock.sha256().map(str::to_owned));
+        process_facts::set_process_facts(&audit, &policy, cache, lock.sha256().map(str::to_owned));
         // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools

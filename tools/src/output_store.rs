@@ -31,8 +31,8 @@ pub const MAX_STORED_OUTPUTS: usize = 1_024;
 /// The longest output: 16 MiB, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// The default length of a page: 16 KiB, as much as a result may show.
-pub const DEFAULT_PAGE_BYTES: u64 = 16 << 10;
+/// The default length of a page: as much as a result may show where the policy does not say.
+pub const DEFAULT_PAGE_BYTES: u64 = crate::policy::DEFAULT_MAX_OUTPUT_BYTES;
 
 /// The longest page: 1 MiB.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;

@@ -27,7 +27,7 @@ pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
 const PROGRAM_FILE: &str = "program";
 
 /// Gives the log the facts of this process. They are gathered when the first row is written.
-pub(crate) fn introduce(
+pub(crate) fn set_process_facts(
     log: &AuditLog,
     policy: &Arc<WorkspaceSecurityPolicy>,
     cache: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) fn introduce(
     };
     let policy = Arc::clone(policy);
     let text = move || KeptPolicy { toml: policy.effective_toml(), json: policy.canonical_json() };
-    log.introduce(Box::new(facts), Some(Box::new(text)));
+    log.set_process_facts(Box::new(facts), Some(Box::new(text)));
 }
 
 /// Records that a process does not start because its policy is refused. Other errors are not recorded, and without a log
@@ -63,7 +63,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
     let record = || -> Result<(), AuditError> {
         let (log, _recovery) = AuditLog::open(state, SyncMode::Interval)?;
         let cache = envelope.cache.as_ref().unwrap_or(state).clone();
-        log.introduce(Box::new(move || facts(&cache)), None);
+        log.set_process_facts(Box::new(move || facts(&cache)), None);
         let reason = chain(error);
         log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
     };

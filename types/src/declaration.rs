@@ -34,7 +34,7 @@ pub struct ToolDeclaration {
     /// The safety tier; `None` if the author did not declare one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<SafetyTier>,
-    /// Whether every call needs an approval.
+    /// The tool's own demand for approval, beside the policy's.
     #[serde(default)]
     pub policy: ToolPolicy,
     /// The time limit of a call, in milliseconds.

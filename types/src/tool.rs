@@ -14,7 +14,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A tool that runs in this process.
 ///
-/// The specification defines the four required methods. The provided methods serve the registry's further
+/// Implement [`Tool::execute`]; a tool that needs its context implements [`Tool::call`] too, and the registry calls only
+/// `call`. The specification defines the four required methods. The provided methods serve the registry's further
 /// needs. The registry reads all descriptive methods once, at registration. It calls [`Tool::call`] once per
 /// admitted call, on an executor thread, with the deadline already running. The registry is the only caller.
 #[async_trait]
@@ -44,7 +45,8 @@ pub trait Tool: Send + Sync {
         Some(self.safety_tier())
     }
 
-    /// Whether every call needs an approval, independent of the tier. Default: [`ToolPolicy::Auto`].
+    /// The tool's own demand for approval, beside the policy's and independent of the tier. Default:
+    /// [`ToolPolicy::Auto`].
     fn policy(&self) -> ToolPolicy {
         ToolPolicy::Auto
     }
@@ -104,7 +106,7 @@ crate::words! {
     }
 }
 
-/// Whether a tool's calls need approval. Default: `auto`.
+/// A tool's own demand for approval, beside the policy's. Default: `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {

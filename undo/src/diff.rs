@@ -11,7 +11,7 @@ use similar::TextDiff;
 use crate::{
     error::UndoError,
     kept::open_file,
-    node::{Node, NodePath, shown},
+    node::{NodePath, PathState, shown},
     plan::{KeptContent, PlannedPath, UndoPlan},
 };
 
@@ -75,15 +75,15 @@ impl UndoPlan {
         mount: &str,
         path: &NodePath,
         planned: &PlannedPath,
-        current: &Node,
+        current: &PathState,
     ) -> Option<DifferenceKind> {
         match (&planned.before, current) {
-            (Node::File(_) | Node::Absent, Node::File(_) | Node::Absent) => {}
-            (Node::Directory { mode: before }, Node::Directory { mode: now }) => {
+            (PathState::File(_) | PathState::Absent, PathState::File(_) | PathState::Absent) => {}
+            (PathState::Directory { mode: before }, PathState::Directory { mode: now }) => {
                 return Some(DifferenceKind::Mode(*before, *now));
             }
-            (Node::Absent, _) => return Some(DifferenceKind::Made),
-            (_, Node::Absent) => return Some(DifferenceKind::Removed),
+            (PathState::Absent, _) => return Some(DifferenceKind::Made),
+            (_, PathState::Absent) => return Some(DifferenceKind::Removed),
             _ => return Some(DifferenceKind::Replaced),
         }
         let before = self.text_before(planned);
@@ -91,8 +91,10 @@ impl UndoPlan {
         let (Some(before), Some(now)) = (before, now) else { return Some(DifferenceKind::File) };
         if before == now {
             return match (&planned.before, current) {
-                (Node::File(before), Node::File(now)) if before.mode == now.mode => None,
-                (Node::File(before), Node::File(now)) => Some(DifferenceKind::Mode(before.mode, now.mode)),
+                (PathState::File(before), PathState::File(now)) if before.mode == now.mode => None,
+                (PathState::File(before), PathState::File(now)) => {
+                    Some(DifferenceKind::Mode(before.mode, now.mode))
+                }
                 // An empty file was made or removed.
                 _ => Some(DifferenceKind::File),
             };
@@ -103,17 +105,17 @@ impl UndoPlan {
 
     fn text_before(&self, planned: &PlannedPath) -> Option<String> {
         match (&planned.before, &planned.content) {
-            (Node::File(_), Some(KeptContent::InRecord(record, number))) => {
+            (PathState::File(_), Some(KeptContent::InRecord(record, number))) => {
                 text(self.store.content(record, *number).ok()?).ok()?
             }
-            (Node::Absent, _) => Some(String::new()),
+            (PathState::Absent, _) => Some(String::new()),
             _ => None,
         }
     }
 
-    fn text_now(&self, mount: &str, path: &NodePath, current: &Node) -> Option<String> {
+    fn text_now(&self, mount: &str, path: &NodePath, current: &PathState) -> Option<String> {
         match current {
-            Node::Absent => Some(String::new()),
+            PathState::Absent => Some(String::new()),
             _ => text(File::from(open_file(self.roots.get(mount)?, path).ok()?)).ok()?,
         }
     }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::plan::Conflict;
 
-/// Why changes cannot be kept, shown or taken back.
+/// Why changes cannot be saved, shown or undone.
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// A file or folder of the store cannot be used.
@@ -62,7 +62,7 @@ pub enum UndoError {
         #[source]
         source: io::Error,
     },
-    /// A step failed after others had been done. The record of the attempt takes those back.
+    /// A step failed after others had been done. The record of the attempt can undo those.
     #[error("`{path}` cannot be restored; `portcullis undo {record}` takes back what was done so far")]
     Restore {
         /// The path, with its mount.

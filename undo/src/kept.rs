@@ -38,8 +38,7 @@ pub(crate) fn have_same_content(first: File, second: File) -> io::Result<bool> {
     }
 }
 
-/// Copies at most this many bytes of a file. Where the file system shares blocks between files (btrfs, XFS), nothing is
-/// read, and the whole file is copied.
+/// Copies a file: as a reflink where the file system has them (btrfs, XFS), otherwise at most `max_bytes` of it.
 ///
 /// # Errors
 /// The system's reason, such as a full disk.

@@ -1,4 +1,4 @@
-//! The changes that calls make in mounts, kept so that a person can see them and take them back.
+//! The changes that calls make in mounts, kept so that a person can see and undo them.
 //!
 //! A [`ChangeRecorder`] belongs to one call. Before each change it keeps the present state of the path in the
 //! [`UndoStore`], outside all mounts. At the end of the call it records the new states, so that a later change by
@@ -25,7 +25,7 @@ mod tests;
 pub use diff::{Difference, DifferenceKind};
 pub use error::UndoError;
 pub use kept::copy_content;
-pub use node::{FileFacts, MountRoot, Node, NodePath};
+pub use node::{FileFacts, MountRoot, NodePath, PathState};
 pub use plan::{Conflict, ConflictReason, UndoPlan};
 pub use record::{CallFacts, NotKept};
 pub use recorder::{ChangeRecorder, ChangeScope};

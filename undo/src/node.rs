@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for NodePath {
 /// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Node {
+pub enum PathState {
     /// There is nothing.
     Absent,
     /// A regular file.
@@ -221,11 +221,11 @@ impl MountRoot {
     }
 
     /// The state of a path, with its owner. As in [`Self::look`].
-    pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(Node, Option<Owner>)> {
+    pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(PathState, Option<Owner>)> {
         let handle = match self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => handle,
             // `LOOP`: a link stands in the place of a folder on the way. A link at the end is opened itself.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((Node::Absent, None)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((PathState::Absent, None)),
             Err(errno) => return Err(errno.into()),
         };
         let stat = rustix::fs::fstat(&handle)?;
@@ -234,7 +234,7 @@ impl MountRoot {
     }
 
     /// The state of a path. A path below something that is not a directory is absent.
-    pub(crate) fn look(&self, path: &NodePath) -> io::Result<Node> {
+    pub(crate) fn look(&self, path: &NodePath) -> io::Result<PathState> {
         Ok(self.look_with_owner(path)?.0)
     }
 
@@ -268,17 +268,17 @@ pub(crate) fn shown(mount: &str, path: &NodePath) -> String {
     format!("/{mount}/{path}")
 }
 
-fn node_of(stat: &Stat, link_text: impl FnOnce() -> io::Result<std::ffi::CString>) -> io::Result<Node> {
+fn node_of(stat: &Stat, link_text: impl FnOnce() -> io::Result<std::ffi::CString>) -> io::Result<PathState> {
     let mode = stat.st_mode & PERMISSIONS;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Node::File(FileFacts {
+        FileType::RegularFile => PathState::File(FileFacts {
             size: u64::try_from(stat.st_size).unwrap_or_default(),
             mode,
             modified: (stat.st_mtime, stat.st_mtime_nsec),
         }),
-        FileType::Directory => Node::Directory { mode },
-        FileType::Symlink => Node::Link { target: OsString::from_vec(link_text()?.into_bytes()) },
-        _ => Node::Other,
+        FileType::Directory => PathState::Directory { mode },
+        FileType::Symlink => PathState::Link { target: OsString::from_vec(link_text()?.into_bytes()) },
+        _ => PathState::Other,
     })
 }
 
@@ -335,10 +335,12 @@ mod tests {
         fs::write(folder.path().join("real/file"), "text").expect("written");
         symlink("real", folder.path().join("alias")).expect("linked");
         let root = root(folder.path());
-        assert_eq!(root.look(&path("alias")).expect("seen"), Node::Link { target: "real".into() });
-        assert!(matches!(root.look(&path("real/file")).expect("seen"), Node::File(facts) if facts.size == 4));
-        assert_eq!(root.look(&path("alias/file")).expect("seen"), Node::Absent);
-        assert_eq!(root.look(&path("real/file/below")).expect("seen"), Node::Absent);
+        assert_eq!(root.look(&path("alias")).expect("seen"), PathState::Link { target: "real".into() });
+        assert!(
+            matches!(root.look(&path("real/file")).expect("seen"), PathState::File(facts) if facts.size == 4)
+        );
+        assert_eq!(root.look(&path("alias/file")).expect("seen"), PathState::Absent);
+        assert_eq!(root.look(&path("real/file/below")).expect("seen"), PathState::Absent);
         assert!(root.parent_of(&path("alias/file")).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, io};
 use crate::{
     error::UndoError,
     kept::{have_same_content, open_file},
-    node::{MountRoot, Node, NodePath, Owner, shown},
+    node::{MountRoot, NodePath, Owner, PathState, shown},
     record::{Content, NotKept},
     store::{ChangeRecord, RecordId, UndoStore},
 };
@@ -23,11 +23,11 @@ pub struct UndoPlan {
 /// The combined change of a path.
 #[derive(Debug)]
 pub(crate) struct PlannedPath {
-    pub(crate) before: Node,
+    pub(crate) before: PathState,
     pub(crate) owner: Option<Owner>,
     pub(crate) content: Option<KeptContent>,
     /// The state after the last call. `None` if that call's end was not recorded.
-    pub(crate) after: Option<Node>,
+    pub(crate) after: Option<PathState>,
     /// Whether someone else changed the path between two of the calls.
     pub(crate) is_changed_between: bool,
 }
@@ -115,7 +115,7 @@ impl UndoPlan {
                     return Err(UndoError::MountChanged { mount: before.mount.clone() });
                 }
             }
-            let mut after: BTreeMap<(&str, &NodePath), &Node> =
+            let mut after: BTreeMap<(&str, &NodePath), &PathState> =
                 record.after.iter().map(|after| ((after.mount.as_str(), &after.path), &after.node)).collect();
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
@@ -169,7 +169,7 @@ impl UndoPlan {
         mount: &str,
         path: &NodePath,
         planned: &PlannedPath,
-        current: &Node,
+        current: &PathState,
     ) -> Result<Option<ConflictReason>, UndoError> {
         if self.is_as_before(mount, path, planned, current)? {
             return Ok(None);
@@ -177,10 +177,10 @@ impl UndoPlan {
         if let Some(KeptContent::NotKept(reason)) = planned.content {
             return Ok(Some(ConflictReason::NotKept(reason)));
         }
-        if planned.before == Node::Other {
+        if planned.before == PathState::Other {
             return Ok(Some(ConflictReason::UnsupportedKind));
         }
-        let is_directory = |node: &Node| matches!(node, Node::Directory { .. });
+        let is_directory = |node: &PathState| matches!(node, PathState::Directory { .. });
         if is_directory(current) && !is_directory(&planned.before) {
             let root = self.root(mount)?;
             let names =
@@ -188,7 +188,7 @@ impl UndoPlan {
             let is_removed = |name: &Vec<u8>| {
                 path.child(name)
                     .and_then(|child| self.paths.get(&(mount.to_owned(), child)))
-                    .is_some_and(|planned| planned.before == Node::Absent)
+                    .is_some_and(|planned| planned.before == PathState::Absent)
             };
             if !names.iter().all(is_removed) {
                 return Ok(Some(ConflictReason::HasOtherFiles));
@@ -209,9 +209,10 @@ impl UndoPlan {
         mount: &str,
         path: &NodePath,
         planned: &PlannedPath,
-        current: &Node,
+        current: &PathState,
     ) -> Result<bool, UndoError> {
-        let (Node::File(_), Some(KeptContent::InRecord(record, number))) = (current, &planned.content) else {
+        let (PathState::File(_), Some(KeptContent::InRecord(record, number))) = (current, &planned.content)
+        else {
             return Ok(*current == planned.before);
         };
         if *current != planned.before {
@@ -225,7 +226,7 @@ impl UndoPlan {
     }
 
     /// The state that a path has now.
-    pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<Node, UndoError> {
+    pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<PathState, UndoError> {
         let root = self.root(mount)?;
         root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.shown(path), source })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::node::{Node, NodePath, Owner, RootIdentity};
+use crate::node::{NodePath, Owner, PathState, RootIdentity};
 
 /// The version of the lines. A reader refuses records of a newer version.
 pub(crate) const VERSION: u32 = 1;
@@ -61,7 +61,7 @@ pub(crate) enum Content {
 pub(crate) struct Before {
     pub(crate) mount: String,
     pub(crate) path: NodePath,
-    pub(crate) node: Node,
+    pub(crate) node: PathState,
     /// The owner, if the path was a regular file or a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<Owner>,
@@ -75,7 +75,7 @@ pub(crate) struct Before {
 pub(crate) struct After {
     pub(crate) mount: String,
     pub(crate) path: NodePath,
-    pub(crate) node: Node,
+    pub(crate) node: PathState,
 }
 
 /// One line of a record.
@@ -89,14 +89,14 @@ pub(crate) enum Line {
         time: u64,
         #[serde(flatten)]
         facts: CallFacts,
-        /// The records that were taken back, if an undo made these changes.
+        /// The records that were undone, if an undo made these changes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         undoes: Vec<String>,
         /// The mounts that the call could change, by name.
         mounts: BTreeMap<String, RootIdentity>,
     },
     Before(Before),
-    /// The call has ended. Without this line the process ended before the call.
+    /// The call ended. If this line is missing, the process died during the call.
     End {
         after: Vec<After>,
         /// Whether paths are missing, because the call changed more than [`MAX_CALL_PATHS`](crate::MAX_CALL_PATHS).

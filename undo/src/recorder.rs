@@ -1,4 +1,4 @@
-//! [`ChangeRecorder`]: keeps the states of paths before one call changes them.
+//! [`ChangeRecorder`]: saves the states of paths before one call changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::{
     error::UndoError,
     kept::{copy_content, open_file},
-    node::{MountRoot, Node, NodePath, Owner},
+    node::{MountRoot, NodePath, Owner, PathState},
     record::{After, Before, CallFacts, Content, Line, NotKept, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
@@ -25,8 +25,8 @@ pub enum ChangeScope<'c> {
     Path,
     /// The path with everything below it.
     Tree,
-    /// The path with everything below it, because another path is moved here with everything below that one.
-    Arrival {
+    /// The destination of a move, with everything that the move replaces or brings.
+    MovedHere {
         /// The mount of the moved path.
         mount: &'c str,
         /// The moved path.
@@ -40,7 +40,7 @@ pub enum ChangeScope<'c> {
 pub struct ChangeRecorder {
     store: UndoStore,
     facts: CallFacts,
-    undoes: Vec<String>,
+    undone_records: Vec<String>,
     roots: BTreeMap<String, MountRoot>,
     state: Mutex<State>,
 }
@@ -49,8 +49,8 @@ pub struct ChangeRecorder {
 struct State {
     /// The record, from the first change on.
     record: Option<(RecordId, File)>,
-    seen: BTreeSet<(String, NodePath)>,
-    contents: u32,
+    saved_paths: BTreeSet<(String, NodePath)>,
+    content_files: u32,
     bytes: u64,
     is_incomplete: bool,
 }
@@ -60,12 +60,12 @@ impl ChangeRecorder {
     #[must_use]
     pub fn new(store: UndoStore, facts: CallFacts, roots: impl IntoIterator<Item = MountRoot>) -> Self {
         let roots = roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
-        Self { store, facts, undoes: Vec::new(), roots, state: Mutex::default() }
+        Self { store, facts, undone_records: Vec::new(), roots, state: Mutex::default() }
     }
 
-    /// The same recorder, for the changes of an undo that takes these records back.
-    pub(crate) fn undoing(mut self, records: Vec<String>) -> Self {
-        self.undoes = records;
+    /// The same recorder, for the changes of an undo of these records.
+    pub(crate) fn as_undo_of(mut self, records: Vec<String>) -> Self {
+        self.undone_records = records;
         self
     }
 
@@ -75,32 +75,37 @@ impl ChangeRecorder {
         self.roots.contains_key(mount)
     }
 
-    /// Keeps the present state of a path, unless the call has changed it before. Must return before the change is made.
+    /// Saves the present state of a path, unless the call has changed it before. Must return before the change is made.
     ///
     /// # Errors
     /// [`UndoError::Keep`] or [`UndoError::Store`]. The caller must then not make the change. A mount that is not
     /// recorded is no error.
-    pub fn keep(&self, mount: &str, path: &NodePath, change: ChangeScope<'_>) -> Result<(), UndoError> {
+    pub fn save_before(
+        &self,
+        mount: &str,
+        path: &NodePath,
+        change: ChangeScope<'_>,
+    ) -> Result<(), UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(()) };
         let mut state = self.lock();
         let mut pending = vec![path.clone()];
-        if let ChangeScope::Arrival { mount: from_mount, from } = change {
-            pending.extend(self.arriving(from_mount, from, path)?);
+        if let ChangeScope::MovedHere { mount: from_mount, from } = change {
+            pending.extend(self.destinations_below(from_mount, from, path)?);
         }
         while let Some(path) = pending.pop() {
-            let is_seen = state.seen.contains(&(mount.to_owned(), path.clone()));
+            let is_saved = state.saved_paths.contains(&(mount.to_owned(), path.clone()));
             // A directory that was kept alone may still have content that was not.
-            if is_seen && change == ChangeScope::Path {
+            if is_saved && change == ChangeScope::Path {
                 continue;
             }
-            if !is_seen && state.seen.len() >= MAX_CALL_PATHS {
+            if !is_saved && state.saved_paths.len() >= MAX_CALL_PATHS {
                 state.is_incomplete = true;
                 return Ok(());
             }
             let keep_error = |source| UndoError::Keep { path: root.shown(&path), source };
             let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
-            let is_tree = change != ChangeScope::Path && matches!(node, Node::Directory { .. });
-            if !is_seen {
+            let is_tree = change != ChangeScope::Path && matches!(node, PathState::Directory { .. });
+            if !is_saved {
                 self.add(&mut state, root, path.clone(), (node, owner))?;
             }
             if is_tree {
@@ -111,24 +116,29 @@ impl ChangeRecorder {
         Ok(())
     }
 
-    /// The paths that something below a moved path will have.
-    fn arriving(&self, mount: &str, from: &NodePath, to: &NodePath) -> Result<Vec<NodePath>, UndoError> {
+    /// The destinations of `from` and everything below it, if `from` is moved to `to`.
+    fn destinations_below(
+        &self,
+        mount: &str,
+        from: &NodePath,
+        to: &NodePath,
+    ) -> Result<Vec<NodePath>, UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(Vec::new()) };
         let keep_error = |path: &NodePath, source| UndoError::Keep { path: root.shown(path), source };
-        let mut arriving = Vec::new();
+        let mut destinations = Vec::new();
         let mut pending = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = pending.pop() {
-            if arriving.len() >= MAX_CALL_PATHS {
+            if destinations.len() >= MAX_CALL_PATHS {
                 break;
             }
             let node = root.look(&from).map_err(|source| keep_error(&from, source))?;
-            if matches!(node, Node::Directory { .. }) {
+            if matches!(node, PathState::Directory { .. }) {
                 let names = root.names(&from).map_err(|source| keep_error(&from, source))?;
                 pending.extend(names.iter().filter_map(|name| Some((from.child(name)?, to.child(name)?))));
             }
-            arriving.push(to);
+            destinations.push(to);
         }
-        Ok(arriving)
+        Ok(destinations)
     }
 
     /// The record's id, if something was changed.
@@ -142,7 +152,7 @@ impl ChangeRecorder {
         state: &mut State,
         root: &MountRoot,
         path: NodePath,
-        seen: (Node, Option<Owner>),
+        seen: (PathState, Option<Owner>),
     ) -> Result<(), UndoError> {
         let (id, mut file) = match state.record.take() {
             Some(record) => record,
@@ -151,7 +161,7 @@ impl ChangeRecorder {
         let added = self.add_to(state, &id, &mut file, root, &path, seen);
         state.record = Some((id, file));
         added?;
-        state.seen.insert((root.name().to_owned(), path));
+        state.saved_paths.insert((root.name().to_owned(), path));
         Ok(())
     }
 
@@ -162,10 +172,10 @@ impl ChangeRecorder {
         file: &mut File,
         root: &MountRoot,
         path: &NodePath,
-        (node, owner): (Node, Option<Owner>),
+        (node, owner): (PathState, Option<Owner>),
     ) -> Result<(), UndoError> {
         let content = match &node {
-            Node::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
+            PathState::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
             _ => None,
         };
         let before = Before { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
@@ -194,8 +204,8 @@ impl ChangeRecorder {
             }
             Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
         };
-        let number = state.contents;
-        state.contents += 1;
+        let number = state.content_files;
+        state.content_files += 1;
         let copied =
             self.store.create_content(id, number).and_then(|copy| copy_content(file, &copy, MAX_FILE_BYTES));
         if let Err(source) = copied {
@@ -219,7 +229,7 @@ impl ChangeRecorder {
             v: VERSION,
             time,
             facts: self.facts.clone(),
-            undoes: self.undoes.clone(),
+            undoes: self.undone_records.clone(),
             mounts: mounts.collect::<Result<_, UndoError>>()?,
         };
         self.write(&id, &mut file, &line)?;
@@ -236,8 +246,8 @@ impl ChangeRecorder {
     fn end(&self) -> Result<(), UndoError> {
         let mut state = self.lock();
         let Some((id, mut file)) = state.record.take() else { return Ok(()) };
-        let mut after = Vec::with_capacity(state.seen.len());
-        for (mount, path) in &state.seen {
+        let mut after = Vec::with_capacity(state.saved_paths.len());
+        for (mount, path) in &state.saved_paths {
             let Some(root) = self.roots.get(mount) else { continue };
             let node =
                 root.look(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;

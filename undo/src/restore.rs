@@ -1,5 +1,5 @@
-//! Takes the changes of a plan back. It first stages all content of files, because only that step can run out of disk
-//! space, and then makes the changes. The states that it overwrites are kept in a record of its own.
+//! Undoes the changes of a plan. First stages all content of files, because only that step can run out of disk space,
+//! and then makes the changes. The states that it overwrites are saved in a new record.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use crate::{
     error::UndoError,
     kept::copy_content,
-    node::{FileFacts, MountRoot, Node, NodePath, Owner},
+    node::{FileFacts, MountRoot, NodePath, Owner, PathState},
     plan::{KeptContent, PlannedPath, UndoPlan},
     record::CallFacts,
     recorder::{ChangeRecorder, ChangeScope},
@@ -37,18 +37,17 @@ impl Drop for StagedFile {
     }
 }
 
-/// One path of the plan that is not yet as before.
+/// A path of the plan that still has to be restored.
 struct Restoration<'p> {
     root: &'p MountRoot,
     path: &'p NodePath,
     planned: &'p PlannedPath,
-    current: Node,
+    current: PathState,
     staged: Option<StagedFile>,
 }
 
 impl UndoPlan {
-    /// Takes the changes back. Returns the id of the record of this undo, which can be taken back in the same way, or
-    /// `None` if every path is already as it was. With `force`, paths that someone else has changed are restored too, and
+    /// Undoes the changes. Returns the id of the record of this undo, which can be undone in the same way, or `None` if every path is already as it was. With `force`, paths that someone else has changed are restored too, and
     /// those that cannot be restored are left as they are.
     ///
     /// # Errors
@@ -73,9 +72,9 @@ impl UndoPlan {
             tool: "undo".to_owned(),
         };
         let roots = self.roots.values().cloned();
-        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).undoing(undoes);
+        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).as_undo_of(undoes);
         for restoration in &mut restorations {
-            recorder.keep(restoration.root.name(), restoration.path, ChangeScope::Path)?;
+            recorder.save_before(restoration.root.name(), restoration.path, ChangeScope::Path)?;
             restoration.stage(self).map_err(|source| UndoError::Stage {
                 path: restoration.root.shown(restoration.path),
                 source,
@@ -106,7 +105,7 @@ impl UndoPlan {
         drop(recorder);
         for undone in &self.records {
             self.store.note_undone(&undone.id, &record)?;
-            // If an undo made the changes, the calls that it took back are in force again.
+            // If an undo made the changes, the calls that it undid are in force again.
             self.store.forget_undone(undone)?;
         }
         Ok(Some(record))
@@ -128,7 +127,7 @@ impl UndoPlan {
 impl Restoration<'_> {
     /// Makes the file under a temporary name, in the nearest directory above it that exists.
     fn stage(&mut self, plan: &UndoPlan) -> io::Result<()> {
-        let Node::File(facts) = &self.planned.before else { return Ok(()) };
+        let PathState::File(facts) = &self.planned.before else { return Ok(()) };
         let Some(KeptContent::InRecord(record, number)) = &self.planned.content else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -156,10 +155,12 @@ impl Restoration<'_> {
     /// Removes what stands at the path, if it is of another kind than before.
     fn remove(&self) -> io::Result<()> {
         let is_directory = match (&self.current, &self.planned.before) {
-            (Node::Absent, _) | (Node::Directory { .. }, Node::Directory { .. }) => return Ok(()),
+            (PathState::Absent, _) | (PathState::Directory { .. }, PathState::Directory { .. }) => {
+                return Ok(());
+            }
             // The staged file replaces the file in one step.
-            (Node::File(_), Node::File(_)) => return Ok(()),
-            (current, _) => matches!(current, Node::Directory { .. }),
+            (PathState::File(_), PathState::File(_)) => return Ok(()),
+            (current, _) => matches!(current, PathState::Directory { .. }),
         };
         let (parent, name) = self.root.parent_of(self.path)?;
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
@@ -168,28 +169,28 @@ impl Restoration<'_> {
 
     /// Puts the earlier state in its place.
     fn place(&mut self) -> io::Result<()> {
-        if self.planned.before == Node::Absent {
+        if self.planned.before == PathState::Absent {
             return Ok(());
         }
         let (parent, name) = self.root.parent_of(self.path)?;
         match &self.planned.before {
-            Node::File(_) => {
+            PathState::File(_) => {
                 let staged = self.staged.as_mut().ok_or(io::ErrorKind::NotFound)?;
                 rustix::fs::renameat(&staged.directory, &staged.name, &parent, name)?;
                 staged.is_placed = true;
             }
-            Node::Directory { .. } if !matches!(self.current, Node::Directory { .. }) => {
+            PathState::Directory { .. } if !matches!(self.current, PathState::Directory { .. }) => {
                 rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
             }
-            Node::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,
-            Node::Absent | Node::Directory { .. } | Node::Other => {}
+            PathState::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,
+            PathState::Absent | PathState::Directory { .. } | PathState::Other => {}
         }
         Ok(())
     }
 
     /// Gives a directory its earlier permissions. This comes last, because they may forbid changes of its content.
     fn restore_mode(&self) -> io::Result<()> {
-        if let Node::Directory { mode } = &self.planned.before {
+        if let PathState::Directory { mode } = &self.planned.before {
             let directory = self.root.open(self.path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
             restore_owner(directory.as_fd(), self.planned.owner);
             rustix::fs::fchmod(&directory, Mode::from_raw_mode(*mode))?;

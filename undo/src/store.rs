@@ -83,7 +83,7 @@ pub struct ChangeRecord {
     pub call: CallFacts,
     /// When the call began to change something, in seconds since the epoch.
     pub time: u64,
-    /// The records that were taken back, if an undo made these changes.
+    /// The records that were undone, if an undo made these changes.
     pub undoes: Vec<String>,
     /// The record that took these changes back, if one did.
     pub undone_by: Option<RecordId>,
@@ -215,14 +215,14 @@ impl UndoStore {
         File::open(self.record_folder(id).join(number.to_string()))
     }
 
-    /// Notes that a record's changes were taken back.
+    /// Notes that a record's changes were undone.
     pub(crate) fn note_undone(&self, id: &RecordId, by: &RecordId) -> Result<(), UndoError> {
         let path = self.record_folder(id).join(UNDONE);
         fs::write(&path, by.as_str()).map_err(|source| UndoError::Store { path, source })
     }
 
-    /// Removes the note of [`Self::note_undone`] from the records that an undo had taken back, because the undo itself
-    /// was taken back.
+    /// Removes the note of [`Self::note_undone`] from the records that an undo had undone, because the undo itself
+    /// was undone.
     pub(crate) fn forget_undone(&self, undo: &ChangeRecord) -> Result<(), UndoError> {
         for id in undo.undoes.iter().filter_map(|id| RecordId::parse(id)) {
             let path = self.record_folder(&id).join(UNDONE);
@@ -269,7 +269,7 @@ impl UndoStore {
         fs::remove_file(self.record_folder(id).join(number.to_string()))
     }
 
-    /// Waits until no other process takes changes back in this store. The lock ends with the returned file.
+    /// Waits until no other process undoes changes in this store. The lock ends with the returned file.
     pub(crate) fn lock(&self) -> Result<File, UndoError> {
         let store_error = |source: io::Error| UndoError::Store { path: self.folder.clone(), source };
         let folder = File::open(&self.folder).map_err(store_error)?;

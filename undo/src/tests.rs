@@ -1,4 +1,4 @@
-//! Changes in a real folder, kept and taken back.
+//! Changes in a real folder, saved and undone.
 
 use std::{
     collections::BTreeMap,
@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// A mount with a store beside it.
-struct Place {
+struct UndoFixture {
     _folder: TempDir,
     mount: PathBuf,
     store: UndoStore,
 }
 
-impl Place {
+impl UndoFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = folder.path().join("mount");
@@ -45,7 +45,7 @@ impl Place {
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
-            recorder.keep("m", &path_of(path), ChangeScope::Tree).expect("kept");
+            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("kept");
         }
         change(&self.mount);
     }
@@ -97,8 +97,8 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
 
 #[test]
 fn every_kind_of_change_is_taken_back_and_made_again() {
-    let place = Place::new();
-    let mount = place.mount.clone();
+    let fixture = UndoFixture::new();
+    let mount = fixture.mount.clone();
     for (path, text) in
         [("edited", "old\n"), ("removed", "gone\n"), ("folder/a", "a\n"), ("folder/deep/b", "b\n")]
     {
@@ -122,7 +122,7 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         "moved/deep",
         "moved/deep/b",
     ];
-    place.call("change", &paths, |mount| {
+    fixture.call("change", &paths, |mount| {
         fs::write(mount.join("edited"), "new\n").expect("written");
         fs::remove_file(mount.join("removed")).expect("removed");
         fs::rename(mount.join("folder"), mount.join("moved")).expect("moved");
@@ -134,46 +134,46 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         fs::write(mount.join("new/file"), "x").expect("written");
     });
     let after = tree(&mount);
-    let undo = place.undo(&["change"]).expect("taken back").expect("something");
+    let undo = fixture.undo(&["change"]).expect("undone").expect("something");
     assert_eq!(tree(&mount), before);
-    assert!(place.undo(&["change"]).expect("nothing to do").is_none());
-    place.undo(&[undo.as_str()]).expect("made again");
+    assert!(fixture.undo(&["change"]).expect("nothing to do").is_none());
+    fixture.undo(&[undo.as_str()]).expect("made again");
     assert_eq!(tree(&mount), after);
-    let record = place.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("kept");
     assert!(record.undone_by.is_none(), "the change is in force again");
-    place.undo(&["change"]).expect("taken back");
+    fixture.undo(&["change"]).expect("undone");
     assert_eq!(tree(&mount), before);
 }
 
 #[test]
 fn several_calls_are_taken_back_as_one() {
-    let place = Place::new();
-    let file = place.mount.join("file");
+    let fixture = UndoFixture::new();
+    let file = fixture.mount.join("file");
     fs::write(&file, "1\n").expect("written");
-    let before = tree(&place.mount);
-    place.call("first", &["file"], |_| fs::write(&file, "2\n").expect("written"));
-    place.call("second", &["file"], |_| fs::write(&file, "3\n").expect("written"));
-    place.call("nothing", &[], |_| {});
-    assert!(matches!(place.store.find_call("nothing"), Err(UndoError::Unknown { .. })));
-    let conflicts = place.conflicts(&["first"]);
+    let before = tree(&fixture.mount);
+    fixture.call("first", &["file"], |_| fs::write(&file, "2\n").expect("written"));
+    fixture.call("second", &["file"], |_| fs::write(&file, "3\n").expect("written"));
+    fixture.call("nothing", &[], |_| {});
+    assert!(matches!(fixture.store.find_call("nothing"), Err(UndoError::Unknown { .. })));
+    let conflicts = fixture.conflicts(&["first"]);
     assert_eq!(conflicts, [("/m/file".to_owned(), ConflictReason::ChangedSince)]);
-    let records = place.store.find_run("run").expect("two");
+    let records = fixture.store.find_run("run").expect("two");
     assert_eq!(records.iter().map(|record| &*record.call.call).collect::<Vec<_>>(), ["second", "first"]);
-    let difference = place.plan(&["first", "second"]).differences().expect("a difference");
+    let difference = fixture.plan(&["first", "second"]).differences().expect("a difference");
     let lines = DifferenceKind::Lines("@@ -1 +1 @@\n-1\n+3\n".to_owned());
     assert_eq!(difference, [Difference { path: "/m/file".into(), kind: lines, is_changed_since: false }]);
-    place.undo(&["first", "second"]).expect("taken back");
-    assert_eq!(tree(&place.mount), before);
+    fixture.undo(&["first", "second"]).expect("undone");
+    assert_eq!(tree(&fixture.mount), before);
 }
 
 #[test]
 fn changes_of_others_are_not_lost() {
-    let place = Place::new();
-    let at = |path: &str| place.mount.join(path);
+    let fixture = UndoFixture::new();
+    let at = |path: &str| fixture.mount.join(path);
     fs::write(at("file"), "1\n").expect("written");
     fs::create_dir(at("folder")).expect("made");
     fs::write(at("folder/x"), "1\n").expect("written");
-    place.call("change", &["file", "folder/x", "made"], |_| {
+    fixture.call("change", &["file", "folder/x", "made"], |_| {
         fs::write(at("file"), "2\n").expect("written");
         fs::write(at("folder/x"), "2\n").expect("written");
         fs::create_dir(at("made")).expect("made");
@@ -184,17 +184,17 @@ fn changes_of_others_are_not_lost() {
     let elsewhere = tempfile::tempdir().expect("a folder");
     fs::rename(at("folder"), elsewhere.path().join("folder")).expect("moved");
     symlink(elsewhere.path().join("folder"), at("folder")).expect("linked");
-    let current = tree(&place.mount);
-    let conflicts = place.conflicts(&["change"]);
+    let current = tree(&fixture.mount);
+    let conflicts = fixture.conflicts(&["change"]);
     let expected = [
         ("/m/file", ConflictReason::ChangedSince),
         ("/m/folder/x", ConflictReason::ChangedSince),
         ("/m/made", ConflictReason::HasOtherFiles),
     ];
     assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
-    assert_eq!(tree(&place.mount), current);
+    assert_eq!(tree(&fixture.mount), current);
     // Even by force no link is followed and no file of others is removed.
-    let error = place.plan(&["change"]).restore("person", true).expect_err("a link");
+    let error = fixture.plan(&["change"]).restore("person", true).expect_err("a link");
     assert!(matches!(error, UndoError::Restore { .. }), "{error:?}");
     assert_eq!(fs::read_to_string(elsewhere.path().join("folder/x")).expect("there"), "2\n");
     assert!(at("made/other").exists());
@@ -202,29 +202,32 @@ fn changes_of_others_are_not_lost() {
 
 #[test]
 fn a_call_without_an_end_is_taken_back_by_force_only() {
-    let place = Place::new();
-    fs::write(place.mount.join("file"), "1\n").expect("written");
-    let recorder = place.recorder("killed");
-    recorder.keep("m", &path_of("file"), ChangeScope::Path).expect("kept");
+    let fixture = UndoFixture::new();
+    fs::write(fixture.mount.join("file"), "1\n").expect("written");
+    let recorder = fixture.recorder("killed");
+    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("kept");
     // The record is copied before its end, as a killed process leaves it.
-    let record =
-        place.mount.with_file_name("undo").join(recorder.id().expect("begun").as_str()).join("record.jsonl");
+    let record = fixture
+        .mount
+        .with_file_name("undo")
+        .join(recorder.id().expect("begun").as_str())
+        .join("record.jsonl");
     let text = fs::read(&record).expect("readable");
     drop(recorder);
     fs::write(&record, text).expect("written");
-    fs::write(place.mount.join("file"), "2\n").expect("written");
-    assert_eq!(place.conflicts(&["killed"]), [("/m/file".to_owned(), ConflictReason::Unfinished)]);
-    place.plan(&["killed"]).restore("person", true).expect("taken back");
-    assert_eq!(fs::read_to_string(place.mount.join("file")).expect("there"), "1\n");
+    fs::write(fixture.mount.join("file"), "2\n").expect("written");
+    assert_eq!(fixture.conflicts(&["killed"]), [("/m/file".to_owned(), ConflictReason::Unfinished)]);
+    fixture.plan(&["killed"]).restore("person", true).expect("undone");
+    assert_eq!(fs::read_to_string(fixture.mount.join("file")).expect("there"), "1\n");
 }
 
 #[test]
 fn damaged_and_foreign_records_are_refused() {
-    let place = Place::new();
-    fs::write(place.mount.join("file"), "1\n").expect("written");
-    place.call("change", &["file"], |mount| fs::write(mount.join("file"), "2\n").expect("written"));
-    let record = place.store.find_call("change").expect("kept");
-    let path = place.mount.with_file_name("undo").join(record.id.as_str()).join("record.jsonl");
+    let fixture = UndoFixture::new();
+    fs::write(fixture.mount.join("file"), "1\n").expect("written");
+    fixture.call("change", &["file"], |mount| fs::write(mount.join("file"), "2\n").expect("written"));
+    let record = fixture.store.find_call("change").expect("kept");
+    let path = fixture.mount.with_file_name("undo").join(record.id.as_str()).join("record.jsonl");
     let text = fs::read_to_string(&path).expect("readable");
     for (bad, reason) in [
         (text.replacen("\"v\":1", "\"v\":9", 1), "newer version"),
@@ -233,32 +236,34 @@ fn damaged_and_foreign_records_are_refused() {
         (String::new(), "does not begin"),
     ] {
         fs::write(&path, bad).expect("written");
-        let error = place.store.record(&record.id).expect_err("damaged").to_string();
+        let error = fixture.store.record(&record.id).expect_err("damaged").to_string();
         assert!(error.contains(reason), "{error}");
-        assert!(place.store.records().expect("readable").is_empty());
+        assert!(fixture.store.records().expect("readable").is_empty());
     }
     fs::write(&path, &text).expect("written");
-    let other = Place::new();
-    let error = UndoPlan::new(place.store.clone(), vec![record], [other.root()]).expect_err("another folder");
+    let other = UndoFixture::new();
+    let error =
+        UndoPlan::new(fixture.store.clone(), vec![record], [other.root()]).expect_err("another folder");
     assert!(matches!(error, UndoError::MountChanged { .. }), "{error}");
 }
 
 #[test]
 fn a_full_disk_changes_nothing() {
-    let place = Place::new();
-    fs::write(place.mount.join("a"), "1\n").expect("written");
-    fs::write(place.mount.join("b"), "1\n").expect("written");
-    place.call("change", &["a", "b"], |mount| {
+    let fixture = UndoFixture::new();
+    fs::write(fixture.mount.join("a"), "1\n").expect("written");
+    fs::write(fixture.mount.join("b"), "1\n").expect("written");
+    fixture.call("change", &["a", "b"], |mount| {
         fs::write(mount.join("a"), "2\n").expect("written");
         fs::write(mount.join("b"), "2\n").expect("written");
     });
-    let current = tree(&place.mount);
+    let current = tree(&fixture.mount);
     // The second content is gone, as if it could not be copied.
-    let record = place.store.find_call("change").expect("kept");
-    fs::remove_file(place.mount.with_file_name("undo").join(record.id.as_str()).join("1")).expect("removed");
-    let error = place.undo(&["change"]).expect_err("no content");
+    let record = fixture.store.find_call("change").expect("kept");
+    fs::remove_file(fixture.mount.with_file_name("undo").join(record.id.as_str()).join("1"))
+        .expect("removed");
+    let error = fixture.undo(&["change"]).expect_err("no content");
     assert!(matches!(error, UndoError::Stage { .. }), "{error:?}");
-    assert_eq!(tree(&place.mount), current);
+    assert_eq!(tree(&fixture.mount), current);
 }
 
 #[derive(Debug, Clone)]
@@ -288,7 +293,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     let keep = |name: &str, change| {
         if let Some(recorder) = recorder {
-            recorder.keep("m", &path_of(name), change).expect("kept");
+            recorder.save_before("m", &path_of(name), change).expect("kept");
         }
     };
     match step {
@@ -311,7 +316,7 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
         }
         Step::Rename(from, to) => {
             keep(NAMES[*from], ChangeScope::Tree);
-            keep(NAMES[*to], ChangeScope::Arrival { mount: "m", from: &path_of(NAMES[*from]) });
+            keep(NAMES[*to], ChangeScope::MovedHere { mount: "m", from: &path_of(NAMES[*from]) });
             let _ = fs::rename(mount.join(NAMES[*from]), mount.join(NAMES[*to]));
         }
         Step::Link(name) => {
@@ -327,25 +332,25 @@ proptest! {
     /// After calls of any kind, their undo gives the tree back, and the undo of the undo gives the changes back.
     #[test]
     fn an_undo_gives_the_tree_back(start in steps(), calls in prop::collection::vec(steps(), 1..4)) {
-        let place = Place::new();
+        let fixture = UndoFixture::new();
         for step in &start {
-            run(step, &place.mount, None);
+            run(step, &fixture.mount, None);
         }
-        let before = tree(&place.mount);
+        let before = tree(&fixture.mount);
         for (number, steps) in calls.iter().enumerate() {
-            let recorder = place.recorder(&number.to_string());
+            let recorder = fixture.recorder(&number.to_string());
             for step in steps {
-                run(step, &place.mount, Some(&recorder));
+                run(step, &fixture.mount, Some(&recorder));
             }
         }
-        let after = tree(&place.mount);
-        if let Ok(records) = place.store.find_run("run") {
-            let plan = UndoPlan::new(place.store.clone(), records, [place.root()]).expect("a plan");
-            let undo = plan.restore("person", false).expect("taken back");
-            prop_assert_eq!(tree(&place.mount), before);
+        let after = tree(&fixture.mount);
+        if let Ok(records) = fixture.store.find_run("run") {
+            let plan = UndoPlan::new(fixture.store.clone(), records, [fixture.root()]).expect("a plan");
+            let undo = plan.restore("person", false).expect("undone");
+            prop_assert_eq!(tree(&fixture.mount), before);
             if let Some(undo) = undo {
-                place.undo(&[undo.as_str()]).expect("made again");
-                prop_assert_eq!(tree(&place.mount), after);
+                fixture.undo(&[undo.as_str()]).expect("made again");
+                prop_assert_eq!(tree(&fixture.mount), after);
             }
         }
     }
@@ -353,22 +358,22 @@ proptest! {
 
 #[test]
 fn a_forced_undo_leaves_alone_what_was_not_kept() {
-    let place = Place::new();
-    let large = place.mount.join("large");
+    let fixture = UndoFixture::new();
+    let large = fixture.mount.join("large");
     File::create(&large).expect("made").set_len(crate::MAX_FILE_BYTES + 1).expect("sparse");
-    fs::write(place.mount.join("small"), "1\n").expect("written");
-    place.call("change", &["large", "small", "made"], |mount| {
+    fs::write(fixture.mount.join("small"), "1\n").expect("written");
+    fixture.call("change", &["large", "small", "made"], |mount| {
         fs::write(&large, "now small\n").expect("written");
         fs::write(mount.join("small"), "2\n").expect("written");
         fs::create_dir(mount.join("made")).expect("made");
     });
-    fs::write(place.mount.join("made/theirs"), "x").expect("written");
-    let conflicts = place.conflicts(&["change"]);
+    fs::write(fixture.mount.join("made/theirs"), "x").expect("written");
+    let conflicts = fixture.conflicts(&["change"]);
     let not_kept = ConflictReason::NotKept(crate::NotKept::LargeFile);
     let expected = [("/m/large", not_kept), ("/m/made", ConflictReason::HasOtherFiles)];
     assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
-    place.plan(&["change"]).restore("person", true).expect("the rest is restored");
-    assert_eq!(fs::read_to_string(place.mount.join("small")).expect("there"), "1\n");
+    fixture.plan(&["change"]).restore("person", true).expect("the rest is restored");
+    assert_eq!(fs::read_to_string(fixture.mount.join("small")).expect("there"), "1\n");
     assert_eq!(fs::read_to_string(&large).expect("there"), "now small\n");
-    assert!(place.mount.join("made/theirs").exists());
+    assert!(fixture.mount.join("made/theirs").exists());
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 /// Constants whose value the document gives in other words, each with the reason.
 const IN_OTHER_WORDS: [(&str, &str); 5] = [
     ("MAX_ENDS_BEYOND_CAPACITY", "a sum of products of another constant"),
-    ("PAUSES", "the row names the unit once for both"),
+    ("RETRY_PAUSES", "the row names the unit once for both"),
     ("WITHDRAWAL_MARGIN", "the row has what is left of the approval's time"),
     ("MAX_STDIN_BYTES", "the row says \"and one byte\""),
     ("MAX_HTTP_BODY_BYTES", "a difference of two constants"),
@@ -127,7 +127,20 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents. `{}` stands for a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 22] = [
+const SENTENCES: [(&str, &str, &str, &str); 25] = [
+    ("docs/limits.md", "(`max_output_bytes`) | {} |", "DEFAULT_MAX_OUTPUT_BYTES", "policy/src/limits.rs"),
+    (
+        "docs/operating.md",
+        "`max_output_bytes` ({}) limits",
+        "DEFAULT_MAX_OUTPUT_BYTES",
+        "policy/src/limits.rs",
+    ),
+    (
+        "docs/operating.md",
+        "`offset` = 0, `limit` = {} (bytes,",
+        "DEFAULT_PAGE_BYTES",
+        "tools/src/output_store.rs",
+    ),
     ("docs/operating.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/agent.md", "No answer within {} is a no", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
     ("docs/policy.md", "no answer came within {} |", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
@@ -324,6 +337,30 @@ fn every_number_is_that_of_the_code() {
         }
     }
     assert!(checked > MIN_CONSTANTS, "only {checked} constants are named");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_place_defines_its_constants() {
+    let (root, constants) = workspace();
+    let text = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
+    let (mut files, mut faults) = (Vec::new(), Vec::new());
+    for row in text.lines().filter(|line| line.starts_with("| ")) {
+        let place = row.trim_matches('|').rsplit(" | ").next().unwrap_or_default();
+        let quoted_names: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
+        let named_files: Vec<&str> =
+            quoted_names.iter().copied().filter(|name| name.ends_with(".rs")).collect();
+        // A row that says "as above" means the files of the last row that names any.
+        if !named_files.is_empty() {
+            files = named_files;
+        }
+        for name in quoted_names.into_iter().filter(|name| is_constant(name)) {
+            let definitions = constants.get(name).map(Vec::as_slice).unwrap_or_default();
+            if !definitions.iter().any(|(path, _)| files.contains(&path.as_str())) {
+                faults.push(format!("{name} is not in {files:?}"));
+            }
+        }
+    }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 

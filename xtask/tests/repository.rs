@@ -149,6 +149,43 @@ const ENVIRONMENT: &[(&str, &[&str])] = &[
     ("tools/src/web/secrets.rs", &["CREDENTIALS_DIRECTORY"]),
 ];
 
+/// Ways to start a thread, or to run code on one of tokio's.
+const SPAWNS: &[&str] = &["thread::spawn(", "thread::Builder", "thread::scope(", "task::spawn_blocking("];
+
+/// The files that start threads. Landlock and seccomp bind a thread, so each new thread must be one that needs no
+/// confinement, or that confines itself.
+const MAY_SPAWN: &[&str] = &[
+    "audit/src/sync.rs",
+    "confine/src/testing.rs",
+    "confine/src/thread.rs",
+    "egress/src/lazy.rs",
+    "egress/src/thread.rs",
+    "mcp/src/stdio.rs",
+    "mcp/src/streams.rs",
+    "policy/src/commands/read.rs",
+    "runtime/src/command/author/try_call/native.rs",
+    "runtime/src/command/interrupts.rs",
+    "runtime/src/setup.rs",
+    "runtime/src/terminal_approver.rs",
+    "sandbox/src/compiler.rs",
+    "sandbox/src/links/examine.rs",
+    "sandbox/src/links/search.rs",
+    "sandbox/src/ticker.rs",
+    "sandbox/src/worker.rs",
+    "shell-daemon/src/background.rs",
+    "shell-daemon/src/changes.rs",
+    "shell-daemon/src/server/health.rs",
+    "shell-daemon/src/server/session_egress.rs",
+    "shell-daemon/src/server/session_thread.rs",
+    "shell-daemon/src/watch.rs",
+    "store/src/open.rs",
+    "store/src/sqlite/readers.rs",
+    "store/src/sqlite/writer.rs",
+    "tools/src/spawn.rs",
+    "tools/src/web/http_client.rs",
+    "tools/src/witnesses.rs",
+];
+
 /// Tests that test time itself, and tests that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
     // A confined thread makes the system calls of a sleep.
@@ -163,21 +200,20 @@ const MAY_SLEEP: &[&str] = &[
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
     // The clock of a shell.
-    "shell-daemon/tests/all/waiting.rs",
+    "shell-daemon/tests/all/prepared_shell.rs",
     // The paused clock of a process that has died.
     "tasks/tests/all/world.rs",
     // Questions and deaths of processes that are polled for.
     "runs/tests/all/questions.rs",
     "runs/tests/all/stepwise.rs",
     "runs/tests/all/world.rs",
-    "tests/tests/all/agent/durable.rs",
     // Servers and workers that are waited for, effects that take time, and random moments of deaths.
     "temporal/tests/all/kills.rs",
     "temporal/tests/all/server.rs",
     "temporal/tests/all/tools.rs",
     "temporal/tests/all/world.rs",
     "tests/tests/all/tasks.rs",
-    // The helpers `soon` and `poll_until`.
+    // The helpers `wait_until_async` and `wait_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
 ];
@@ -341,6 +377,19 @@ fn the_map_names_each_file_that_opens_a_socket() {
     }
     assert!(allowed > 5, "only {allowed} sockets were found");
     assert_no_offenders("sockets that the map does not name", &offenders);
+}
+
+#[test]
+fn threads_start_only_where_it_is_expected() {
+    let starts = |code: &String| SPAWNS.iter().any(|way| code.contains(way));
+    let files: BTreeSet<String> = shipped_code()
+        .into_iter()
+        .filter(|(_, lines)| lines.iter().any(|(_, code)| starts(code)))
+        .map(|(path, _)| path)
+        .collect();
+    let expected: BTreeSet<String> = MAY_SPAWN.iter().map(|path| (*path).to_owned()).collect();
+    let unexpected: Vec<String> = files.symmetric_difference(&expected).cloned().collect();
+    assert_no_offenders("files that start threads, against `MAY_SPAWN`", &unexpected);
 }
 
 #[test]

@@ -34,16 +34,16 @@ impl AgentLoop {
         Self { inner: inner.map_err(Arc::new) }
     }
 
-    /// Asks the model a question, and returns its final answer.
+    /// Sends the model a prompt, and returns its final answer.
     ///
     /// # Errors
     /// [`AgentLoopError`] for a run that ends in another way.
     ///
     /// # Cancellation
     /// Like [`agent::AgentLoop::run`].
-    pub async fn run(&mut self, question: impl Into<String>) -> Result<String, AgentLoopError> {
+    pub async fn run(&mut self, prompt: impl Into<String>) -> Result<String, AgentLoopError> {
         let agent = self.inner.as_mut().map_err(|error| AgentLoopError::Registry(Arc::clone(error)))?;
-        match agent.run(question).await.end {
+        match agent.run(prompt).await.end {
             AgentEnd::Answer { text } => Ok(text),
             AgentEnd::MaxIterations { limit } => Err(AgentLoopError::MaxIterationsReached(limit)),
             end => Err(AgentLoopError::Ended(end)),

@@ -87,5 +87,5 @@ async fn a_waiting_message_continues_with_a_new_limit_of_turns() {
     stage.agent.handle().follow_up("and then?").expect("room");
     let (state, _) = relayed(&stage).await;
     assert_eq!(state.next, RunStep::Ended { end: AgentEnd::Answer { text: "two".into() } });
-    assert_eq!((state.turns_total, state.turns_for_question), (6, 3));
+    assert_eq!((state.turns_total, state.turns_for_prompt), (6, 3));
 }

@@ -25,7 +25,7 @@ fn introduced(dir: &Path, policy: &'static str) -> AuditLog {
         lock_sha256: None,
     };
     let text = move || KeptPolicy { toml: format!("# {policy}\n"), json: policy.into() };
-    log.introduce(Box::new(move || start), Some(Box::new(text)));
+    log.set_process_facts(Box::new(move || start), Some(Box::new(text)));
     log
 }
 
@@ -121,7 +121,7 @@ fn a_log_that_cannot_keep_the_policy_records_no_call() {
     let log = introduced(dir.path(), "one");
     for _ in 0..2 {
         let error = log.append(&end("c")).expect_err("the policy is not kept");
-        assert!(error.to_string().contains("cannot keep"), "{error}");
+        assert!(error.to_string().contains("cannot store"), "{error}");
     }
     assert!(events(dir.path()).is_empty());
     fs::remove_file(dir.path().join(POLICIES_DIR)).expect("removed");
@@ -136,7 +136,7 @@ fn a_question_is_kept_once_for_its_owner_alone() {
     let log = open(dir.path());
     let sha256 = digest("question");
     for _ in 0..2 {
-        log.keep_question(&sha256, "question").expect("kept");
+        log.store_question(&sha256, "question").expect("kept");
     }
     let path = dir.path().join(QUESTIONS_DIR).join(format!("{sha256}.txt"));
     assert_eq!(fs::read_to_string(&path).expect("kept"), "question");

@@ -14,9 +14,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    AnchorFinding, AnchorPlace, AuditError, BreakReason, CheckpointKey, LogFollower, NEWEST_CHECKPOINT,
-    SEGMENTS_DIR, SealingOptions, SignatureFault, SignedCheckpoint, VerifyRequest, newest_row_lines,
-    verify_against,
+    AuditError, BreakReason, CheckpointFinding, CheckpointKey, CheckpointPlace, LogFollower,
+    NEWEST_CHECKPOINT, SEGMENTS_DIR, SealingOptions, SignatureFault, SignedCheckpoint, VerifyRequest,
+    newest_row_lines, verify_against,
 };
 
 /// The checkpoints that a log has given away.
@@ -93,8 +93,8 @@ fn against(dir: &Path, anchors: &[SignedCheckpoint]) -> VerifyReport {
 }
 
 /// The findings of the checkpoints outside, oldest first.
-fn outside(report: &VerifyReport) -> Vec<AnchorFinding> {
-    let outside = report.anchors.iter().filter(|anchor| anchor.place == AnchorPlace::Outside);
+fn outside(report: &VerifyReport) -> Vec<CheckpointFinding> {
+    let outside = report.anchors.iter().filter(|anchor| anchor.place == CheckpointPlace::Outside);
     outside.map(|anchor| anchor.finding.clone()).collect()
 }
 
@@ -118,7 +118,7 @@ fn a_sealed_log_reads_verifies_and_goes_on_as_one() {
     assert_eq!(newest.collect::<Vec<_>>(), (1..=13).rev().collect::<Vec<_>>());
     let sizes: Vec<u64> = kept.all().iter().map(|signed| signed.checkpoint.size).collect();
     assert_eq!(sizes, [5, 9, 12]);
-    assert_eq!(outside(&against(dir.path(), &kept.all())), [const { AnchorFinding::Holds }; 3]);
+    assert_eq!(outside(&against(dir.path(), &kept.all())), [const { CheckpointFinding::Holds }; 3]);
 
     let log = open(dir.path());
     assert_eq!(log.append(&end("more")).expect("appends").seq, 14);
@@ -234,7 +234,7 @@ fn many_processes_seal_and_append_at_once() {
     assert!(report.is_intact(), "{report:?}");
     assert_eq!(report.segments, 17);
     assert!(report.open_begins.is_empty());
-    assert!(outside(&report).iter().all(|finding| *finding == AnchorFinding::Holds));
+    assert!(outside(&report).iter().all(|finding| *finding == CheckpointFinding::Holds));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
     let report = against(dir.path(), &kept.all());
     assert!(report.is_intact(), "{report:?}");
     assert_eq!((report.rows, report.first_seq, report.last_seq), (1, 15, 15));
-    assert_eq!(outside(&report), [const { AnchorFinding::Removed }; 3]);
+    assert_eq!(outside(&report), [const { CheckpointFinding::Removed }; 3]);
 
     // The checkpoints of the removed segments are what proves the rest.
     let note = dir.path().join(SEGMENTS_DIR).join("000003-10-14.note");
@@ -374,13 +374,13 @@ fn missing_rows_are_named() {
     let lines: Vec<&str> = text.split_inclusive('\n').take(2).collect();
     fs::write(&path, lines.concat()).expect("writes");
     let finding = outside(&against(dir.path(), std::slice::from_ref(&anchor)));
-    assert_eq!(finding, [AnchorFinding::MissingAtEnd { first: 12, last: 12 }]);
+    assert_eq!(finding, [CheckpointFinding::MissingAtEnd { first: 12, last: 12 }]);
     // A start compares with the newest checkpoint of the state folder, and refuses.
     let refused = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ());
-    assert!(matches!(refused, Err(AuditError::Disagrees { size: 12, rows: 11, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AuditError::CheckpointMismatch { size: 12, rows: 11, .. })), "{refused:?}");
     fs::remove_file(&path).expect("removed");
     let refused = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ());
-    assert!(matches!(refused, Err(AuditError::Disagrees { size: 12, rows: 0, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AuditError::CheckpointMismatch { size: 12, rows: 0, .. })), "{refused:?}");
 }
 
 #[test]
@@ -391,11 +391,11 @@ fn a_start_refuses_a_longer_log_of_other_rows() {
     let other = tempfile::tempdir().expect("a folder");
     fs::write(log_path(dir.path()), filled_log(other.path(), 30)).expect("writes");
     let refused = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ());
-    assert!(matches!(refused, Err(AuditError::Disagrees { size: 12, rows: 30, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AuditError::CheckpointMismatch { size: 12, rows: 30, .. })), "{refused:?}");
     for forged in ["", "{", "{\"note\":\"x\",\"offset\":1}", "\u{202e}"] {
         fs::write(dir.path().join(NEWEST_CHECKPOINT), forged).expect("writes");
         let refused = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ());
-        assert!(matches!(refused, Err(AuditError::CheckpointForm { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(AuditError::InvalidCheckpoint { .. })), "{refused:?}");
         assert!(!verify(&log_path(dir.path())).expect("verifies").is_intact());
     }
 }
@@ -410,9 +410,9 @@ fn changed_and_foreign_checkpoints_prove_nothing() {
     let report = against(dir.path(), &[foreign, changed, anchor]);
     assert!(!report.is_intact());
     let findings = outside(&report);
-    assert!(findings.contains(&AnchorFinding::Signature(SignatureFault::OtherKey)), "{findings:?}");
-    assert!(findings.contains(&AnchorFinding::Signature(SignatureFault::Invalid)), "{findings:?}");
-    assert!(findings.contains(&AnchorFinding::Holds), "{findings:?}");
+    assert!(findings.contains(&CheckpointFinding::Signature(SignatureFault::OtherKey)), "{findings:?}");
+    assert!(findings.contains(&CheckpointFinding::Signature(SignatureFault::Invalid)), "{findings:?}");
+    assert!(findings.contains(&CheckpointFinding::Holds), "{findings:?}");
 }
 
 #[test]
@@ -565,7 +565,7 @@ proptest! {
         }
         let report = against(dir.path(), &kept.all());
         prop_assert!(report.is_intact(), "{:?}", report);
-        let held = outside(&report).iter().all(|finding| *finding == AnchorFinding::Holds);
+        let held = outside(&report).iter().all(|finding| *finding == CheckpointFinding::Holds);
         prop_assert!(held);
 
         let mut files = segments(dir.path());

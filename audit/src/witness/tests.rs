@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    AnchorFinding, CallEnding, CallRecord, Outcome, Record, SealingOptions, SyncMode, VerifyRequest,
+    CallEnding, CallRecord, CheckpointFinding, Outcome, Record, SealingOptions, SyncMode, VerifyRequest,
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
@@ -206,11 +206,11 @@ fn answers_of_a_witness_that_lies_are_not_believed() {
     assert_eq!(WitnessClient::new(&log, witness.key.clone()).request(&newest).expect("reads"), Some(request));
     fs::write(&path, "x").expect("written");
     let report = verify_against(&log_path(state.path()), &VerifyRequest::default()).expect("verifies");
-    assert!(report.anchors.iter().any(|anchor| anchor.finding == AnchorFinding::Malformed), "{report:?}");
+    assert!(report.anchors.iter().any(|anchor| anchor.finding == CheckpointFinding::Malformed), "{report:?}");
 }
 
 #[test]
-fn rows_that_retention_has_removed_are_told() {
+fn rows_removed_by_retention_are_reported() {
     let state = tempfile::tempdir().expect("a folder");
     let (log, mut witness) = (open(state.path()), Witness::new());
     let mut client = WitnessClient::new(&log, witness.signer.key.clone());
@@ -220,8 +220,9 @@ fn rows_that_retention_has_removed_are_told() {
         append(&log, 2);
         log.seal().expect("seals");
     }
-    for name in segments::listed(state.path(), segments::SEGMENT_ENDING).expect("listed") {
-        fs::remove_file(segments::path_of(state.path(), &name, segments::SEGMENT_ENDING)).expect("removed");
+    for name in segments::listed(state.path(), segments::SEGMENT_EXTENSION).expect("listed") {
+        fs::remove_file(segments::path_of(state.path(), &name, segments::SEGMENT_EXTENSION))
+            .expect("removed");
     }
     let newest = log.checkpoint().expect("a checkpoint");
     let error = submit(&mut client, &mut witness, &newest).expect_err("refused");

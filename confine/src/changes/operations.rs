@@ -8,9 +8,9 @@ use crate::seccomp::FCHMODAT2;
 pub enum ChangeOperation {
     /// The content, the permissions or the name of this path alone.
     Change(PathArgument),
-    /// What stands at the path leaves it, with everything below it.
+    /// The path and everything below it are removed or moved away.
     Leave(PathArgument),
-    /// What stands at `from`, with everything below it, will stand at `to`.
+    /// `from` and everything below it are moved to `to`.
     Arrive {
         /// The path that is moved.
         from: PathArgument,

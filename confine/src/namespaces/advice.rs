@@ -11,7 +11,7 @@ pub(super) fn user_namespace(error: &io::Error) -> String {
         (value.trim() == forbidding).then_some(advice)
     });
     let advice = cause.unwrap_or(match error.raw_os_error() {
-        Some(libc::EINVAL) => "the kernel has none: build it with CONFIG_USER_NS",
+        Some(libc::EINVAL) => "the kernel is built without this namespace: enable CONFIG_USER_NS",
         Some(libc::ENOSPC) => "too many are in use: raise user.max_user_namespaces",
         _ => PROFILE,
     });
@@ -45,11 +45,11 @@ pub(super) fn tree(step: TreeStep, error: &io::Error) -> String {
 
 fn kernel_option_advice(layer: Layer) -> &'static str {
     match layer {
-        Layer::PidNamespace => "the kernel has none: build it with CONFIG_PID_NS",
-        Layer::IpcNamespace => "the kernel has none: build it with CONFIG_IPC_NS",
-        Layer::UtsNamespace => "the kernel has none: build it with CONFIG_UTS_NS",
-        Layer::NetNamespace => "the kernel has none: build it with CONFIG_NET_NS",
-        _ => "the kernel has none: build it with CONFIG_NAMESPACES",
+        Layer::PidNamespace => "the kernel is built without this namespace: enable CONFIG_PID_NS",
+        Layer::IpcNamespace => "the kernel is built without this namespace: enable CONFIG_IPC_NS",
+        Layer::UtsNamespace => "the kernel is built without this namespace: enable CONFIG_UTS_NS",
+        Layer::NetNamespace => "the kernel is built without this namespace: enable CONFIG_NET_NS",
+        _ => "the kernel is built without this namespace: enable CONFIG_NAMESPACES",
     }
 }
 
@@ -74,7 +74,7 @@ const APPARMOR: (&str, &str, &str) = (
     "set kernel.apparmor_restrict_unprivileged_userns=0, or give this program an AppArmor profile with userns",
 );
 
-const PROFILE: &str = "a container's profile forbids it as a rule: podman or docker run --security-opt \
+const PROFILE: &str = "usually a container's profile forbids it: run podman or docker with --security-opt \
                        seccomp=FILE with a profile that lets unshare, mount, pivot_root, sethostname and \
                        the calls of the new mount interface through (and --security-opt apparmor=unconfined where \
                        AppArmor is on), or --cap-add=SYS_ADMIN";

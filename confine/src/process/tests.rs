@@ -381,7 +381,7 @@ fn changes_wait_for_their_watcher() {
             assert!(listener.is_pending(&change));
             calls.push(change.operations());
             // The third change is refused.
-            if calls.len() == 3 { listener.fail(&change) } else { listener.let_go_on(&change) }
+            if calls.len() == 3 { listener.refuse(&change) } else { listener.allow(&change) }
         }
         calls
     });

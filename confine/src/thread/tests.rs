@@ -42,7 +42,7 @@ fn rules_with_network(fixture: &ConfineFixture) -> ThreadConfinement {
 }
 
 #[test]
-fn each_way_round_the_ports_is_proven_shut() {
+fn every_bypass_of_the_port_rule_is_refused() {
     if !kernel_has_layers() {
         return;
     }

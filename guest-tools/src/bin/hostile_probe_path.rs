@@ -7,7 +7,7 @@ use std::{
 
 use portcullis_sdk::tool;
 
-/// Tries an operation and says what came of it: `ok: …`, or `error: …` in the system's own words.
+/// Tries an operation and returns the result: `ok: …`, or `error: …` with the system's message.
 #[tool]
 async fn probe_path(
     #[arg(one_of(

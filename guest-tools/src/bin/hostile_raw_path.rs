@@ -2,9 +2,9 @@
 
 use portcullis_sdk::tool;
 
-/// Tries an operation of WASI as often as told and says, in order of appearance, which different things came
-/// of it: `ok …`, or `errno N`. What it reads that holds the bait goes into the file `loot` of the first
-/// preopened directory, so that the host finds it whatever becomes of the answer.
+/// Tries an operation of WASI as often as told, and returns the different results in order of appearance: `ok …`, or
+/// `errno N`. Content with the bait is written to the file `loot` of the first preopened directory, where the host finds
+/// it even if the answer is lost.
 #[expect(clippy::too_many_arguments, reason = "one for each thing that a test varies")]
 #[tool]
 async fn raw_path(

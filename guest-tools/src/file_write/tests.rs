@@ -48,7 +48,7 @@ fn check(arguments: &str, expected_answer: &str, file: &str, content: &str) {
 }
 
 #[track_caller]
-fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+fn check_refused(arguments: &str, kind: ToolErrorKind, message: &str) {
     let folder = folder();
     let before = names(folder.path());
     let error = write(folder.path(), arguments).expect_err("refused");
@@ -68,12 +68,12 @@ fn a_file_is_created_or_replaced_whole() {
 fn create_never_replaces() {
     check(r#"{"path":"new","content":"x","mode":"create"}"#, "wrote 1 bytes to /shared/new", "new", "x");
     let exists = "already exists";
-    refused(
+    check_refused(
         r#"{"path":"old","content":"x","mode":"create"}"#,
         ToolErrorKind::Failed,
         &format!("`/shared/old` {exists}"),
     );
-    refused(
+    check_refused(
         r#"{"path":"link","content":"x","mode":"create"}"#,
         ToolErrorKind::Failed,
         &format!("`/shared/link` {exists}"),
@@ -94,29 +94,41 @@ fn append_adds_to_the_end_or_creates() {
 #[test]
 fn refused_write_changes_no_file() {
     use ToolErrorKind as Kind;
-    refused(
+    check_refused(
         r#"{"path":"link","content":"x"}"#,
         Kind::Failed,
         "cannot write `/shared/link`: it is a symbolic link: write to what it leads to",
     );
-    refused(r#"{"path":"d","content":"x"}"#, Kind::Failed, "cannot write `/shared/d`: it is a directory");
-    refused(r#"{"path":"/shared","content":"x"}"#, Kind::Failed, "cannot write `/shared`: it is a directory");
-    refused(
+    check_refused(
+        r#"{"path":"d","content":"x"}"#,
+        Kind::Failed,
+        "cannot write `/shared/d`: it is a directory",
+    );
+    check_refused(
+        r#"{"path":"/shared","content":"x"}"#,
+        Kind::Failed,
+        "cannot write `/shared`: it is a directory",
+    );
+    check_refused(
         r#"{"path":"old/x","content":"x"}"#,
         Kind::Failed,
         "cannot write `/shared/old/x`: a part of it is a file",
     );
-    refused(
+    check_refused(
         r#"{"path":"d/..","content":"x"}"#,
         Kind::InvalidArguments,
         "field 'path': `/shared/d/..` names no file",
     );
-    refused(
+    check_refused(
         r#"{"path":"old","content":"x","mode":"truncate"}"#,
         Kind::InvalidArguments,
         r#"field 'mode': "truncate" is not one of ["create", "overwrite", "append"]"#,
     );
-    refused(r#"{"path":"../../x","content":"x"}"#, Kind::Denied, "`/shared/../../x` leads out of its mount");
+    check_refused(
+        r#"{"path":"../../x","content":"x"}"#,
+        Kind::Denied,
+        "`/shared/../../x` leads out of its mount",
+    );
 }
 
 #[test]

@@ -97,18 +97,14 @@ impl HttpAccess {
         if !origins.all(is_known) {
             return Some((StatusCode::FORBIDDEN, "the Origin may not call this server"));
         }
-        let mut authorizations = headers.get_all(AUTHORIZATION).iter();
-        // There must be exactly one value: of two, a proxy and this server could pick different ones.
-        match (authorizations.next(), authorizations.next()) {
-            (Some(value), None) if self.token.matches_authorization(value.as_bytes()) => None,
+        match single_value(headers, AUTHORIZATION) {
+            Some(value) if self.token.matches_authorization(value.as_bytes()) => None,
             _ => Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong")),
         }
     }
 
     fn knows_host(&self, headers: &HeaderMap, authority: Option<&Authority>) -> bool {
-        let mut hosts = headers.get_all(HOST).iter();
-        // There must be exactly one value: of two, a proxy and this server could pick different ones.
-        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Some(host) = single_value(headers, HOST) else { return false };
         let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
             return false;
         };
@@ -119,6 +115,13 @@ impl HttpAccess {
         // The request line may name a host as well, which must then be known too.
         is_known(&host) && authority.is_none_or(is_known)
     }
+}
+
+/// The value of a header that must be there exactly once. Refuses duplicates: a proxy could use the first value and this
+/// server the second.
+fn single_value(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
 }
 
 /// Admission control in front of the protocol's service.

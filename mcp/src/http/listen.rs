@@ -100,7 +100,7 @@ pub async fn serve_http(
     // Connections that do not end in time are aborted with the `JoinSet`.
     let closed = async { while connections.join_next().await.is_some() {} };
     let _ = timeout(limits.leave, closed).await;
-    server.wait_until_idle_or_late(server.running(), &stop).await;
+    server.wait_for_cancelled_calls(server.server_calls(), &stop).await;
 }
 
 /// Serves one connection until it ends.

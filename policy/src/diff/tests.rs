@@ -21,6 +21,16 @@ fn edited(from: &str, to: &str) -> String {
     DEFAULT_POLICY.replacen(from, to, 1)
 }
 
+/// The shipped policy with a key of a section set to a value in TOML.
+fn with_key(key: &str, value: &str) -> String {
+    let mut policy: toml::Table = DEFAULT_POLICY.parse().expect("TOML");
+    let mut value: toml::Table = format!("value = {value}").parse().expect("TOML");
+    let (section, key) = key.split_once('.').expect("a section and a key");
+    let section = policy[section].as_table_mut().expect("a section");
+    section.insert(key.to_owned(), value.remove("value").expect("a value"));
+    toml::to_string(&policy).expect("TOML")
+}
+
 fn diff(old: &str, new: &str) -> PolicyDiff {
     PolicyDiff::between(&load(old, None), &load(new, None), &[])
 }
@@ -52,29 +62,6 @@ const CHANGES: &[(&str, &str, &str, Direction)] = &[
         "web_fetch_request",
         Direction::Wider,
     ),
-    ("posture     = \"contained\"", "posture     = \"strong\"", "shell.posture", Direction::Narrower),
-    ("posture     = \"contained\"", "posture     = \"minimal\"", "shell.posture", Direction::Wider),
-    ("processes   = 256", "processes   = 300", "shell.processes", Direction::Wider),
-    ("environment = []", "environment = [\"TOKEN\"]", "shell.environment", Direction::Wider),
-    ("deny        = []", "deny        = [\"sudo\"]", "shell.commands.deny", Direction::Narrower),
-    ("deny        = []", "deny        = []\nallow = [\"git\"]", "shell.commands.allow", Direction::Narrower),
-    (
-        "deny        = []",
-        "deny        = []\noperators = [\"&&\"]",
-        "shell.commands.operators",
-        Direction::Narrower,
-    ),
-    ("deny        = []", "deny        = []\nunasked = [\"ls\"]", "shell.commands.unasked", Direction::Wider),
-    (
-        "deny        = []",
-        "deny        = []\nread = [\"/opt/node\"]",
-        "shell.toolchain.read",
-        Direction::Wider,
-    ),
-    ("enabled     = true", "enabled     = false", "shell", Direction::Narrower),
-    ("allow_private = []", "allow_private = [\"127.0.0.1:8080\"]", "egress.allow_private", Direction::Wider),
-    ("max_redirects = 5", "max_redirects = 6", "egress.max_redirects", Direction::Wider),
-    ("robots        = \"obey\"", "robots        = \"ignore\"", "egress.robots", Direction::Wider),
     ("sync = \"interval\"", "sync = \"always\"", "audit_sync", Direction::Narrower),
     ("concurrency = 10", "concurrency = 11", "limits.concurrency", Direction::Wider),
     (
@@ -110,8 +97,34 @@ const CHANGES: &[(&str, &str, &str, Direction)] = &[
         "secrets",
         Direction::Wider,
     ),
-    ("tmp    = \"tmp\"", "tmp    = \"other\"", "mounts.tmp", Direction::Changed),
 ];
+
+/// The same for changes of one key: the key, its new value, the subject and the direction.
+const KEY_CHANGES: &[(&str, &str, &str, Direction)] = &[
+    ("shell.posture", "\"strong\"", "shell.posture", Direction::Narrower),
+    ("shell.posture", "\"minimal\"", "shell.posture", Direction::Wider),
+    ("shell.processes", "300", "shell.processes", Direction::Wider),
+    ("shell.environment", "[\"TOKEN\"]", "shell.environment", Direction::Wider),
+    ("shell.deny", "[\"sudo\"]", "shell.commands.deny", Direction::Narrower),
+    ("shell.allow", "[\"git\"]", "shell.commands.allow", Direction::Narrower),
+    ("shell.operators", "[\"&&\"]", "shell.commands.operators", Direction::Narrower),
+    ("shell.unasked", "[\"ls\"]", "shell.commands.unasked", Direction::Wider),
+    ("shell.read", "[\"/opt/node\"]", "shell.toolchain.read", Direction::Wider),
+    ("shell.enabled", "false", "shell", Direction::Narrower),
+    ("egress.allow_private", "[\"127.0.0.1:8080\"]", "egress.allow_private", Direction::Wider),
+    ("egress.max_redirects", "6", "egress.max_redirects", Direction::Wider),
+    ("egress.robots", "\"ignore\"", "egress.robots", Direction::Wider),
+    ("mounts.tmp", "\"other\"", "mounts.tmp", Direction::Changed),
+];
+
+/// The shipped policies that result from all changes, each with the subject and the direction of a difference.
+fn changed_policies() -> impl Iterator<Item = (String, &'static str, Direction)> {
+    let edits = CHANGES.iter().map(|(from, to, subject, direction)| (edited(from, to), *subject, *direction));
+    let keys = KEY_CHANGES
+        .iter()
+        .map(|(key, value, subject, direction)| (with_key(key, value), *subject, *direction));
+    edits.chain(keys)
+}
 
 fn mirrored(direction: Direction) -> Direction {
     match direction {
@@ -123,19 +136,19 @@ fn mirrored(direction: Direction) -> Direction {
 
 #[test]
 fn each_change_has_its_direction_and_its_mirror_image() {
-    for (from, to, subject, direction) in CHANGES {
-        let new = edited(from, to);
-        for (old, new, direction) in
-            [(DEFAULT_POLICY, new.as_str(), *direction), (new.as_str(), DEFAULT_POLICY, mirrored(*direction))]
-        {
+    for (policy, subject, direction) in changed_policies() {
+        for (old, new, direction) in [
+            (DEFAULT_POLICY, policy.as_str(), direction),
+            (policy.as_str(), DEFAULT_POLICY, mirrored(direction)),
+        ] {
             let diff = diff(old, new);
             let has =
                 |change: &EffectChange| change.subject.starts_with(subject) && change.direction == direction;
             let is_seen =
                 diff.changes.iter().any(has) || (subject.is_empty() && !diff.without_effect.is_empty());
-            assert!(is_seen, "{to}: {diff:#?}");
+            assert!(is_seen, "{subject} {direction:?}: {diff:#?}");
             if direction != Direction::Narrower && !subject.is_empty() {
-                assert!(diff.is_wider(), "{to}");
+                assert!(diff.is_wider(), "{subject}");
             }
         }
     }
@@ -151,12 +164,11 @@ fn the_same_meaning_has_no_difference() {
 
 #[test]
 fn every_difference_of_two_policies_is_seen() {
-    for (from, to, ..) in CHANGES {
-        let new = edited(from, to);
+    for (new, subject, _) in changed_policies() {
         let (old, new) = (load(DEFAULT_POLICY, None), load(&new, None));
         if old.digest() != new.digest() {
             let diff = PolicyDiff::between(&old, &new, &[]);
-            assert!(!diff.changes.is_empty() || !diff.without_effect.is_empty(), "{to}");
+            assert!(!diff.changes.is_empty() || !diff.without_effect.is_empty(), "{subject}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Allowed calls, denied calls, and attempts to evade the rules.
 
-use portcullis_policy::{Approval, DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts};
+use portcullis_policy::{
+    Approval, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts,
+};
 use portcullis_types::{Access, SafetyTier};
 use serde_json::json;
 
@@ -63,7 +65,7 @@ fn a_grant_is_stable_json_of_profile_mounts_and_limits() {
             {"name": "vault", "access": "read"},
         ],
         "approval": "allow",
-        "limits": {"timeout_ms": 10_000, "memory_bytes": 67_108_864, "max_output_bytes": 16_384},
+        "limits": {"timeout_ms": 10_000, "memory_bytes": 67_108_864, "max_output_bytes": DEFAULT_MAX_OUTPUT_BYTES},
         "subjects": [{"kind": "path", "argument": "path", "path": "/vault/a", "access": "read"}],
     });
     assert_eq!(serde_json::to_value(&grant).expect("serialises"), wire);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    Approval, DEFAULT_POLICY, LoadOptions, PolicySource, RequiredLayer, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy,
+    Approval, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, LoadOptions, OutputBytes, PolicySource,
+    RequiredLayer, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
@@ -113,6 +113,8 @@ fn widening_overlay_is_refused_with_both_values() {
     let widens = |after: &str, before: &str| {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
+    let output = |bytes| OutputBytes(bytes).to_string();
+    let (default, longer) = (output(DEFAULT_MAX_OUTPUT_BYTES), output(DEFAULT_MAX_OUTPUT_BYTES + 1024));
     for (overlay, location, after, before) in [
         ("[profiles.R]\nmounts.shared = 'write'", "2:17: profiles.R.mounts.shared", "write", "read"),
         ("[profiles.R]\nmounts.vault = 'read'", "2:16: profiles.R.mounts.vault", "read", "none"),
@@ -128,7 +130,12 @@ fn widening_overlay_is_refused_with_both_values() {
         ("[egress]\nmax_redirects = 6", "2:17: egress.max_redirects", "6", "5"),
         ("[limits]\nconcurrency = 11", "2:15: limits.concurrency", "11", "10"),
         ("[limits]\ncalls_per_minute = 601", "2:20: limits.calls_per_minute", "601", "600"),
-        ("[limits]\nmax_output_bytes = '17KiB'", "2:20: limits.max_output_bytes", "17KiB", "16KiB"),
+        (
+            &*format!("[limits]\nmax_output_bytes = '{longer}'"),
+            "2:20: limits.max_output_bytes",
+            &*longer,
+            &*default,
+        ),
         ("[limits]\nwasm_memory = '65MiB'", "2:15: limits.wasm_memory", "65MiB", "64MiB"),
         ("[limits]\nmax_timeout = '11m'", "2:15: limits.max_timeout", "11m", "10m"),
     ] {

@@ -49,7 +49,7 @@ impl GuestFs {
         let Some((to_preopen, to_parent, to_name)) = self.parent_of(to)? else { return Ok(()) };
         let below = self.exact_path(from_preopen, from_parent.as_fd(), Some(from_name))?;
         let mount = self.preopens[from_preopen].handle.name().clone();
-        let scope = ChangeScope::Arrival { mount: mount.as_str(), from: &components(&below) };
+        let scope = ChangeScope::MovedHere { mount: mount.as_str(), from: &components(&below) };
         self.keep(to_preopen, to_parent.as_fd(), Some(to_name), scope)
     }
 

@@ -19,7 +19,7 @@ async fn greet(name: &str) -> String {
     format!("hello {name}")
 }
 
-/// Tells how it goes.
+/// Reports progress and an update.
 #[tool]
 async fn busy(ctx: &ToolContext) -> String {
     ctx.progress("half");
@@ -36,9 +36,9 @@ async fn fails(kind: &str) -> Result<(), ToolError> {
     Err(ToolError::new(kind.unwrap_or(ToolErrorKind::Failed), "the very words"))
 }
 
-/// Never ends.
+/// Returns more than a frame may hold.
 #[tool]
-async fn endless() -> String {
+async fn oversized() -> String {
     "x".repeat(MAX_FINAL_FRAME_BYTES)
 }
 
@@ -79,7 +79,7 @@ struct ServeOutput {
 fn run_serve(verb: Option<&str>, stdin: &str) -> ServeOutput {
     let (stdout, mut stderr) = (Stream::default(), Vec::new());
     let tools: [&dyn crate::DeclaredTool; 5] =
-        [&greet_tool(), &busy_tool(), &fails_tool(), &endless_tool(), &doubles_tool()];
+        [&greet_tool(), &busy_tool(), &fails_tool(), &oversized_tool(), &doubles_tool()];
     let stdin = io::Cursor::new(stdin.to_owned());
     let code = serve(&tools, verb, stdin, stdout.clone(), &mut stderr);
     let (bytes, writes) = stdout.0.lock().expect("not poisoned").clone();
@@ -153,7 +153,7 @@ fn unknown_tools_and_bad_arguments_are_answers() {
 
 #[test]
 fn a_result_too_long_for_a_frame_is_an_error_that_says_so() {
-    let answer = call("endless", "{}");
+    let answer = call("oversized", "{}");
     assert!(answer.stdout.contains(r#""kind":"failed""#));
     assert!(answer.stdout.contains("at most 8388608"), "{}", answer.stdout);
 }

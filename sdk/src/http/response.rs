@@ -1,4 +1,4 @@
-//! A response, whose body is read as it comes.
+//! A response, whose body can be read as it arrives.
 
 use std::io::{self, Read};
 
@@ -87,7 +87,7 @@ impl Response {
     }
 }
 
-/// Reads the body as it comes. A read waits for at least one byte, and returns the bytes that are there, at most 64
+/// Reads the body as it arrives. A read waits for at least one byte, and returns the bytes that are there, at most 64
 /// KiB. 0 means the end.
 ///
 /// # Errors

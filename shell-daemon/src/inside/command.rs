@@ -21,7 +21,7 @@ use super::{
     script::{ScriptDescriptors, script},
     snapshot::{CommandSnapshots, SnapshotState, snapshot_state},
 };
-use crate::wire::{Ending, FromCommand, ShellEnd, StateAfter, send};
+use crate::wire::{Ending, FromCommand, ShellExit, StateAfter, send};
 
 #[derive(Debug)]
 pub(super) struct CommandDescriptors {
@@ -82,7 +82,7 @@ fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEnd> {
+fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellExit> {
     let ending = match (ended.status.code(), ended.status.signal()) {
         (Some(code), _) => Ending::Code(code),
         (None, Some(signal)) => Ending::Signal(signal),
@@ -94,7 +94,7 @@ fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Res
         (SnapshotState::Unfinished, Ending::Signal(_)) => StateAfter::KeptAfterKill,
         (SnapshotState::Unfinished, Ending::Code(_)) => StateAfter::KeptNotWritten,
     };
-    Ok(ShellEnd { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
+    Ok(ShellExit { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }
 
 /// Whether processes of the shell are left. This reaps the processes that have ended meanwhile.

@@ -295,7 +295,7 @@ fn exited(
         Ending::Signal(signal) => exited::Ending::Signal(signal),
     };
     let interruption = match end.completion {
-        Completion::Whole => "",
+        Completion::Finished => "",
         Completion::Interrupted(interruption) => interruption_word(interruption),
     };
     let state = match end.state {
@@ -335,7 +335,7 @@ fn interruption_word(interruption: Interruption) -> &'static str {
         Interruption::Cancelled => "cancelled",
         Interruption::Processes => "processes",
         Interruption::Memory => "memory",
-        Interruption::Hidden => "hidden",
+        Interruption::MemoryHidden => "hidden",
     }
 }
 

@@ -43,45 +43,45 @@ pub(super) struct SocketFile {
 /// # Errors
 /// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
 pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, SocketFile), DaemonError> {
-    let problems = Problems { path };
-    let name = path.file_name().ok_or_else(|| problems.refuse("has no name".to_owned()))?.to_owned();
+    let faults = SocketFaults { path };
+    let name = path.file_name().ok_or_else(|| faults.refuse("has no name".to_owned()))?.to_owned();
     if path.as_os_str().len() > MAX_PATH_BYTES {
         let problem = format!("has a path of more than {MAX_PATH_BYTES} bytes, which no client can name");
-        return Err(problems.refuse(problem));
+        return Err(faults.refuse(problem));
     }
-    let (folder, owner) = open_folder(&problems, reach)?;
+    let (folder, owner) = open_folder(&faults, reach)?;
     // Lock the folder, so that two daemons that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
-        .map_err(|errno| problems.failed("has a folder that cannot be locked", errno))?;
+        .map_err(|errno| faults.failed("has a folder that cannot be locked", errno))?;
     // Use the handle: the path could lead to another folder by now, the handle leads to the checked folder.
     let handle = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let unready = OsStr::new(UNREADY_NAME);
-    remove_leftover(&problems, &folder, owner, &name, &handle)?;
-    remove_leftover(&problems, &folder, owner, unready, &handle)?;
+    remove_leftover(&faults, &folder, owner, &name, &handle)?;
+    remove_leftover(&faults, &folder, owner, unready, &handle)?;
     // The kernel makes the file before the socket listens, so the file gets its name last.
     let listener = UnixListener::bind(handle.join(unready))
-        .map_err(|error| problems.failed("cannot be listened on", error))?;
+        .map_err(|error| faults.failed("cannot be listened on", error))?;
     let mode = match reach {
         SocketAccess::Own => Mode::RUSR | Mode::WUSR,
         SocketAccess::Others => Mode::from_raw_mode(0o666),
     };
     rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
-        .map_err(|errno| problems.failed("cannot have its mode set", errno))?;
+        .map_err(|errno| faults.failed("cannot have its mode set", errno))?;
     let made = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| problems.failed("cannot be looked at", errno))?;
+        .map_err(|errno| faults.failed("cannot be looked at", errno))?;
     rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
-        .map_err(|errno| problems.failed("cannot get its name", errno))?;
+        .map_err(|errno| faults.failed("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
-        .map_err(|errno| problems.failed("has a folder that cannot be unlocked", errno))?;
+        .map_err(|errno| faults.failed("has a folder that cannot be unlocked", errno))?;
     Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
 }
 
 /// Makes errors about one socket.
-struct Problems<'a> {
+struct SocketFaults<'a> {
     path: &'a Path,
 }
 
-impl Problems<'_> {
+impl SocketFaults<'_> {
     fn refuse(&self, problem: String) -> DaemonError {
         DaemonError::Socket { path: self.path.to_owned(), problem }
     }
@@ -94,9 +94,9 @@ impl Problems<'_> {
 
 /// Opens the socket's folder and checks which users may change it. Makes the folder if it is missing. Also returns the
 /// folder's owner.
-fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), DaemonError> {
-    let failed = |what: &str, errno: Errno| problems.failed(what, errno);
-    let folder = match problems.path.parent() {
+fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), DaemonError> {
+    let failed = |what: &str, errno: Errno| faults.failed(what, errno);
+    let folder = match faults.path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
@@ -114,7 +114,7 @@ fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd,
     };
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
-        return Err(problems.refuse(format!(
+        return Err(faults.refuse(format!(
             "must lie in a folder of the daemon's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
@@ -125,7 +125,7 @@ fn open_folder(problems: &Problems<'_>, reach: SocketAccess) -> Result<(OwnedFd,
 
 /// Removes the socket that a killed daemon of this owner left behind. `handle` is the path of the folder's handle.
 fn remove_leftover(
-    problems: &Problems<'_>,
+    faults: &SocketFaults<'_>,
     folder: &OwnedFd,
     owner: u32,
     name: &OsStr,
@@ -133,20 +133,20 @@ fn remove_leftover(
 ) -> Result<(), DaemonError> {
     let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(problems.failed("cannot be looked at", errno)),
+        Err(errno) => return Err(faults.failed("cannot be looked at", errno)),
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
-        return Err(problems.refuse("has something else in its place, which is left as it is".to_owned()));
+        return Err(faults.refuse("has something else in its place, which is left as it is".to_owned()));
     }
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Ok(_) => return Err(problems.refuse("has a daemon listening there already".to_owned())),
-        Err(error) => return Err(problems.failed("has a socket in its place", error)),
+        Ok(_) => return Err(faults.refuse("has a daemon listening there already".to_owned())),
+        Err(error) => return Err(faults.failed("has a socket in its place", error)),
     }
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
-        .map_err(|errno| problems.failed("is a leftover that cannot be removed", errno))
+        .map_err(|errno| faults.failed("is a leftover that cannot be removed", errno))
 }
 
 impl Drop for SocketFile {

@@ -38,7 +38,7 @@ impl ShellSession {
             error => error,
         })?;
         match end.completion {
-            Completion::Whole => {}
+            Completion::Finished => {}
             Completion::Interrupted(Interruption::Timeout) => {
                 return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
             }

@@ -21,7 +21,7 @@ use portcullis_shell_daemon::{Completion, Ending, Interruption, PostureChoice, S
 use portcullis_types::ShellPosture;
 
 use crate::fixture::{
-    CommandResult, Fixture, Session, eventually, marker, processes_with, request, request_with_timeout,
+    CommandResult, Fixture, Session, marker, processes_with, request, request_with_timeout, wait_until,
 };
 
 /// A command's memory limit in these tests, and the most memory that a bomb uses.
@@ -42,7 +42,7 @@ fn memory_counts_however_it_is_held() {
             let is_refused = result.stdout == "refused" && way.contains("file in memory");
             let is_killed = result.end.completion == Completion::Interrupted(Interruption::Memory);
             // An ordinary user's sidecar cannot see this memory, and therefore kills the command.
-            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::Hidden)
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryHidden)
                 && way.contains("shows nobody");
             assert!(is_killed || is_refused || is_hidden, "{way}: {result:?}");
             assert!(
@@ -66,7 +66,7 @@ fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
         let result = attempt(&mut session, script);
         assert_eq!(
             (result.end.completion, result.stdout.as_str()),
-            (Completion::Whole, "90\n"),
+            (Completion::Finished, "90\n"),
             "{result:?}"
         );
     });
@@ -244,7 +244,7 @@ fn a_program_with_hidden_unshared_memory_is_not_killed() {
         // the command's.
         let goes_on = (0..20).any(|_| {
             let result = attempt(&mut session, &perl(&script));
-            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::Hidden);
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryHidden);
             assert!(is_hidden || result.stdout == "on", "{result:?}");
             !is_hidden
         });
@@ -262,7 +262,7 @@ fn pages_that_fork_doubles_count_once() {
         let result = attempt(&mut bounded(fixture), &script);
         assert_eq!(
             (result.end.completion, result.end.ending),
-            (Completion::Whole, Ending::Code(0)),
+            (Completion::Finished, Ending::Code(0)),
             "{result:?}"
         );
     });
@@ -278,12 +278,12 @@ fn memory_of_a_job_counts_after_its_command() {
         ));
         let result =
             attempt(&mut session, &format!("(until [ -e go ]; do sleep 0.01; done; {job}) & echo answer"));
-        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Whole, true));
+        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Finished, true));
         assert_eq!(session.output("touch go; echo on"), "on\n");
-        eventually("it has begun and is killed", || {
+        wait_until("it has begun and is killed", || {
             fixture.path("shared/begun").exists() && processes_with(&marker).is_empty()
         });
-        eventually("the reason is told with what the jobs wrote", || {
+        wait_until("the reason is told with what the jobs wrote", || {
             let background = session.0.background_output(0);
             let text = String::from_utf8_lossy(&background.bytes).into_owned();
             background.killed == [Interruption::Memory] && text.contains("[background jobs were killed: ")
@@ -307,7 +307,7 @@ fn the_commands_of_a_session_have_a_bound_together() {
             ));
             attempt(&mut session, &format!("{job} & echo answer"));
         }
-        eventually("two of them at most are left", || {
+        wait_until("two of them at most are left", || {
             let begun = (0..4).filter(|number| fixture.path(&format!("shared/{number}")).exists()).count();
             begun >= 2 && processes_with(&marker).len() == 2
         });
@@ -332,7 +332,7 @@ fn a_command_close_to_its_limit_of_processes_yields_to_others() {
         let many = "for i in {1..30}; do sleep 30 & done; \
                     until [[ $(nice) == 19 ]]; do sleep 0.05; done; kill $(jobs -p)";
         let result = attempt(&mut bounded(fixture), many);
-        assert_eq!(result.end.completion, Completion::Whole, "{result:?}");
+        assert_eq!(result.end.completion, Completion::Finished, "{result:?}");
     });
 }
 
@@ -345,7 +345,7 @@ fn processes_that_ended_and_are_not_buried_count() {
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
         // Processes that run one after the other are no bomb: the shell reaps each.
         let many = "for i in {1..200}; do (true); done";
-        assert_eq!(attempt(&mut bounded(fixture), many).end.completion, Completion::Whole);
+        assert_eq!(attempt(&mut bounded(fixture), many).end.completion, Completion::Finished);
     });
 }
 
@@ -380,7 +380,7 @@ fn a_bomb_of_threads_is_killed_beside_a_bystander() {
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
         // As many threads as the limit allows are no bomb.
         let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
-        assert_eq!(attempt(&mut session, few).end.completion, Completion::Whole);
+        assert_eq!(attempt(&mut session, few).end.completion, Completion::Finished);
     });
 }
 

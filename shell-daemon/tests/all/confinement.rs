@@ -202,7 +202,7 @@ fn assert_works_as_another(fixture: &Fixture, session: &mut Session) {
     let (mut command_request, canceller) = request("(setsid sleep 30 &) ; sleep 30");
     command_request.timeout = std::time::Duration::from_millis(200);
     let result = session.attempt((command_request, canceller)).unwrap();
-    assert_ne!(result.end.completion, Completion::Whole, "root can still kill it");
+    assert_ne!(result.end.completion, Completion::Finished, "root can still kill it");
     assert_eq!(session.output("echo $v"), "1\n");
 }
 

@@ -156,7 +156,7 @@ impl Session {
     #[track_caller]
     pub(crate) fn run(&mut self, command: &str) -> CommandResult {
         let result = self.attempt(request(command)).unwrap_or_else(|error| panic!("{command}: {error:?}"));
-        assert_eq!(result.end.completion, Completion::Whole, "{command}: {result:?}");
+        assert_eq!(result.end.completion, Completion::Finished, "{command}: {result:?}");
         result
     }
 
@@ -236,7 +236,7 @@ pub(crate) fn doubling_timeouts(first: Duration) -> impl Iterator<Item = Duratio
 
 /// Waits for a condition that must become true within twenty seconds. Commands that must be killed sleep for longer.
 #[track_caller]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_shell_daemon::{Completion, Ending, Interruption};
 
 use crate::fixture::{
-    Fixture, doubling_timeouts, eventually, marker, processes_with, request, request_with_timeout,
+    Fixture, doubling_timeouts, marker, processes_with, request, request_with_timeout, wait_until,
 };
 
 #[test]
@@ -47,13 +47,13 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
         let (mut command_request, canceller) = request(&command);
         command_request.max_processes = 40;
         let result = session.attempt((command_request, canceller)).unwrap();
-        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Whole, true));
+        assert_eq!((result.end.completion, result.end.jobs_left), (Completion::Finished, true));
         session.output("rm -f nodes; touch go");
         // Of 41 processes at a time, at least half are inner nodes of the tree, not sleepers.
-        eventually("they multiply", || {
+        wait_until("they multiply", || {
             std::fs::read(fixture.path("shared/nodes")).is_ok_and(|all| all.len() > 20)
         });
-        eventually("and are killed", || processes_with(&marker).is_empty());
+        wait_until("and are killed", || processes_with(&marker).is_empty());
         assert_eq!(session.output("echo on"), "on\n");
     });
 }

@@ -9,7 +9,7 @@ use portcullis_shell_daemon::{
     Canceller, CommandInput, CommandRequest, Completion, InputError, InputWriter, Interruption, OutputChunk,
 };
 
-use crate::fixture::{Fixture, eventually, request};
+use crate::fixture::{Fixture, request, wait_until};
 
 fn streamed(command: &str) -> (CommandRequest, Canceller, InputWriter) {
     let (mut request, canceller) = request(command);
@@ -49,7 +49,7 @@ fn a_command_and_its_caller_take_turns() {
                 None => drop(writer.take()),
             }
         });
-        assert_eq!(end.expect("it runs").completion, Completion::Whole);
+        assert_eq!(end.expect("it runs").completion, Completion::Finished);
         assert_eq!(seen, "hello, ann\n7 years\nend\n");
     });
 }
@@ -100,7 +100,7 @@ fn a_command_that_never_reads_blocks_then_refuses_the_writer() {
             (full, written_bytes, writer.write(&[b'x'; 1 << 20]))
         });
         let result = session.attempt((command_request, _canceller)).expect("it runs");
-        assert_eq!(result.end.completion, Completion::Whole);
+        assert_eq!(result.end.completion, Completion::Finished);
         let (full, written_bytes, after) = writing.join().expect("no panic");
         assert!(matches!(full, InputError::Full), "{full:?}");
         assert!(written_bytes <= 128 << 10, "{written_bytes}");
@@ -119,14 +119,14 @@ fn a_closed_input_is_noticed_while_nothing_is_written() {
             writer.write(b"line\n").expect("it reads");
             // The descriptor becomes writable when there is room or when the reading end is closed, so a caller can
             // wait for either without a write.
-            eventually("the command has closed it", || {
+            wait_until("the command has closed it", || {
                 matches!(writer.try_write(b"x"), Err(InputError::Closed))
             });
             std::fs::write(closed_file, "").expect("writable");
         });
         assert_eq!(
             session.attempt((command_request, canceller)).expect("it runs").end.completion,
-            Completion::Whole
+            Completion::Finished
         );
         writing.join().expect("no panic");
     });
@@ -156,7 +156,7 @@ fn an_input_writer_fails_after_every_end_of_the_command() {
             let (command_request, canceller, mut writer) = streamed(command);
             session.attempt((command_request, canceller)).expect("it runs");
             // Wait: another test that starts a program has a copy of all descriptors for a moment.
-            eventually("the writer is told", || matches!(writer.try_write(b"x"), Err(InputError::Closed)));
+            wait_until("the writer is told", || matches!(writer.try_write(b"x"), Err(InputError::Closed)));
         }
         // The command ends at its deadline or by its caller, while the writer blocks.
         let (mut command_request, canceller, writer) = streamed("sleep 30");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_shell_daemon::ShellError;
 
-use crate::fixture::{Fixture, eventually, marker, processes_with, request};
+use crate::fixture::{Fixture, marker, processes_with, request, wait_until};
 
 #[test]
 fn a_job_that_holds_the_output_does_not_hold_the_answer() {
@@ -15,7 +15,7 @@ fn a_job_that_holds_the_output_does_not_hold_the_answer() {
         assert_eq!(result.stdout, "answer\n");
         assert!(result.end.jobs_left && result.end.duration < Duration::from_secs(5), "{result:?}");
         assert_eq!(session.output("echo next"), "next\n");
-        eventually("the job is there", || !processes_with(&marker).is_empty());
+        wait_until("the job is there", || !processes_with(&marker).is_empty());
         session.0.end().unwrap();
         assert_eq!(processes_with(&marker), Vec::<String>::new());
     });
@@ -31,8 +31,8 @@ fn late_job_output_is_read_and_its_end_kept() {
     );
         assert_eq!((result.stdout.as_str(), result.end.jobs_left), ("answer\n", true));
         session.output("touch go");
-        eventually("the job was never blocked", || fixture.path("shared/ended").exists());
-        eventually("its output is kept", || session.0.background_output(0).bytes.ends_with(b"the end\n"));
+        wait_until("the job was never blocked", || fixture.path("shared/ended").exists());
+        wait_until("its output is kept", || session.0.background_output(0).bytes.ends_with(b"the end\n"));
         let output = session.0.background_output(0);
         assert_eq!((output.bytes.len(), output.end), (64 << 10, 3_000_008), "and bounded");
         assert_eq!(output.dropped, 3_000_008 - (64 << 10), "and counted");
@@ -46,7 +46,7 @@ fn a_later_command_reaches_the_job() {
         let marker = marker("reached");
         session.run(&format!("bash -c 'exec -a {marker} sleep 30' & job=$!"));
         session.output("kill $job");
-        eventually("it died", || processes_with(&marker).is_empty());
+        wait_until("it died", || processes_with(&marker).is_empty());
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellSession, StateAfter};
 
 use crate::fixture::{
-    Fixture, doubling_timeouts, eventually, marker, processes_with, request, request_with_timeout,
+    Fixture, doubling_timeouts, marker, processes_with, request, request_with_timeout, wait_until,
 };
 
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -48,7 +48,7 @@ fn without_a_deadline_those_processes_live() {
         // The control of the test above: the same escape without a kill.
         let result = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
         assert!(result.end.jobs_left);
-        eventually("the process is there", || {
+        wait_until("the process is there", || {
             processes_with(&marker).iter().any(|line| line.starts_with(&marker))
         });
         session.0.end().unwrap();
@@ -64,7 +64,7 @@ fn a_caller_that_goes_away_takes_the_command_along() {
         let (command_request, canceller) = request(&format!("echo x >> counter; exec -a {marker} sleep 30"));
         std::thread::scope(|scope| {
             let running = scope.spawn(|| session.0.run(&command_request, &mut |_| {}));
-            eventually("it runs", || !processes_with(&marker).is_empty());
+            wait_until("it runs", || !processes_with(&marker).is_empty());
             drop(canceller);
             let end = running.join().unwrap().unwrap();
             assert_eq!(end.completion, Completion::Interrupted(Interruption::Cancelled));
@@ -106,7 +106,7 @@ fn a_session_that_is_dropped_leaves_nothing() {
         let mut session = fixture.session();
         let marker = marker("dropped");
         session.run(&format!("bash -c 'exec -a {marker} sleep 30' >/dev/null 2>&1 & disown"));
-        eventually("it runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)));
+        wait_until("it runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)));
         drop(session);
         assert_eq!(processes_with(&marker), Vec::<String>::new());
     });

@@ -11,7 +11,7 @@ use std::{
 use portcullis_testing::enter_stock_container;
 
 use crate::{
-    fixture::{Fixture, eventually, marker, processes_with},
+    fixture::{Fixture, marker, processes_with, wait_until},
     matrix::column::put_program,
 };
 
@@ -222,9 +222,9 @@ fn a_daemon_that_is_killed_leaves_nothing() {
     let mut up = [0; 3];
     daemon.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
     let sleepers = || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count();
-    eventually("both run", || sleepers() == 2);
+    wait_until("both run", || sleepers() == 2);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    eventually("nothing is left", || processes_with(&marker).is_empty());
+    wait_until("nothing is left", || processes_with(&marker).is_empty());
     assert_eq!(std::fs::read_to_string(fixture.path("shared/counter")).unwrap(), "x\n", "it ran once");
 }

@@ -10,6 +10,6 @@ mod files;
 mod flood;
 mod network;
 mod owners;
+mod service_manager;
 pub(crate) mod sidecar;
 mod text_logs;
-mod units;

@@ -77,7 +77,7 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
     report.check_at_most_scaled("what a loop adds to it then", looped - direct, 20.0, "µs", slowness);
 }
 
-/// Reads a run's events as they come, and returns the number of calls that ended.
+/// Reads a run's events as they arrive, and returns the number of calls that ended.
 async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     let mut ends = 0;
     while let Some(event) = receiver.recv().await {

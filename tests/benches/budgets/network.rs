@@ -88,7 +88,7 @@ async fn small_fetches(fixture: &Fixture, server: &Server, report: &mut Report) 
     report.add_reference("a fetch of 10 KiB, curl over one connection, p50", curl, "µs");
     report.check_at_most("a fetch of 10 KiB by the confined client, beside curl", confined / curl, 1.3, "×");
     report.check_at_most(
-        "a fetch of 10 KiB by the confined client, over hyper alone",
+        "a fetch of 10 KiB by the confined client, more than hyper alone",
         confined - hyper,
         300.0,
         "µs",

@@ -234,7 +234,7 @@ impl AdapterFixture {
     async fn new(native: &str, other: &str, per_minute: u32) -> Self {
         let mut fixture = Fixture::new()
             .with_policy_edit("calls_per_minute = 600", &format!("calls_per_minute = {per_minute}"))
-            .with_policy_edit("deny        = []", "deny        = [\"touch\"]")
+            .with_policy_key("shell.deny", "[\"touch\"]")
             .with_policy_edit("[tools.vault_copyto]", &format!("[tools.vault_copyto]\n{other}\n"));
         for Adapter { tool, is_native, .. } in ADAPTERS {
             let lines = match tool {

@@ -37,8 +37,7 @@ fn ok(text: impl Into<String>) -> Result<String, (ToolErrorKind, &'static str)> 
 
 fn populated_fixture() -> Fixture {
     // The native and the WASM results are compared, so the host must not truncate one of them.
-    let fixture =
-        Fixture::new().with_policy_edit("max_output_bytes = \"16KiB\"", "max_output_bytes = \"1MiB\"");
+    let fixture = Fixture::new().with_policy_key("limits.max_output_bytes", "\"1MiB\"");
     fixture.put("lines.txt", "one\ntwo\nthree");
     fixture.put("ended.txt", "one\ntwo\n");
     fixture.put("crlf.txt", "\u{feff}one\r\ntwo\r\n");

@@ -18,18 +18,13 @@ mod races;
 mod snapshot;
 pub(crate) mod wat_guest;
 
-use std::time::Duration;
-
-use portcullis_testing::{CallOutcome, Fixture};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
 use portcullis_tools::{
     ToolRegistry,
     audit::{Row, RowKind},
 };
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
-
-/// Far above the time of any test here, and far below the time of an unbounded guest.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A policy entry that lets a tool run without approval.
 fn entry(tool: &str, profile: &str, timeout: &str) -> String {
@@ -61,10 +56,10 @@ impl Trial {
         Self { fixture, registry, guest }
     }
 
-    /// A call that takes at most [`PATIENCE`], whatever the guest does.
+    /// A call that takes at most [`TEST_TIMEOUT`], whatever the guest does.
     async fn call(&self, arguments: Value) -> CallOutcome {
         let answer =
-            tokio::time::timeout(PATIENCE, CallOutcome::run(&self.registry, self.guest, arguments)).await;
+            tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(&self.registry, self.guest, arguments)).await;
         answer.expect("the call ends by itself")
     }
 

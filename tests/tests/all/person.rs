@@ -5,10 +5,10 @@ use std::{
     io::{Read as _, Write as _},
     os::fd::OwnedFd,
     process::{Child, Command},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, TEST_TIMEOUT};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -16,9 +16,6 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
-
-/// How long a test waits for the program's next output, in seconds. Output that is later counts as missing.
-const PATIENCE_S: i64 = 120;
 
 /// How long a test polls the terminal before it checks its condition again.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
@@ -114,7 +111,7 @@ impl Person {
     /// Waits until a condition holds, and reads the terminal meanwhile.
     #[track_caller]
     pub(crate) fn wait_until(&mut self, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(PATIENCE_S.unsigned_abs());
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !condition() {
             assert!(Instant::now() < deadline, "it does not come to be so after\n{}", self.screen_text);
             self.read_within(&POLL_INTERVAL);
@@ -130,7 +127,7 @@ impl Person {
     /// Waits until the terminal collects whole lines.
     #[track_caller]
     pub(crate) fn wait_until_canonical(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(PATIENCE_S.unsigned_abs());
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !self.is_terminal_canonical() {
             assert!(Instant::now() < deadline, "a line is still edited after\n{}", self.screen_text);
             self.read_within(&POLL_INTERVAL);
@@ -148,7 +145,8 @@ impl Person {
     /// Waits for more output; false when no process has the terminal open.
     #[track_caller]
     fn read_more(&mut self) -> bool {
-        let is_open_if_read = self.read_within(&Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 });
+        let is_open_if_read =
+            self.read_within(&Timespec::try_from(TEST_TIMEOUT).expect("a time of the kernel"));
         let Some(is_open) = is_open_if_read else { panic!("nothing more comes after\n{}", self.screen_text) };
         is_open
     }

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{Fixture, binary};
+use portcullis_testing::{Fixture, binary, with_policy_key};
 use serde_json::{Value, json};
 
 use crate::agent::model::{Model, calls, text};
@@ -361,8 +361,7 @@ fn the_tests_of_a_project_run_with_the_persons_own_toolchain() {
     home.run_with(&variables, "code", &["init"]);
     let file = home.path("config/portcullis/projects/code.toml");
     let policy = fs::read_to_string(&file).expect("readable");
-    assert!(policy.contains("\ndeny        = []"), "{policy}");
-    let mut policy = policy.replace("\ndeny        = []", "\ndeny        = []\nunasked = [\"cargo test *\"]");
+    let mut policy = with_policy_key(&policy, "shell.unasked", "[\"cargo test *\"]");
     // Rustup would install the user's default toolchain, which can be another one than that of this test.
     if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
         assert!(policy.contains("\nvariables = {"), "{policy}");
@@ -408,9 +407,8 @@ fn an_agent_mends_a_failing_test_unasked_and_undo_gives_the_tree_back() {
     home.answer("code", &["init"]);
     let file = home.path("config/portcullis/projects/code.toml");
     let policy = fs::read_to_string(&file).expect("readable");
-    let rule = "\ndeny        = []\nunasked     = [\"python3 -m unittest *\"]";
-    assert!(policy.contains("\ndeny        = []"), "{policy}");
-    fs::write(&file, policy.replace("\ndeny        = []", rule)).expect("written");
+    let policy = with_policy_key(&policy, "shell.unasked", "[\"python3 -m unittest *\"]");
+    fs::write(&file, policy).expect("written");
     let before = tree(&home.path("code"));
     let run_tests = json!({"command": "python3 -m unittest -v test_calc"}).to_string();
     let mend = json!({"path": "calc.py", "old_text": "a - b", "new_text": "a + b"}).to_string();

@@ -20,6 +20,7 @@ use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
     new_call,
+    policy::DEFAULT_MAX_OUTPUT_BYTES,
 };
 use portcullis_types::{
     ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolArgs, ToolContext, ToolError,
@@ -293,4 +294,17 @@ pub(crate) fn is_process_argument(argument: &str) -> bool {
     // A process may have ended by now.
     let mut command_lines = process_entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     command_lines.any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
+}
+
+/// The most text of one result under the shipped policy, in bytes.
+pub(crate) fn output_limit() -> usize {
+    usize::try_from(DEFAULT_MAX_OUTPUT_BYTES).expect("fits into the memory")
+}
+
+/// A number as results show it.
+pub(crate) fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let parts: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|part| str::from_utf8(part).expect("ASCII")).collect();
+    parts.join(",")
 }

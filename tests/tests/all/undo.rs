@@ -206,8 +206,7 @@ fn changes_of_commands_are_shown_and_taken_back() {
 #[test]
 fn a_command_in_each_posture_is_taken_back() {
     for posture in ["strong", "contained", "minimal"] {
-        let fixture = fixture()
-            .with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""));
+        let fixture = fixture().with_policy_key("shell.posture", &format!("\"{posture}\""));
         fixture.put("a", "old\n");
         let before = tree(&fixture.shared(""));
         let arguments =

@@ -292,7 +292,7 @@ async fn a_request_is_asked_about_and_bounded_in_size_and_time() {
         "/silent" => server::no_reply(),
         _ => server::html("<p>hi"),
     });
-    let fixture = fixture(&server).with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
+    let fixture = fixture(&server).with_policy_key("egress.max_response", "\"1MiB\"");
     let registry = fixture.registry().await;
     let mut caller_without_approver = approving_caller();
     caller_without_approver.approver = None;

@@ -14,7 +14,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_testing::{binary, outer::KernelEnvironment};
+use portcullis_testing::{binary, outer::KernelEnvironment, with_policy_key};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -190,7 +190,6 @@ impl Person {
             assert!(policy.contains(old), "{old}: {policy}");
             policy = policy.replacen(old, new, 1);
         };
-        edit("\ndeny        = []", &format!("\ndeny        = []\nunasked     = [{:?}]", of.rule));
         if of.name == CLICK.name {
             let venv = self.path("venv");
             let lines = format!("\nread = [{venv:?}]\npath = [{:?}]\n# read", venv.join("bin"));
@@ -200,6 +199,7 @@ impl Person {
             // Rustup would install the user's default toolchain, which can be another one than that of this test.
             edit("\nvariables = {", &format!("\nvariables = {{ RUSTUP_TOOLCHAIN = {toolchain:?},"));
         }
+        let policy = with_policy_key(&policy, "shell.unasked", &format!("[{:?}]", of.rule));
         fs::write(&file, policy).expect("written");
     }
 

@@ -24,7 +24,7 @@ const MAX_MODULES: usize = 256;
 const MAX_ENTRIES: usize = 4096;
 
 /// The extension of a module's file name.
-const ENDING: &str = ".wasm";
+const SUFFIX: &str = ".wasm";
 
 /// A folder of modules.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl ModulesFolder {
             }
             let entry = entry.map_err(|errno| unusable(errno.into()))?;
             let name = entry.file_name().to_bytes();
-            if !name.ends_with(ENDING.as_bytes()) || name.starts_with(b".") {
+            if !name.ends_with(SUFFIX.as_bytes()) || name.starts_with(b".") {
                 continue;
             }
             if names.len() == MAX_MODULES {

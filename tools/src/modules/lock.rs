@@ -1,8 +1,8 @@
-//! The lock: the modules and declarations that the operator approved. The file lies in the state folder, which no tool
+//! The lock: the pins of the tools whose module and declarations the operator approved. The file lies in the state folder, which no tool
 //! can reach.
 //!
-//! The lock has no MAC. It serves people as much as this program: it says in words what was approved, and a person can
-//! review and compare it. The key of a MAC would lie in the same folder with the same permissions, so an attacker
+//! The lock has no MAC. People read it too: it says in words what was approved, and a person can review and compare
+//! it. The key of a MAC would lie in the same folder with the same permissions, so an attacker
 //! who can write the lock could also forge the MAC. The permissions of the folder protect the lock. A file that does
 //! not have exactly this module's format is refused as a whole.
 
@@ -34,7 +34,7 @@ const MAX_LOCK_BYTES: u64 = 4 << 20;
 /// The version of the file format.
 const VERSION: u32 = 1;
 
-/// The approval of one tool.
+/// The pin of one tool: the module and the declarations that the operator accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
@@ -49,7 +49,7 @@ pub struct Pin {
     pub declares: BTreeMap<String, String>,
 }
 
-/// All approvals.
+/// All pins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lock {
     path: PathBuf,

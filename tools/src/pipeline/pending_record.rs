@@ -111,7 +111,7 @@ impl PendingRecord {
             ApproverKind::Terminal | ApproverKind::Elicitation | ApproverKind::Store => {
                 let question = approval::question(request, KEPT_QUESTION_COLUMNS);
                 let sha256 = hex::encode(Sha256::digest(&question));
-                self.log.keep_question(&sha256, &question).map_err(|error| unrecorded(&error))?;
+                self.log.store_question(&sha256, &question).map_err(|error| unrecorded(&error))?;
                 Some(sha256.into())
             }
             // No question was shown: the answer was given before it, or by a program, which gets the facts instead.

@@ -6,12 +6,12 @@ use portcullis_policy::{DenialCode, MemoryBytes, TunnelRule};
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
-use super::session::CommandResult;
+use super::session::CollectedCommand;
 use crate::pipeline::format_with_commas;
 use portcullis_shell_protocol::{Exited, PostureReport, exited::Ending};
 
 /// The outcome of a command.
-pub(super) struct CommandAnswer {
+pub(super) struct CommandReply {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// Text after the output, which is kept when the output is cut.
     pub(super) trailer: Option<String>,
@@ -33,14 +33,14 @@ pub(super) struct CommandContext<'a> {
 
 /// Turns the end of a command into its outcome. A command that ended by itself is a result, even with an exit code
 /// other than 0. A command that was killed for its time, processes or memory is an error, with the end of its output.
-pub(super) fn outcome(command_result: CommandResult, context: &CommandContext<'_>) -> CommandAnswer {
-    let CommandResult { merged, stderr_bytes, mut exited } = command_result;
+pub(super) fn outcome(command_result: CollectedCommand, context: &CommandContext<'_>) -> CommandReply {
+    let CollectedCommand { merged, stderr_bytes, mut exited } = command_result;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
     // A kill does not undo changes to protected paths, so an error reports them too.
     let protected = protected_paths_note(&exited);
     if let Some(error) = kill_error(&exited, context, protected.as_deref(), &text) {
-        return CommandAnswer { result: Err(error), trailer: None, jobs: None };
+        return CommandReply { result: Err(error), trailer: None, jobs: None };
     }
     let notes = notes(&exited, context, protected);
     let trailer = trailer(&exited, &notes);
@@ -64,7 +64,7 @@ pub(super) fn outcome(command_result: CommandResult, context: &CommandContext<'_
     }
     let jobs = background_text(&background, exited.background_dropped);
     let text = append_background(text, jobs.as_deref());
-    CommandAnswer { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
+    CommandReply { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
 /// The error of a command that was killed. `None` if the command ended by itself.
@@ -335,9 +335,9 @@ mod tests {
         }
     }
 
-    fn answer_to(output: &[u8], exited: Exited) -> CommandAnswer {
+    fn answer_to(output: &[u8], exited: Exited) -> CommandReply {
         let merged = output.to_vec();
-        outcome(CommandResult { merged, stderr_bytes: 0, exited }, &context(&PostureReport::default()))
+        outcome(CollectedCommand { merged, stderr_bytes: 0, exited }, &context(&PostureReport::default()))
     }
 
     #[track_caller]

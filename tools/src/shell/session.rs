@@ -53,7 +53,7 @@ pub(super) struct SidecarCommand<'a> {
 
 /// The end of a command, with its output.
 #[derive(Debug)]
-pub(super) struct CommandResult {
+pub(super) struct CollectedCommand {
     /// Both streams, in order of arrival.
     pub(super) merged: Vec<u8>,
     /// How many bytes of the whole output were standard error, including those that were cut off.
@@ -114,7 +114,7 @@ impl Session {
         command: &SidecarCommand<'_>,
         cancel: &CancellationToken,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
-    ) -> Result<CommandResult, CommandFailure> {
+    ) -> Result<CollectedCommand, CommandFailure> {
         let request = self.request(command);
         let not_begun = |error| CommandFailure { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(not_begun)?;
@@ -148,7 +148,7 @@ impl Session {
                 Some(Event::Output(output)) => on_output(collected.append(&output, command.max_output_bytes)),
                 Some(Event::Exited(exited)) => {
                     self.note_background(&exited);
-                    return Ok(CommandResult {
+                    return Ok(CollectedCommand {
                         merged: collected.merged,
                         stderr_bytes: collected.stderr_bytes,
                         exited,

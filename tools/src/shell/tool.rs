@@ -19,7 +19,7 @@ use super::{
     failure::{SidecarError, withdrawn_error},
     outcome::{CommandContext, outcome},
     output_forwarder::OutputForwarder,
-    session::{CommandFailure, CommandResult, Session, SidecarCommand},
+    session::{CollectedCommand, CommandFailure, Session, SidecarCommand},
     sidecar::{SessionKey, SessionSettings, Sidecar, SidecarSessions},
 };
 use crate::{
@@ -247,7 +247,7 @@ async fn run_and_pass_on(
     client: SidecarClient,
     command: &SidecarCommand<'_>,
     call: &ShellCallContext<'_>,
-) -> Result<CommandResult, CommandFailure> {
+) -> Result<CollectedCommand, CommandFailure> {
     let mut forwarder = OutputForwarder::new(call.on_update.clone());
     let command_outcome =
         session.run(client, command, &call.caller.cancel, &mut |bytes| forwarder.take(bytes)).await;
@@ -390,7 +390,7 @@ impl ShellRun {
     /// The run of a command whose end is known. The caller gets the output of background jobs as an update, because it
     /// was not streamed.
     fn ended(
-        command_result: CommandResult,
+        command_result: CollectedCommand,
         context: &CommandContext<'_>,
         on_update: Option<&ToolUpdateFn>,
     ) -> Self {

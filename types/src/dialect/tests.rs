@@ -16,7 +16,7 @@ fn check(dialect: SchemaDialect, property: &Value, expected: &Value) {
 }
 
 #[track_caller]
-fn refused(dialect: SchemaDialect, property: &Value, pointer: &str) {
+fn check_refused(dialect: SchemaDialect, property: &Value, pointer: &str) {
     let error = dialect.render(&object(property)).expect_err("has no place");
     assert_eq!(error.pointer, pointer, "{error}");
 }
@@ -67,19 +67,19 @@ fn tuples_become_lists() {
         &tuple,
         &json!({"description": "(at least 2 items, at most 2 items)", "items": items, "type": "array"}),
     );
-    refused(SchemaDialect::Gemini, &tuple, "/properties/p/prefixItems");
+    check_refused(SchemaDialect::Gemini, &tuple, "/properties/p/prefixItems");
 }
 
 #[test]
 fn only_mcp_supports_maps_and_untyped_values() {
     for dialect in [SchemaDialect::OpenAiStrict, SchemaDialect::Gemini, SchemaDialect::Anthropic] {
-        refused(
+        check_refused(
             dialect,
             &json!({"additionalProperties": {"type": "string"}, "type": "object"}),
             "/properties/p",
         );
-        refused(dialect, &json!({"description": "Anything."}), "/properties/p");
-        refused(dialect, &json!({"type": "array", "items": {}}), "/properties/p/items");
+        check_refused(dialect, &json!({"description": "Anything."}), "/properties/p");
+        check_refused(dialect, &json!({"type": "array", "items": {}}), "/properties/p/items");
     }
 }
 
@@ -150,7 +150,7 @@ fn gemini_has_one_kind_of_value_that_may_be_null() {
         &json!({"anyOf": [{"type": "integer"}, {"type": "number"}]}),
         &json!({"type": "number"}),
     );
-    refused(
+    check_refused(
         SchemaDialect::Gemini,
         &json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
         "/properties/p",

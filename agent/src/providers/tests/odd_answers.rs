@@ -32,7 +32,7 @@ async fn ask_with_reply(
 }
 
 #[track_caller]
-fn too_large(error: Option<ProviderError>) {
+fn assert_too_large(error: Option<ProviderError>) {
     let error = error.expect("an error");
     assert_eq!(error.kind(), ProviderErrorKind::Malformed);
     assert!(error.to_string().contains("larger than the limit"), "{error}");
@@ -85,7 +85,7 @@ async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
     ] {
         let (deltas, error) = ask_with_reply(ProviderKind::Anthropic, reply, small_limits).await;
         assert_eq!(deltas, [piece(0, Some("a"), Some("t"), None)]);
-        too_large(error);
+        assert_too_large(error);
     }
 }
 
@@ -191,7 +191,7 @@ async fn a_list_without_end_is_refused() {
         let (deltas, error) =
             ask_with_reply(kind, listing(kind, before, item, after, max_items + 1), limits()).await;
         assert!(deltas.is_empty(), "{kind}");
-        too_large(error);
+        assert_too_large(error);
         let (_, error) = ask_with_reply(kind, listing(kind, before, item, after, max_items), once).await;
         // The answer has no end, but the list itself was accepted.
         assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete, "{kind} {before}");
@@ -206,5 +206,5 @@ async fn pieces_of_calls_count_though_they_say_nothing() {
         ask_with_reply(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small_limits)
             .await;
     assert_eq!(deltas.len(), small_limits.answer_bytes / 32);
-    too_large(error);
+    assert_too_large(error);
 }

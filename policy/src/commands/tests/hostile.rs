@@ -56,13 +56,13 @@ const NESTED: &[(&str, &str, &str)] = &[
 
 /// The time limit of one command: far more than any needs, even in a slow build on a busy machine, but less than
 /// exponential parsing would take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn judged_in_time(rules: &CommandRules, command: &str) -> Result<(), CommandRefusal> {
     let begun = Instant::now();
     let judged = rules.judge(command);
-    assert!(begun.elapsed() < PATIENCE, "{} bytes: {}…", command.len(), &command[..60.min(command.len())]);
+    assert!(begun.elapsed() < TIME_LIMIT, "{} bytes: {}…", command.len(), &command[..60.min(command.len())]);
     judged
 }
 

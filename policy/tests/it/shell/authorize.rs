@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    Approval, CallRequest, DEFAULT_POLICY, Denial, DenialCode, Grant, ProfileName, RequestedSubject,
-    RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, CallRequest, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, Denial, DenialCode, Grant, ProfileName,
+    RequestedSubject, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 use serde_json::json;
@@ -53,7 +53,7 @@ fn a_shipped_tools_command_gets_the_shell_and_asks_first() {
         "profile": "Shell",
         "mounts": [{"name": "shared", "access": "write"}, {"name": "tmp", "access": "write"}],
         "approval": "ask",
-        "limits": {"timeout_ms": 60_000, "memory_bytes": 1 << 30, "max_output_bytes": 16_384},
+        "limits": {"timeout_ms": 60_000, "memory_bytes": 1 << 30, "max_output_bytes": DEFAULT_MAX_OUTPUT_BYTES},
         "subjects": [
             {"kind": "command", "argument": "command", "command": "ls -l | wc"},
             {"kind": "path", "argument": "workdir", "path": "/shared/src", "access": "read"},

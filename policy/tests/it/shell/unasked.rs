@@ -34,7 +34,7 @@ fn a_covered_command_needs_no_approval_and_the_grant_names_the_rules() {
     // An entry with `ask` means the same as the tier, so the operator's rules apply.
     let entry = load(&format!("{BASE}\n{UNASKED}[tools.shell_exec]\napproval = 'ask'\n"));
     assert_eq!(approval(&entry, "ls"), Approval::Allow);
-    // Without a question, the rules spare nothing.
+    // With `allow` no approval is needed, so no rule is named.
     let allowed = load(&format!("{BASE}\n{UNASKED}[tools.shell_exec]\napproval = 'allow'\n"));
     assert_eq!(grant(&allowed, "ls", &RunFacts::default()).unasked.len(), 0);
 }
@@ -80,7 +80,7 @@ fn a_reduction_takes_rules_away_and_adds_none() {
 }
 
 #[test]
-fn a_rule_that_is_no_rule_is_a_fault() {
+fn an_invalid_rule_is_a_fault() {
     for rule in ["", "/bin/ls", "ls; rm", "ls $x", "ls > x", "a(b)", "ls\u{200b}"] {
         let error = try_load(&format!("{BASE}\n[shell]\nunasked = [\"{rule}\"]\n"), None);
         assert!(error.expect_err(rule).to_string().contains("shell.unasked"), "{rule}");

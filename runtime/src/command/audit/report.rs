@@ -10,7 +10,9 @@ mod tally;
 use std::{path::Path, process::ExitCode};
 
 use jiff::Timestamp;
-use portcullis_tools::audit::{self, AnchorFinding, AnchorPlace, AuditError, VerifyReport, VerifyRequest};
+use portcullis_tools::audit::{
+    self, AuditError, CheckpointFinding, CheckpointPlace, VerifyReport, VerifyRequest,
+};
 
 use self::figures::Figures;
 use super::{filter::RowFilter, verify::read_anchors};
@@ -139,10 +141,9 @@ impl Counted {
 
 /// The number of the last row that evidence from elsewhere covers.
 fn anchored_rows(verification: &VerifyReport) -> Option<u64> {
-    let anchors = verification
-        .anchors
-        .iter()
-        .filter(|anchor| anchor.place == AnchorPlace::Outside && anchor.finding == AnchorFinding::Holds);
+    let anchors = verification.anchors.iter().filter(|anchor| {
+        anchor.place == CheckpointPlace::Outside && anchor.finding == CheckpointFinding::Holds
+    });
     anchors.map(|anchor| anchor.size).chain(verification.head_seq).max()
 }
 
@@ -153,8 +154,8 @@ fn anchor_state(verification: &VerifyReport, last_anchored: Option<(u64, Timesta
     if let Some(bad) = verification.anchors.iter().find(|anchor| !anchor.finding.is_good()) {
         return AnchorState::Missing {
             source: match bad.place {
-                AnchorPlace::Outside => "a checkpoint that was kept elsewhere",
-                AnchorPlace::State(_) => "a checkpoint of the state folder",
+                CheckpointPlace::Outside => "a checkpoint that was kept elsewhere",
+                CheckpointPlace::State(_) => "a checkpoint of the state folder",
             },
         };
     }

@@ -12,8 +12,8 @@ use std::{
 use jiff::Timestamp;
 use portcullis_tools::{
     audit::{
-        self, AnchorFinding, AnchorPlace, AnchorReport, SignedCheckpoint, VerifierKey, VerifyReport,
-        VerifyRequest, WitnessKey, WitnessReport,
+        self, CheckpointFinding, CheckpointPlace, CheckpointReport, SignedCheckpoint, VerifierKey,
+        VerifyReport, VerifyRequest, WitnessKey, WitnessReport,
     },
     confine::bounded,
 };
@@ -190,18 +190,18 @@ fn file_of(path: &Path) -> String {
     }
 }
 
-fn anchors_text(out: &mut String, anchors: &[AnchorReport]) {
+fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
     let (bad, good): (Vec<_>, Vec<_>) = anchors.iter().partition(|anchor| !anchor.finding.is_good());
     for anchor in bad.iter().take(MAX_LISTED) {
-        let AnchorReport { place, size, finding, .. } = anchor;
+        let CheckpointReport { place, size, finding, .. } = anchor;
         let _ = writeln!(out, "{place} of {size} rows: {}", finding_text(finding));
     }
     if bad.len() > MAX_LISTED {
         let _ = writeln!(out, "… and {} further checkpoints that do not hold", bad.len() - MAX_LISTED);
     }
     for (is_outside, name) in [(true, "anchors"), (false, "checkpoints of the state folder")] {
-        let of_kind = |anchor: &&&AnchorReport| (anchor.place == AnchorPlace::Outside) == is_outside;
-        let holding = good.iter().filter(of_kind).filter(|anchor| anchor.finding == AnchorFinding::Holds);
+        let of_kind = |anchor: &&&CheckpointReport| (anchor.place == CheckpointPlace::Outside) == is_outside;
+        let holding = good.iter().filter(of_kind).filter(|anchor| anchor.finding == CheckpointFinding::Holds);
         let (mut count, mut newest, mut is_checked) = (0_usize, 0, true);
         for anchor in holding {
             count += 1;
@@ -217,27 +217,27 @@ fn anchors_text(out: &mut String, anchors: &[AnchorReport]) {
             let _ = writeln!(out, "{name}: {removed} cover rows that retention has removed");
         }
     }
-    if !anchors.iter().any(|anchor| anchor.place == AnchorPlace::Outside) {
+    if !anchors.iter().any(|anchor| anchor.place == CheckpointPlace::Outside) {
         out.push_str("not anchored: a log that was rewritten or cut as a whole would not show\n");
     }
 }
 
-fn finding_text(finding: &AnchorFinding) -> String {
+fn finding_text(finding: &CheckpointFinding) -> String {
     match finding {
-        AnchorFinding::Holds => "holds".to_owned(),
-        AnchorFinding::MissingAtEnd { first, last } if first == last => {
+        CheckpointFinding::Holds => "holds".to_owned(),
+        CheckpointFinding::MissingAtEnd { first, last } if first == last => {
             format!("row {first} is missing at the end")
         }
-        AnchorFinding::MissingAtEnd { first, last } => {
+        CheckpointFinding::MissingAtEnd { first, last } => {
             format!("rows {first} to {last} are missing at the end")
         }
-        AnchorFinding::OtherRows => {
+        CheckpointFinding::OtherRows => {
             "the log has other rows: they were rewritten, or it is another log".to_owned()
         }
-        AnchorFinding::Removed => "retention has removed its rows".to_owned(),
-        AnchorFinding::BehindBreak => "it covers rows after the break".to_owned(),
-        AnchorFinding::Signature(fault) => fault.to_string(),
-        AnchorFinding::Malformed => "the file does not hold a checkpoint".to_owned(),
+        CheckpointFinding::Removed => "retention has removed its rows".to_owned(),
+        CheckpointFinding::BehindBreak => "it covers rows after the break".to_owned(),
+        CheckpointFinding::Signature(fault) => fault.to_string(),
+        CheckpointFinding::Malformed => "the file does not hold a checkpoint".to_owned(),
         // A later version of the library may find more.
         _ => "it does not hold".to_owned(),
     }
@@ -298,8 +298,8 @@ struct OpenCallJson<'a> {
 
 impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
     fn from(report: &'a VerifyReport) -> Self {
-        let is_anchor = |anchor: &AnchorReport| {
-            anchor.place == AnchorPlace::Outside && anchor.finding == AnchorFinding::Holds
+        let is_anchor = |anchor: &CheckpointReport| {
+            anchor.place == CheckpointPlace::Outside && anchor.finding == CheckpointFinding::Holds
         };
         Self {
             intact: report.is_intact(),
@@ -390,7 +390,7 @@ mod tests {
         report.broken = Some(ChainBreak { path, line: 5, offset: 4096, why });
         report.open_begins.clear();
         insta::assert_snapshot!("broken", verification_text(&report));
-        let anchor = |place, size, finding| AnchorReport {
+        let anchor = |place, size, finding| CheckpointReport {
             place,
             origin: "portcullis/1".to_owned(),
             size,
@@ -401,10 +401,10 @@ mod tests {
         report.first_seq = 3;
         report.has_head = true;
         report.anchors = vec![
-            anchor(AnchorPlace::Outside, 2, AnchorFinding::Removed),
-            anchor(AnchorPlace::State("audit.checkpoint".to_owned()), 7, AnchorFinding::Holds),
-            anchor(AnchorPlace::Outside, 8, AnchorFinding::Holds),
-            anchor(AnchorPlace::Outside, 25, AnchorFinding::MissingAtEnd { first: 10, last: 25 }),
+            anchor(CheckpointPlace::Outside, 2, CheckpointFinding::Removed),
+            anchor(CheckpointPlace::State("audit.checkpoint".to_owned()), 7, CheckpointFinding::Holds),
+            anchor(CheckpointPlace::Outside, 8, CheckpointFinding::Holds),
+            anchor(CheckpointPlace::Outside, 25, CheckpointFinding::MissingAtEnd { first: 10, last: 25 }),
         ];
         insta::assert_snapshot!("anchors", verification_text(&report));
     }

@@ -10,7 +10,7 @@ use tonic::{Code, Streaming};
 use super::column::{Column, TrialSetup};
 use crate::{
     fixture::{doubling_timeouts, processes_with},
-    server::sidecar::{begin, exec, finish, memory_kib, output, run, session, soon},
+    server::sidecar::{begin, exec, finish, memory_kib, output, run, session, wait_until_async},
 };
 
 /// Runs a test in every column that works on this machine.
@@ -71,7 +71,7 @@ async fn sessions_do_not_exhaust_each_other() {
             assert_eq!(output(&mut setup.shell, &setup.session, "echo on").await, "on\n", "{attack}");
         }
         let mark = setup.mark.clone();
-        soon("nothing is left", || processes_with(&mark).is_empty()).await;
+        wait_until_async("nothing is left", || processes_with(&mark).is_empty()).await;
     })
     .await;
 }
@@ -138,12 +138,12 @@ async fn begin_tree(setup: &mut TrialSetup) -> Streaming<ExecEvent> {
     let (_, stream) = begin(&mut setup.shell, exec(&setup.session, &script)).await.unwrap();
     let mark = setup.mark.clone();
     let sleepers = || processes_with(&mark).iter().filter(|line| line.starts_with(&mark)).count();
-    soon("both run", || sleepers() == 2).await;
+    wait_until_async("both run", || sleepers() == 2).await;
     stream
 }
 
 async fn finished_commands_leave_no_process(setup: &TrialSetup) {
-    soon("nothing is left", || processes_with(&setup.mark).is_empty()).await;
+    wait_until_async("nothing is left", || processes_with(&setup.mark).is_empty()).await;
     let counter = std::fs::read_to_string(setup.fixture.path("shared/counter")).unwrap();
     assert_eq!(counter, "x\n", "it ran once");
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     fixture::processes_with,
-    server::sidecar::{CommandResult, soon},
+    server::sidecar::{CommandResult, wait_until_async},
 };
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn try_attack(setup: &mut TrialSetup, case: &Case, attack: &str, expected:
     let actual = fate(&result);
     let heard_listeners = setup.listeners.heard();
     let mark = setup.mark.clone();
-    soon("nothing of it is left", || processes_with(&mark).is_empty()).await;
+    wait_until_async("nothing of it is left", || processes_with(&mark).is_empty()).await;
     if expected == Fate::Refused && result.stdout.contains("vault/secret") {
         return Err(format!("something was read: {result:?}"));
     }

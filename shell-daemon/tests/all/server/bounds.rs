@@ -12,7 +12,7 @@ use tonic::{Status, Streaming};
 
 use super::sidecar::{
     Embedded, Shell, begin, children, code, config, embedded, everything, exec, exec_within, finish, output,
-    run, session, soon,
+    run, session, wait_until_async,
 };
 use crate::fixture::{Fixture, doubling_timeouts, marker, processes_with};
 
@@ -167,7 +167,7 @@ async fn sessions_and_commands_have_their_number() {
     assert_eq!(code(&refused), "limit");
     // Each permit is given back.
     drop(first_command);
-    soon("its place is free", || true).await;
+    wait_until_async("its place is free", || true).await;
     loop {
         match run(&mut shell, exec(&sessions[2], "echo y >> counter")).await {
             Ok(_) => break,
@@ -190,7 +190,7 @@ async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
             break used;
         }
     };
-    soon("it is ended", || processes_with(&marker).is_empty()).await;
+    wait_until_async("it is ended", || processes_with(&marker).is_empty()).await;
     assert_eq!(code(&run(&mut shell, exec(&resting, "true")).await.unwrap_err()), "not_found");
     assert_eq!(finish(stream).await.unwrap().stdout, "on\n");
 }

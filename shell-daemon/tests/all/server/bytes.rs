@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::sidecar::{
     Credentials, Embedded, Shell, client_if_open, config, embedded, everything, exec, memory_kib, output,
-    run, session, setup_line, soon, standalone, start_embedded,
+    run, session, setup_line, standalone, start_embedded, wait_until_async,
 };
 use crate::fixture::{Fixture, doubling_timeouts};
 
@@ -106,7 +106,7 @@ async fn connection_without_a_call_is_closed() {
             // The connection's time may already be over.
             let _ = stream.write_all(bytes);
         }
-        soon("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
+        wait_until_async("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
     }
     // The control: a client that has sent the token may be silent without a limit.
     let mut times = doubling_timeouts(config.service.token_timeout);

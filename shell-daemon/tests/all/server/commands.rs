@@ -8,7 +8,8 @@ use portcullis_shell_protocol::{
 };
 
 use super::sidecar::{
-    begin, code, config, embedded, exec, exec_within, finish, memory_kib, output, run, session, soon,
+    begin, code, config, embedded, exec, exec_within, finish, memory_kib, output, run, session,
+    wait_until_async,
 };
 use crate::fixture::{Fixture, doubling_timeouts, marker, processes_with};
 
@@ -51,8 +52,10 @@ async fn cancelling_kills_the_commands_tree_but_not_the_session() {
         "echo x >> counter; v=bad; (setsid bash -c 'exec -a {marker} sleep 60' &); exec -a {marker} sleep 60"
     );
     let (command_id, stream) = begin(&mut shell, exec(&session, &command)).await.unwrap();
-    soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
-        .await;
+    wait_until_async("it runs", || {
+        processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2
+    })
+    .await;
     let listed = shell.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions;
     assert!(listed[0].busy);
     let busy = run(&mut shell, exec(&session, "echo x >> counter")).await.unwrap_err();
@@ -75,10 +78,12 @@ async fn dropped_call_kills_its_command() {
     let marker = marker("server-drop");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' &); exec -a {marker} sleep 60");
     let (_, stream) = begin(&mut shell, exec(&session, &command)).await.unwrap();
-    soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
-        .await;
+    wait_until_async("it runs", || {
+        processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2
+    })
+    .await;
     drop(stream);
-    soon("it is dead", || processes_with(&marker).is_empty()).await;
+    wait_until_async("it is dead", || processes_with(&marker).is_empty()).await;
     // The session may not have noticed yet.
     loop {
         match run(&mut shell, exec(&session, "echo on")).await {

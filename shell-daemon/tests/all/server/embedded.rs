@@ -9,8 +9,8 @@ use portcullis_shell_protocol::{
 use portcullis_types::ShellPosture;
 
 use super::sidecar::{
-    Credentials, client, code, config, embedded, everything, exec, output, run, session, setup_line, soon,
-    spawn_embedded,
+    Credentials, client, code, config, embedded, everything, exec, output, run, session, setup_line,
+    spawn_embedded, wait_until_async,
 };
 use crate::fixture::{Fixture, marker, processes_with};
 
@@ -63,9 +63,10 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
     let marker = marker("embedded-end");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' >/dev/null 2>&1 &)");
     output(&mut shell, &session, &command).await;
-    soon("the job runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker))).await;
+    wait_until_async("the job runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)))
+        .await;
     drop(shell);
-    soon("the daemon has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    wait_until_async("the daemon has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert_eq!(processes_with(&marker), Vec::<String>::new());
 }

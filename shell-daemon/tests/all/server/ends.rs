@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::sidecar::{
     Credentials, Shell, begin, children, client, code, config, embedded, everything, exec, finish, output,
-    run, session, setup_line, signal, soon, standalone, start_embedded,
+    run, session, setup_line, signal, standalone, start_embedded, wait_until_async,
 };
 use crate::fixture::{Fixture, marker, processes_with};
 
@@ -25,8 +25,10 @@ fn tree(marker: &str) -> String {
 async fn running(shell: &mut Shell, marker: &str) -> tonic::Streaming<portcullis_shell_protocol::ExecEvent> {
     let session = session(shell).await;
     let (_, stream) = begin(shell, exec(&session, &tree(marker))).await.unwrap();
-    soon("it runs", || processes_with(marker).iter().filter(|line| line.starts_with(marker)).count() == 2)
-        .await;
+    wait_until_async("it runs", || {
+        processes_with(marker).iter().filter(|line| line.starts_with(marker)).count() == 2
+    })
+    .await;
     stream
 }
 
@@ -43,11 +45,11 @@ async fn a_clients_end_ends_its_commands_and_no_others() {
     let stream_goes = running(&mut goes, &marker_goes).await;
     let stream_stays = running(&mut stays, &marker_stays).await;
     drop((goes, stream_goes));
-    soon("it is dead", || processes_with(&marker_goes).is_empty()).await;
+    wait_until_async("it is dead", || processes_with(&marker_goes).is_empty()).await;
     let of_other = processes_with(&marker_stays);
     assert_eq!(of_other.iter().filter(|line| line.starts_with(&marker_stays)).count(), 2, "{of_other:?}");
     drop((stays, stream_stays));
-    soon("it is dead", || processes_with(&marker_stays).is_empty()).await;
+    wait_until_async("it is dead", || processes_with(&marker_stays).is_empty()).await;
     assert_eq!(counted(&fixture), "x\nx\n");
 }
 
@@ -61,7 +63,7 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
         // Long enough for the request to be sent, too short for the answer.
         let _ = tokio::time::timeout(Duration::from_millis(3), creation).await;
     }
-    soon("no session is left", || children(daemon.child.id()).is_empty()).await;
+    wait_until_async("no session is left", || children(daemon.child.id()).is_empty()).await;
 }
 
 #[tokio::test]
@@ -76,7 +78,7 @@ async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
     assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
     let error = shell.create_session(everything()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
-    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+    wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
     daemon.child.wait().unwrap();
     // The socket that it left behind does not block the next daemon.
     let daemon = standalone(&fixture, &[]).await;
@@ -108,7 +110,7 @@ async fn a_stopping_daemon_lets_a_short_command_end() {
     assert_eq!((refused.code(), code(&refused)), (Code::Unavailable, "stopping"));
     std::fs::write(fixture.path("shared/go"), "").unwrap();
     assert_eq!(finish(stream).await.unwrap().stdout, "done\n");
-    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert!(!daemon.socket.exists());
 }
@@ -126,7 +128,7 @@ async fn a_stopping_daemon_waits_only_for_a_limited_time() {
     signal(&daemon.child, Signal::INT);
     let exited = finish(stream).await.unwrap().exited;
     assert_eq!(exited.interruption, "cancelled");
-    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert!(begun.elapsed() >= Duration::from_secs(5), "the grace");
     assert_eq!(processes_with(&marker), Vec::<String>::new());
@@ -139,14 +141,16 @@ async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
     let Some(fixture) = Fixture::new() else { return };
     let marker = marker("parent");
     let mut parent = parent(&fixture, &marker);
-    soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
-        .await;
+    wait_until_async("it runs", || {
+        processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2
+    })
+    .await;
     let daemons = children(parent.id());
     assert!(!daemons.is_empty() && daemons.iter().all(|daemon| is_alive(*daemon)));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    soon("the daemon has ended", || !daemons.iter().any(|daemon| is_alive(*daemon))).await;
-    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+    wait_until_async("the daemon has ended", || !daemons.iter().any(|daemon| is_alive(*daemon))).await;
+    wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
 }
 
 /// Starts this test program as the parent of a daemon. It runs only the test [`a_parent`].
@@ -186,7 +190,7 @@ async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
     let stream = running(&mut shell, &marker).await;
     daemon.child.kill().unwrap();
     finish(stream).await.unwrap_err();
-    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+    wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
     assert_eq!(counted(&fixture), "x\n");
     let error = run(&mut shell, exec(&"0".repeat(32), "true")).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);

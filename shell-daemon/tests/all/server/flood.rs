@@ -12,7 +12,8 @@ use portcullis_shell_daemon::take_all_descriptors;
 use rustix::process::{Resource, getrlimit};
 
 use super::sidecar::{
-    Credentials, Standalone, client_if_open, everything, memory_kib, output, session, soon, standalone,
+    Credentials, Standalone, client_if_open, everything, memory_kib, output, session, standalone,
+    wait_until_async,
 };
 use crate::fixture::Fixture;
 
@@ -51,7 +52,7 @@ async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
     let grown = memory_kib(&daemon.child, "VmHWM:") - before;
     assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
     // All connections beyond the maximum were hung up on.
-    soon("the flooder has seen it", || flooder.try_wait().unwrap().is_some()).await;
+    wait_until_async("the flooder has seen it", || flooder.try_wait().unwrap().is_some()).await;
     assert!(flooder.wait().unwrap().success());
     assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
 }

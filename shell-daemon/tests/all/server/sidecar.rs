@@ -199,7 +199,7 @@ pub(crate) async fn standalone_in(
     let (mut command, socket) = shelld(fixture);
     let child = outer.start(|| command.args(extra_arguments).spawn().unwrap());
     let mut daemon = Standalone { child, socket };
-    soon("the daemon listens", || {
+    wait_until_async("the daemon listens", || {
         assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
         StdUnixStream::connect(&daemon.socket).is_ok()
     })
@@ -325,7 +325,7 @@ pub(crate) fn code(status: &Status) -> &str {
 /// Waits, without blocking the client, for a condition that must become true within forty seconds. Commands that must
 /// be killed sleep for longer, and a command's timeout is longer.
 #[track_caller]
-pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+pub(crate) fn wait_until_async(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     let what = what.to_owned();
     async move {
         let wait = async {

@@ -1,13 +1,12 @@
-//! Runs that outlive their process: in the background, killed, answered from another terminal, gone on with.
+//! Runs that outlive their process: in the background, killed, answered from another terminal, resumed.
 
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     process::{Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -16,18 +15,6 @@ use crate::{
     modules::{portcullis, stderr, stdout},
     support::is_process_argument,
 };
-
-/// How long a test waits for a process in the background.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-#[track_caller]
-pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[track_caller]
 pub(super) fn answered(output: &Output) -> String {

@@ -2,13 +2,13 @@
 
 use std::{fs, path::PathBuf, process::Output};
 
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, wait_until};
 use portcullis_tools::audit::{Outcome, RowKind};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
 use super::{
-    durable::{answered, json as json_of, kill, results, wait_until},
+    durable::{answered, json as json_of, kill, results},
     model::{Model, calls, text},
 };
 use crate::modules::{portcullis, stderr};

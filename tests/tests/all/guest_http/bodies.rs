@@ -162,8 +162,7 @@ async fn each_response_has_the_limit_of_its_own() {
         "/packed" => server::encoded("gzip", server::gzip(&vec![b'x'; (1 << 20) + 1])),
         _ => server::answer("text/plain", &vec![b'x'; 1 << 20]),
     });
-    let fixture = fixture(&server, "requests", "\"GET\"")
-        .with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
+    let fixture = fixture(&server, "requests", "\"GET\"").with_policy_key("egress.max_response", "\"1MiB\"");
     let registry = registry(&fixture, "requests", &module("requests", &server)).await;
     let url = |path: &str| format!("{}{path}", origin(&server));
     // The guest reads all but one byte of eight bodies, so all eight responses stay open.
@@ -192,8 +191,7 @@ async fn a_response_without_end_stops_at_the_limit() {
         // If the test is over, the receiver is gone.
         let _over = sender.send(());
     });
-    let fixture = fixture(&server, "requests", "\"GET\"")
-        .with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"64KiB\"");
+    let fixture = fixture(&server, "requests", "\"GET\"").with_policy_key("egress.max_response", "\"64KiB\"");
     let registry = registry(&fixture, "requests", &module("requests", &server)).await;
     let responses = request_responses(&registry, json!({"url": format!("{}/", origin(&server))})).await;
     assert_eq!(responses[0]["broken"], "the response has more than 65536 bytes");

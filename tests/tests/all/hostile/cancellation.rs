@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, approving_caller};
+use portcullis_testing::{CallOutcome, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{Caller, ToolResult, new_call};
 use portcullis_types::{ToolErrorKind, ToolEvent};
 use tokio::sync::Semaphore;
 
-use super::{PATIENCE, Trial};
+use super::Trial;
 
 /// A caller, and a semaphore with a permit for each of its calls that started.
 fn counting_caller() -> (Caller, Arc<Semaphore>) {
@@ -112,6 +112,6 @@ async fn the_end_of_the_turn_ends_the_call() {
     let trial = Trial::with_profile("loop_forever", "Nothing", "60s").await;
     let mut caller = approving_caller();
     caller.turn_deadline = Some(Instant::now() + std::time::Duration::from_millis(300));
-    let result = tokio::time::timeout(PATIENCE, execute(&trial, &caller)).await.expect("it ends");
+    let result = tokio::time::timeout(TEST_TIMEOUT, execute(&trial, &caller)).await.expect("it ends");
     CallOutcome(result).assert_refused(ToolErrorKind::Timeout, "timeout");
 }

@@ -8,18 +8,18 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, Fixture, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{ToolRegistry, new_call};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{PATIENCE, Trial, entry};
+use super::{Trial, entry};
 
 const COUNT: &str = "/shared/count";
 
 async fn call(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
-    let answer = tokio::time::timeout(PATIENCE, CallOutcome::run(registry, "lock_path", arguments)).await;
+    let answer = tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(registry, "lock_path", arguments)).await;
     answer.expect("the call ends by itself")
 }
 

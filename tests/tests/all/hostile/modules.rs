@@ -1,7 +1,7 @@
 //! Modules of forms that no compiler makes: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
-use portcullis_testing::{CallOutcome, Fixture};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,
@@ -12,7 +12,7 @@ use portcullis_types::ToolErrorKind::{Failed, ResourceLimit, Timeout};
 use serde_json::json;
 
 use super::{
-    PATIENCE, entry, posture,
+    entry, posture,
     wat_guest::{WatGuest, load},
 };
 
@@ -22,7 +22,7 @@ async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: 
     fixture.put("README.md", "still here\n");
     let registry = guest.registry(&fixture).await;
     for _ in 0..8 {
-        let answer = tokio::time::timeout(PATIENCE, CallOutcome::run(&registry, "bomb", json!({}))).await;
+        let answer = tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(&registry, "bomb", json!({}))).await;
         answer.expect("the call ends by itself").assert_refused(kind, code);
         posture::assert_confined(fixture.rows().last().expect("a row"));
         let read = CallOutcome::run(&registry, "file_read", json!({"path": "/shared/README.md"})).await;
@@ -219,7 +219,7 @@ fn classify_refusal(error: &BootstrapError) -> RefusalReason {
 async fn check_refused(module: &[u8], expected: RefusalReason) {
     let fixture = Fixture::new();
     let text = || String::from_utf8_lossy(&module[..module.len().min(2000)]).into_owned();
-    match tokio::time::timeout(PATIENCE, load(&fixture, module)).await.expect("it ends") {
+    match tokio::time::timeout(TEST_TIMEOUT, load(&fixture, module)).await.expect("it ends") {
         Ok(_) => panic!("{expected:?} expected of {}", text()),
         Err(error) => assert_eq!(classify_refusal(&error), expected, "{error:?} of {}", text()),
     }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use portcullis_mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
-use portcullis_testing::{Fixture, binary};
+use portcullis_testing::{Fixture, TEST_TIMEOUT, binary};
 use portcullis_tools::{
     RegistryBuilder, ToolRegistry,
     audit::{Row, RowKind},
@@ -25,9 +25,6 @@ use portcullis_tools::{
 use portcullis_types::CancellationToken;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-
-/// Time limit of each wait for the server.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that reads no message for this long counts as full.
 const FULL: Duration = Duration::from_secs(10);
@@ -49,7 +46,7 @@ struct Reader {
 enum Output {
     Pipe(ChildStdin),
     Socket(UnixStream),
-    Given(File),
+    Custom(File),
 }
 
 /// The kind of a server's standard input or output.
@@ -58,7 +55,7 @@ pub(super) enum Stream {
     Pipe,
     Socket,
     /// Any other kind of stream: the test's end and the server's end.
-    Given {
+    Custom {
         test_end: OwnedFd,
         server_end: OwnedFd,
     },
@@ -69,7 +66,7 @@ impl Output {
         match self {
             Self::Pipe(pipe) => pipe.write_all(bytes),
             Self::Socket(socket) => socket.write_all(bytes),
-            Self::Given(file) => file.write_all(bytes),
+            Self::Custom(file) => file.write_all(bytes),
         }
     }
 }
@@ -110,9 +107,9 @@ impl Client {
                 command.stdin(OwnedFd::from(server_end));
                 input_end = Some(Output::Socket(test_end));
             }
-            Stream::Given { test_end, server_end } => {
+            Stream::Custom { test_end, server_end } => {
                 command.stdin(server_end);
-                input_end = Some(Output::Given(File::from(test_end)));
+                input_end = Some(Output::Custom(File::from(test_end)));
             }
         }
         let mut output_end = None;
@@ -125,7 +122,7 @@ impl Client {
                 command.stdout(OwnedFd::from(server_end));
                 output_end = Some(OwnedFd::from(test_end));
             }
-            Stream::Given { test_end, server_end } => {
+            Stream::Custom { test_end, server_end } => {
                 command.stdout(server_end);
                 output_end = Some(test_end);
             }
@@ -226,7 +223,7 @@ impl Client {
 
     #[track_caller]
     pub(super) fn next(&mut self) -> Value {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TEST_TIMEOUT) {
             Ok(line) => {
                 serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: no message: {line}"))
             }
@@ -264,7 +261,7 @@ impl Client {
             // The send fails if the process was killed below and the receiver is gone.
             let _ = ended_sender.send(process.wait());
         });
-        let Ok(status) = ended_receiver.recv_timeout(PATIENCE) else {
+        let Ok(status) = ended_receiver.recv_timeout(TEST_TIMEOUT) else {
             kill_process(id, Signal::KILL).expect("killed");
             return None;
         };
@@ -276,7 +273,7 @@ impl Client {
     pub(super) fn end_by_signal(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
         let Server::Process(process) = &mut self.server else { panic!("no process") };
         signal(process, kind);
-        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(TEST_TIMEOUT).ok()).collect();
         let code = process.wait().expect("ends").code();
         (rest.iter().map(|line| serde_json::from_str(line).expect("a message")).collect(), code)
     }
@@ -316,7 +313,7 @@ impl Client {
     pub(super) fn close_input(&mut self) {
         match self.output.take() {
             Some(Output::Socket(socket)) => socket.shutdown(Shutdown::Write).expect("closed"),
-            Some(Output::Pipe(_) | Output::Given(_)) | None => {}
+            Some(Output::Pipe(_) | Output::Custom(_)) | None => {}
         }
     }
 
@@ -324,7 +321,7 @@ impl Client {
     #[track_caller]
     pub(super) fn leave(mut self) -> Vec<Value> {
         self.close_input();
-        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(TEST_TIMEOUT).ok()).collect();
         match &mut self.server {
             Server::Process(process) => {
                 let status = process.wait().expect("ends");

@@ -74,8 +74,7 @@ fn tool_without_its_backend_is_offered_to_no_client() {
 
 #[test]
 fn tool_found_unavailable_leaves_the_list() {
-    let strong = "posture     = \"strong\"";
-    let fixture = Fixture::new().with_policy_edit("posture     = \"contained\"", strong);
+    let fixture = Fixture::new().with_policy_key("shell.posture", "\"strong\"");
     // On a machine without namespaces, the server learns of their lack only when a session is requested.
     let mut client = KernelEnvironment::StockContainer
         .start(|| Client::start_program(&fixture, &["--approve"]))

@@ -1,22 +1,12 @@
 //! Shell sessions of clients with the same name: each client has its own session, which ends with the client.
 
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, wait_until};
 use serde_json::{Value, json};
 
 use super::{
     client::{end_rows, text},
     http::Server,
 };
-
-/// Polls until a condition holds.
-#[track_caller]
-fn poll_until(mut condition: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
-    while !condition() {
-        assert!(std::time::Instant::now() < deadline, "it never came");
-        std::thread::yield_now();
-    }
-}
 
 fn command(command: &str) -> Value {
     json!({ "command": command })
@@ -60,7 +50,7 @@ fn a_client_that_leaves_leaves_no_shell_behind() {
     };
     assert!(!is_free("leaves") && !is_free("stays"), "the control");
     assert_eq!(server.request("DELETE", &[("mcp-session-id", &leaves)], "").status, 204);
-    poll_until(|| is_free("leaves"));
+    wait_until("the client's session has ended", || is_free("leaves"));
     assert!(!is_free("stays"));
 }
 

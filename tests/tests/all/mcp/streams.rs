@@ -60,11 +60,11 @@ fn a_terminal_withholds_no_answer() {
     let mut modes = tcgetattr(&server_end).expect("has modes");
     modes.make_raw();
     tcsetattr(&server_end, OptionalActions::Now, &modes).expect("set");
-    let input = Stream::Given {
+    let input = Stream::Custom {
         test_end: person.try_clone().expect("cloned"),
         server_end: server_end.try_clone().expect("cloned"),
     };
-    let output = Stream::Given { test_end: person, server_end };
+    let output = Stream::Custom { test_end: person, server_end };
     check_terminal_session(serve(&Fixture::new(), &[]), input, output);
 }
 

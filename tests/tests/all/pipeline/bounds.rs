@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 
 use crate::{
     hostile::wat_guest::WatGuest,
-    support::{Spy, caller, caller_asking, fixture_enabling, native_registry, raw_call},
+    support::{
+        Spy, caller, caller_asking, fixture_enabling, native_registry, output_limit, raw_call, with_commas,
+    },
 };
 
 /// Upper bound of one result in every form: the limit, its marks, and the frame. The tools here return far more than
@@ -271,16 +273,18 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
         registry.execute_with_policy(raw_call("file_read", r#"{"path":"big.txt"}"#), &caller()).await;
     let answer_text = result.model_text();
     let mark = format!("[output truncated — original size: {} bytes]", with_commas(text.len()));
+    let limit = output_limit();
     let offset_text = format!(
-        "[this is not the end: of the file's {} bytes these are 0 to 16,384; read on with `byte_offset` 16384]",
-        with_commas(text.len())
+        "[this is not the end: of the file's {} bytes these are 0 to {}; read on with `byte_offset` {limit}]",
+        with_commas(text.len()),
+        with_commas(limit)
     );
     assert!(
-        answer_text.starts_with(&text[..16_384])
+        answer_text.starts_with(&text[..limit])
             && answer_text.contains(&mark)
             && answer_text.contains(&offset_text),
         "{}",
-        &answer_text[16_000..]
+        &answer_text[limit - 384..]
     );
     // A model that follows the hint reads every byte, and never mistakes a part for the whole.
     let next_offset = next_offset_in(&answer_text);
@@ -290,8 +294,8 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
     let rest_arguments = json!({"path": "big.txt", "byte_offset": next_offset}).to_string();
     let second = registry.execute_with_policy(raw_call("file_read", &rest_arguments), &caller()).await;
     let second = second.model_text();
-    assert!(second.starts_with(&text[next_offset..next_offset + 16_384]), "{}", &second[..100]);
-    assert_eq!(next_offset_in(&second), next_offset + 16_384);
+    assert!(second.starts_with(&text[next_offset..next_offset + limit]), "{}", &second[..100]);
+    assert_eq!(next_offset_in(&second), next_offset + limit);
     assert_eq!((result.truncated, result.original_bytes), (true, text.len() as u64));
     // The stored part ends with the same hint, and reading on from there gives exactly the rest of the file.
     let stored_text = all_stored_pages(&registry, &result, &caller()).await;
@@ -313,26 +317,23 @@ fn next_offset_in(hint_text: &str) -> usize {
 #[tokio::test]
 async fn a_page_says_beside_its_text_where_the_next_one_begins() {
     let fixture = Fixture::new();
-    fixture.put("long.txt", "x".repeat(40_000));
+    let limit = output_limit();
+    let len = 2 * limit + 1000;
+    fixture.put("long.txt", "x".repeat(len));
     let registry = fixture.registry().await;
     let result =
         registry.execute_with_policy(raw_call("file_read", r#"{"path":"long.txt"}"#), &caller()).await;
-    let page = async |offset: u64| {
+    let page = async |offset: usize| {
         let arguments = json!({"call_id": result.details["output_id"], "offset": offset}).to_string();
         let page = registry.execute_with_policy(raw_call("output_read", &arguments), &caller()).await;
         assert!(page.model_text().bytes().all(|byte| byte == b'x'), "the page is exact");
         page.rest_hint().expect("a hint")
     };
-    let next = "[bytes 0 to 16,384 of 40,000: `output_read` with `offset` 16384 reads on]";
+    let (end, whole) = (with_commas(limit), with_commas(len));
+    let next = format!("[bytes 0 to {end} of {whole}: `output_read` with `offset` {limit} reads on]");
     assert_eq!(page(0).await, next);
-    assert_eq!(page(32_768).await, "[bytes 32,768 to 40,000 of 40,000: the end]");
-}
-
-fn with_commas(number: usize) -> String {
-    let digits = number.to_string();
-    let parts: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|part| str::from_utf8(part).expect("ASCII")).collect();
-    parts.join(",")
+    let begin = with_commas(2 * limit);
+    assert_eq!(page(2 * limit).await, format!("[bytes {begin} to {whole} of {whole}: the end]"));
 }
 
 /// Approves after a delay.

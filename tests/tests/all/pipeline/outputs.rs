@@ -8,7 +8,9 @@ use portcullis_types::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Spy, caller, fixture_enabling, native_registry, raw_call, snapshot};
+use crate::support::{
+    Spy, caller, fixture_enabling, native_registry, output_limit, raw_call, snapshot, with_commas,
+};
 
 const BYTES: usize = 142_857;
 
@@ -39,12 +41,13 @@ fn assert_refused(result: &ToolResult, kind: ToolErrorKind, code: &str) {
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_at_16_kib_with_the_specified_mark() {
+async fn a_long_output_is_cut_at_the_limit_with_the_specified_mark() {
     let fixture = Fixture::new();
     fixture.put("long.txt", content());
     let before = snapshot(&fixture.workspace());
     let (_, result) = read_long_file(&fixture).await;
-    let expected = format!("{}\n[output truncated — original size: 142,857 bytes]", &content()[..16_384]);
+    let expected =
+        format!("{}\n[output truncated — original size: 142,857 bytes]", &content()[..output_limit()]);
     assert_eq!(result.model_text(), expected);
     assert!(result.truncated);
     assert_eq!(result.original_bytes, BYTES as u64);
@@ -59,7 +62,7 @@ async fn a_long_output_is_cut_at_16_kib_with_the_specified_mark() {
 async fn output_read_pages_the_whole_output_exactly() {
     let fixture = Fixture::new();
     let (registry, result) = read_long_file(&fixture).await;
-    for limit in [1_000_u64, 16_384, 50_000, 1 << 20] {
+    for limit in [1_000, output_limit(), 50_000, 1 << 20] {
         let (mut all_text, mut offset) = (String::new(), 0);
         loop {
             let arguments = json!({"call_id": result.details["output_id"], "offset": offset, "limit": limit});
@@ -105,7 +108,7 @@ async fn an_output_is_only_there_for_the_agent_and_run_that_made_it() {
         "not_found",
     );
     let own_page = read_page(&registry, &caller(), arguments_for(id)).await;
-    assert_eq!(own_page.model_text(), content()[..16_384]);
+    assert_eq!(own_page.model_text(), content()[..output_limit()]);
 }
 
 #[tokio::test]
@@ -115,7 +118,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     drop(registry);
     let arguments = json!({"call_id": result.details["output_id"]});
     let later_page = read_page(&fixture.registry().await, &caller(), arguments.clone()).await;
-    assert_eq!(later_page.model_text(), content()[..16_384], "the next process still has it");
+    assert_eq!(later_page.model_text(), content()[..output_limit()], "the next process still has it");
 
     // Reading needs the tool's rights at the time of reading, however they were taken away.
     let read_only =
@@ -146,11 +149,15 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     });
     let spy = spy.parameters(json!({"type": "object", "properties": {"count": {"type": "integer"}}}));
     let registry = native_registry(&fixture, [spy]);
-    let run = async |count: u64| CallOutcome::run(&registry, "spy", json!({"count": count})).await;
-    let fits = run(5_461).await;
-    assert_eq!((fits.text().len(), fits.0.truncated, &fits.0.details), (16_383, false, &json!({})));
-    let cut_output = run(5_462).await;
-    let expected = format!("{}\n[output truncated — original size: 16,386 bytes]", "€".repeat(5_461));
+    let run = async |count: usize| CallOutcome::run(&registry, "spy", json!({"count": count})).await;
+    // `€` has three bytes, and the limit is no multiple of three.
+    let fitting = output_limit() / 3;
+    assert_ne!(fitting * 3, output_limit());
+    let fits = run(fitting).await;
+    assert_eq!((fits.text().len(), fits.0.truncated, &fits.0.details), (fitting * 3, false, &json!({})));
+    let cut_output = run(fitting + 1).await;
+    let bytes = with_commas((fitting + 1) * 3);
+    let expected = format!("{}\n[output truncated — original size: {bytes} bytes]", "€".repeat(fitting));
     assert_eq!((cut_output.text(), cut_output.0.truncated), (expected, true));
     let echoed = CallOutcome::run(&registry, "echo", json!({"message": "a long message"})).await;
     assert_eq!(echoed.text(), "{\"echoed\":\n[output truncated — original size: 39 bytes]");
@@ -159,11 +166,13 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
 #[tokio::test]
 async fn exactly_the_limit_is_not_cut() {
     let fixture = Fixture::new();
-    fixture.put("limit.txt", "x".repeat(16_384));
-    fixture.put("over.txt", "x".repeat(16_385));
+    let limit = output_limit();
+    fixture.put("limit.txt", "x".repeat(limit));
+    fixture.put("over.txt", "x".repeat(limit + 1));
     let registry = fixture.registry().await;
     let uncut_output = CallOutcome::run(&registry, "file_read", json!({"path": "limit.txt"})).await;
-    assert_eq!((uncut_output.text().len(), uncut_output.0.truncated), (16_384, false));
+    assert_eq!((uncut_output.text().len(), uncut_output.0.truncated), (limit, false));
     let cut_output = CallOutcome::run(&registry, "file_read", json!({"path": "over.txt"})).await;
-    assert!(cut_output.text().ends_with("x\n[output truncated — original size: 16,385 bytes]"));
+    let mark = format!("x\n[output truncated — original size: {} bytes]", with_commas(limit + 1));
+    assert!(cut_output.text().ends_with(&mark));
 }

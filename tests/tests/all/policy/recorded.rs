@@ -80,7 +80,7 @@ fn a_row_is_explained_under_the_policy_of_its_time() {
 }
 
 #[test]
-fn labels_of_the_run_count_as_they_did() {
+fn a_row_is_explained_with_the_labels_of_its_time() {
     let fixture = Fixture::new();
     fs::write(fixture.workspace().join("vault/key"), "k").expect("written");
     // A run's labels live in the process that serves it, so both calls go through one shell of calls.

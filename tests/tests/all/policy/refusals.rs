@@ -120,7 +120,7 @@ async fn mounts_that_overlap_are_refused() {
     for (tmp, words) in
         [("\"shared\"", "overlaps"), ("\"shared/tmp\"", "overlaps"), ("\"../tmp\"", "mounts.tmp")]
     {
-        let fixture = Fixture::new().with_policy_edit("tmp    = \"tmp\"", &format!("tmp = {tmp}"));
+        let fixture = Fixture::new().with_policy_key("mounts.tmp", tmp);
         let faults = faults(&fixture).await;
         assert!(faults[0].contains(words), "{faults:?}");
     }

@@ -42,8 +42,9 @@ fn the_whole_policy_is_shown_with_a_warning_about_secrets() {
 
 #[tokio::test]
 async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
-    let shipped = "paths = [\".git/hooks\", \".git/config\", \".git/config.worktree\", \".git/commondir\", \".bashrc\", \".bash_profile\", \".profile\", \".zshrc\", \".envrc\", \".vscode/tasks.json\", \".mcp.json\", \"portcullis.toml\"]";
-    let fixture = Fixture::new().with_policy_edit(shipped, "paths = [\"Makefile\"]\nexcept = [\".envrc\"]");
+    let fixture = Fixture::new()
+        .with_policy_key("protect.paths", "[\"Makefile\"]")
+        .with_policy_key("protect.except", "[\".envrc\"]");
     let registry = fixture.registry().await;
     for path in [".git/hooks/pre-commit", "Makefile", "a/.mcp.json"] {
         let write = json!({"path": path, "content": "x"});
@@ -64,8 +65,9 @@ async fn a_list_of_protected_names_adds_to_the_shipped_ones() {
 fn unused_or_shadowed_entry_is_warned_of() {
     let fixture = Fixture::new()
         .with_policy("[profiles.Spare]\nmounts = { shared = \"read\" }")
-        .with_policy_edit("vault  = \"vault\"", "vault  = \"vault\"\nattic = \"attic\"")
-        .with_policy_edit("deny        = []", "deny = [\"git\"]\nallow = [\"git push\", \"ls\"]");
+        .with_policy_key("mounts.attic", "\"attic\"")
+        .with_policy_key("shell.deny", "[\"git\"]")
+        .with_policy_key("shell.allow", "[\"git push\", \"ls\"]");
     super::write_overlay(&fixture, "[limits]\nconcurrency = 10\n");
     let [(_, in_force), (_, alone)] = policy_check_outputs(&fixture);
     for warnings in [&in_force, &alone] {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_testing::{CallOutcome, Fixture, binary};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, binary};
 use portcullis_tools::shell::{SHELL_EXEC, ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -108,7 +108,7 @@ impl RunningSidecar {
             .spawn()
             .expect("starts");
         let running = Self { process, folder };
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !running.socket().exists() {
             assert!(Instant::now() < deadline, "the sidecar does not listen");
             std::thread::sleep(Duration::from_millis(5));
@@ -126,7 +126,7 @@ impl RunningSidecar {
 
     /// Waits until the sidecar has no session.
     pub(super) async fn wait_until_idle(&self) {
-        poll_until(|| self.resources().children == 0).await;
+        wait_until(|| self.resources().children == 0).await;
     }
 
     pub(super) fn resources(&self) -> SidecarResources {
@@ -154,11 +154,11 @@ impl Drop for RunningSidecar {
     }
 }
 
-/// Polls until a condition holds.
-pub(super) async fn poll_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
+/// Waits until a condition holds, without blocking the executor.
+pub(super) async fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < deadline, "it never came");
+        assert!(Instant::now() < deadline, "waited more than {TEST_TIMEOUT:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

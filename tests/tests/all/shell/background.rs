@@ -122,7 +122,7 @@ async fn a_command_refused_for_earlier_jobs_keeps_the_session() {
 
 #[tokio::test]
 async fn jobs_that_are_killed_for_their_memory_do_not_die_silently() {
-    let fixture = Fixture::new().with_policy_edit("memory      = \"1GiB\"", "memory = \"64MiB\"");
+    let fixture = Fixture::new().with_policy_key("shell.memory", "\"64MiB\"");
     let shell = Shell::with_fixture(fixture).await;
     begin_job(&shell, "for i in 1 2 3; do perl -e '$x = \"x\" x (20 << 20); sleep 60' & done; wait").await;
     shell.fixture.put("go", "");

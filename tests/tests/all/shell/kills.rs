@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Shell,
-    backends::{children_of, poll_until},
+    backends::{children_of, wait_until},
 };
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_cancelled_command_is_killed_with_all_that_it_started() {
     let command = "echo run >> runs; (setsid sleep 60 &); echo > begun; sleep 60";
     let call = shell.call_as(&caller, json!({ "command": command }));
     let stop = async {
-        poll_until(|| begun.exists()).await;
+        wait_until(|| begun.exists()).await;
         cancel.cancel();
     };
     let (answer, ()) = tokio::join!(call, stop);
@@ -53,7 +53,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
         let call = shell.run("echo > begun; until [ -e go ]; do sleep 0.01; done; echo > late");
         tokio::select! {
             answer = call => panic!("it ended: {answer:?}"),
-            () = poll_until(|| begun.exists()) => {}
+            () = wait_until(|| begun.exists()) => {}
         }
     }
     // The session is free again once its command is dead.
@@ -76,7 +76,7 @@ async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     let begun = shell.fixture.shared("begun");
     let call = shell.run("echo run >> runs; echo > begun; sleep 60");
     let kill = async {
-        poll_until(|| begun.exists()).await;
+        wait_until(|| begun.exists()).await;
         for daemon in sidecars(&shell.fixture) {
             kill_process(daemon, Signal::KILL).expect("killed");
         }

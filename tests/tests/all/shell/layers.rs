@@ -12,7 +12,7 @@ use super::{
 
 /// The shipped policy, which requires `contained`, with another required posture.
 fn fixture(posture: &str) -> Fixture {
-    Fixture::new().with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""))
+    Fixture::new().with_policy_key("shell.posture", &format!("\"{posture}\""))
 }
 
 /// The posture of the session in a command's row.

@@ -9,7 +9,7 @@ use portcullis_tools::{Caller, shell::ShellSource};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
-use super::{Shell, backends::poll_until};
+use super::{Shell, backends::wait_until};
 
 fn caller_of_run(id: &str) -> Caller {
     let mut caller = approving_caller();
@@ -68,7 +68,7 @@ async fn the_end_of_a_run_ends_its_sessions_and_no_others() {
     shell.registry.end_run(&caller_of_run("other"));
     assert!(!is_free(&shell.fixture), "of another run");
     shell.registry.end_run(&caller_of_run("over"));
-    poll_until(|| is_free(&shell.fixture)).await;
+    wait_until(|| is_free(&shell.fixture)).await;
     assert_eq!(shell.call_as(&caller_of_run("stays"), json!({"command": "echo [$x]"})).await.text(), "[1]\n");
     let in_new_run =
         shell.call_as(&caller_of_run("over"), json!({"command": "echo [$y]", "session": "second"})).await;
@@ -109,5 +109,5 @@ async fn a_registry_that_goes_takes_its_sessions_along() {
     let _ran = shell.call(json!({"command": HOLD_LOCK_COMMAND})).await.text();
     let Shell { fixture, registry } = shell;
     tokio::task::spawn_blocking(move || drop(registry)).await.expect("dropped");
-    poll_until(|| is_free(&fixture)).await;
+    wait_until(|| is_free(&fixture)).await;
 }

@@ -18,7 +18,7 @@ async fn an_unapproved_command_does_not_run() {
 
 #[tokio::test]
 async fn a_denied_program_does_not_run_however_it_is_spelled() {
-    let fixture = Fixture::new().with_policy_edit("deny        = []", "deny        = [\"touch\"]");
+    let fixture = Fixture::new().with_policy_key("shell.deny", "[\"touch\"]");
     let shell = Shell::with_fixture(fixture).await;
     for command in [
         "touch made",
@@ -41,7 +41,7 @@ async fn a_denied_program_does_not_run_however_it_is_spelled() {
 async fn an_unparsable_command_is_denied_only_where_a_rule_exists() {
     let unreadable = "x=echo; $x hi";
     assert_eq!(Shell::new().await.text(unreadable).await, "hi\n");
-    let fixture = Fixture::new().with_policy_edit("deny        = []", "deny        = [\"sudo\"]");
+    let fixture = Fixture::new().with_policy_key("shell.deny", "[\"sudo\"]");
     Shell::with_fixture(fixture)
         .await
         .run(unreadable)
@@ -51,7 +51,7 @@ async fn an_unparsable_command_is_denied_only_where_a_rule_exists() {
 
 #[tokio::test]
 async fn a_policy_without_a_shell_runs_no_command() {
-    let fixture = Fixture::new().with_policy_edit("enabled     = true", "enabled     = false");
+    let fixture = Fixture::new().with_policy_key("shell.enabled", "false");
     let shell = Shell::with_fixture(fixture).await;
     let message = shell.run("true").await.assert_refused(ToolErrorKind::Denied, "shell_disabled");
     assert!(message.contains("enabled = true"), "{message}");

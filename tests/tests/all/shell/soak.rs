@@ -20,7 +20,7 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-use super::backends::{RunningSidecar, SidecarResources, poll_until};
+use super::backends::{RunningSidecar, SidecarResources, wait_until};
 
 /// A random generator that gives the same numbers in every run (Knuth's MMIX constants).
 struct SeededRandom(u64);
@@ -71,7 +71,7 @@ async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
             issued_commands.extend(round(&fixture, &sidecar, &scale, &name).await);
             // The descriptors of a session are closed after it ends.
             if let Some(first) = windows.first().map_or(window.first(), |window| window.first()) {
-                poll_until(|| sidecar.resources().descriptors <= first.descriptors).await;
+                wait_until(|| sidecar.resources().descriptors <= first.descriptors).await;
             }
             window.push(sidecar.resources());
         }

@@ -4,10 +4,10 @@ use std::{
     fs,
     io::Write as _,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, TEST_TIMEOUT};
 use portcullis_tools::audit::{Outcome, RowKind};
 use portcullis_types::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,9 +19,6 @@ use crate::{
 
 /// The prompt for a command.
 const PROMPT: &str = "portcullis$ ";
-
-/// Time limit of each wait.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A number of seconds for which no other process sleeps.
 fn unique_seconds(suffix: u8) -> String {
@@ -119,7 +116,7 @@ fn a_list_of_commands_ends_with_the_one_that_is_interrupted() {
     let list = format!("touch first\nsleep {seconds}\ntouch third\n");
     let mut stdin = program.stdin.take().expect("piped");
     stdin.write_all(list.as_bytes()).expect("takes it");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_process_argument(&seconds) {
         assert!(Instant::now() < deadline && program.try_wait().expect("a child").is_none());
     }

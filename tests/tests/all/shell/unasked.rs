@@ -11,8 +11,8 @@ use super::Shell;
 use crate::person::Person;
 
 async fn shell() -> Shell {
-    let rules = "deny        = []\nunasked     = [\"ls *\", \"cat *\", \"git status\", \"cd *\"]";
-    Shell::with_fixture(Fixture::new().with_policy_edit("deny        = []", rules)).await
+    let rules = "[\"ls *\", \"cat *\", \"git status\", \"cd *\"]";
+    Shell::with_fixture(Fixture::new().with_policy_key("shell.unasked", rules)).await
 }
 
 /// A caller without an approver: a question is a refusal.

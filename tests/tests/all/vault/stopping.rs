@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_testing::{CallOutcome, Fixture, approving_caller};
+use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT, approving_caller};
 use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
@@ -15,9 +15,6 @@ use portcullis_types::{
 use tokio::time::{interval, timeout};
 
 use super::{Vault, call, caller_with_progress};
-
-/// Time limit of each wait.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time limits of a copy, in milliseconds. The limit that stops the copy during its transfer depends on the machine:
 /// on the start of both steps, the speed of writing, and the final sync to the disk.
@@ -84,7 +81,7 @@ async fn copy_until_stopped(
 impl Vault {
     async fn copy_large(&self, caller: &Caller) -> CallOutcome {
         let copied = self.registry.execute_with_policy(call("/vault/large", "/shared/old"), caller);
-        CallOutcome(timeout(PATIENCE, copied).await.expect("it ends"))
+        CallOutcome(timeout(TEST_TIMEOUT, copied).await.expect("it ends"))
     }
 
     #[track_caller]
@@ -117,7 +114,7 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     });
     caller.cancel = cancel;
     let copied = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller);
-    let result = timeout(PATIENCE, copied).await.expect("it ends");
+    let result = timeout(TEST_TIMEOUT, copied).await.expect("it ends");
     CallOutcome(result).assert_refused(Cancelled, "cancelled");
     vault.assert_unchanged();
     assert_eq!(vault.outcome_of("vault_copyto"), "cancelled");
@@ -166,7 +163,7 @@ async fn a_copy_that_its_caller_drops_still_ends_in_order() {
             ticks.tick().await;
         }
     };
-    timeout(PATIENCE, both_ended).await.expect("the steps end");
+    timeout(TEST_TIMEOUT, both_ended).await.expect("the steps end");
     vault.assert_unchanged();
 }
 

@@ -58,7 +58,7 @@ fn caller(agent: &str, run: &str) -> Caller {
 
 /// A fixture that ignores `robots.txt`, because the request for that file would take a connection first.
 fn fixture(server: &server::Server) -> Fixture {
-    super::fixture(server).with_policy_edit("robots        = \"obey\"", "robots = \"ignore\"")
+    super::fixture(server).with_policy_key("egress.robots", "\"ignore\"")
 }
 
 async fn fetch(registry: &ToolRegistry, port: u16, caller: &Caller) -> String {

@@ -202,7 +202,7 @@ async fn hostile_answers_have_specific_error_codes() {
         "/upgrade" => Some(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n".to_vec()),
         _ => server::status("500 Internal Server Error"),
     });
-    let fixture = fixture(&server).with_policy_edit("max_response  = \"10MiB\"", "max_response  = \"1MiB\"");
+    let fixture = fixture(&server).with_policy_key("egress.max_response", "\"1MiB\"");
     let registry = fixture.registry().await;
     for (path, codes) in [
         ("/two-lengths", &["response_invalid"][..]),

@@ -261,8 +261,7 @@ async fn a_hostile_file_ends_within_the_call() {
 #[tokio::test]
 async fn the_operator_alone_may_ignore_the_file() {
     let server = server_with_rules("user-agent: *\ndisallow: /\n");
-    let ignoring =
-        fixture(&server).with_policy_edit("robots        = \"obey\"", "robots        = \"ignore\"");
+    let ignoring = fixture(&server).with_policy_key("egress.robots", "\"ignore\"");
     let redirected = fetch(&ignoring.registry().await, &server.url("/there")).await;
     assert_eq!((redirected.text().as_str(), &redirected.0.details["redirects"]), ("a page", &json!(1)));
     assert!(

@@ -28,7 +28,7 @@ pub(super) fn fixture(authority: &Authority, servers: &[&TlsServer], from: &str)
         .with_policy_edit("hosts = [\"https://*\"]", &format!("hosts = {hosts}"))
         .with_policy_edit("allow_private = []", &format!("allow_private = {endpoints}\nca = \"ca.pem\""))
         // With `robots.txt` ignored, a fetch is one request whose redirects the client itself follows.
-        .with_policy_edit("robots        = \"obey\"", "robots        = \"ignore\"")
+        .with_policy_key("egress.robots", "\"ignore\"")
         .with_policy(&format!(
             "[secrets.api]\nfrom = \"{from}\"\nhosts = [\"{}\"]\nheader = \"Authorization: Bearer {{secret}}\"\n\
              tools = [\"web_fetch\"]\n",
@@ -184,7 +184,7 @@ async fn an_answer_that_repeats_a_secret_is_redacted_in_all_its_parts() {
 }
 
 #[tokio::test]
-async fn what_a_secret_has_brought_is_followed() {
+async fn a_secret_labels_its_run() {
     let authority = Authority::new();
     let own_server = authority.serve(|_| page("<p>own"));
     let rule = "[[flow]]\nafter = [\"secret:api\"]\nthen = [\"write:shared\"]\napproval = \"deny\"\n";

@@ -46,7 +46,7 @@ impl KeptScope {
         Some(match scope {
             ChangeScope::Path => Self::Path,
             ChangeScope::Tree => Self::Tree,
-            ChangeScope::Arrival { mount, from } => Self::Arrival {
+            ChangeScope::MovedHere { mount, from } => Self::Arrival {
                 mount: mount.to_owned(),
                 from: NodePath::from_components(from.iter().copied())?,
             },
@@ -57,7 +57,7 @@ impl KeptScope {
         match self {
             Self::Path => UndoScope::Path,
             Self::Tree => UndoScope::Tree,
-            Self::Arrival { mount, from } => UndoScope::Arrival { mount, from },
+            Self::Arrival { mount, from } => UndoScope::MovedHere { mount, from },
         }
     }
 }
@@ -115,7 +115,7 @@ impl KeptChanges {
             let Some(question) = self.questions.recv().await else { std::future::pending().await };
             let recorder = Arc::clone(&self.recorder);
             let work = async move {
-                let kept = recorder.keep(&question.mount, &question.path, question.change.as_scope());
+                let kept = recorder.save_before(&question.mount, &question.path, question.change.as_scope());
                 let answer = kept.map_err(|error| {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,

@@ -8,7 +8,7 @@ use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
 use super::{Server, Shell, shell};
-use crate::{shell::backends::poll_until, support::is_process_argument};
+use crate::{shell::backends::wait_until, support::is_process_argument};
 
 const VAULT_TO_NETWORK: &str = "flow[vault -> network]";
 
@@ -44,15 +44,15 @@ async fn a_job_has_no_network_once_its_run_reads_the_vault() {
     // The control: a job can send data that no rule keeps from the network.
     shell.text(&background_job(&server, "public", &format!("control-{}", server.port()))).await;
     shell.fixture.put("public", "anything");
-    poll_until(|| server.requests() == 1).await;
+    wait_until(|| server.requests() == 1).await;
 
     let argument = format!("job-{}", server.port());
     shell.text(&background_job(&server, "key", &argument)).await;
-    poll_until(|| is_process_argument(&argument)).await;
+    wait_until(|| is_process_argument(&argument)).await;
     let copy = json!({"source_path": "/vault/key", "destination_path": "/shared/key"});
     assert!(CallOutcome::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_output());
     // Wait for the end of the job, whether the job has read the copy or was ended.
-    poll_until(|| !is_process_argument(&argument)).await;
+    wait_until(|| !is_process_argument(&argument)).await;
     assert_eq!(server.requests(), 1);
     shell.run("true").await.assert_refused(ToolErrorKind::Denied, "flow_denied");
     assert_eq!(shell.last_row().rule.as_deref(), Some(VAULT_TO_NETWORK));
@@ -64,7 +64,7 @@ async fn a_command_under_way_is_ended_before_its_run_reads_the_vault() {
     let shell = shell_with_vault(&server).await;
     let command = format!("touch begun; {}", send_command(&server, "key"));
     let read_and_copy = async {
-        poll_until(|| shared(&shell, "begun").exists()).await;
+        wait_until(|| shared(&shell, "begun").exists()).await;
         let read = CallOutcome::run(&shell.registry, "file_read", json!({"path": "/vault/key"})).await.text();
         let write = json!({"path": "/shared/key", "content": read});
         assert!(CallOutcome::run(&shell.registry, "file_write", write).await.0.outcome.is_output());

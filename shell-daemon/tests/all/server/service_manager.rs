@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::sidecar::{Credentials, Standalone, client, session, shelld, signal, soon};
+use super::sidecar::{Credentials, Standalone, client, session, shelld, signal, wait_until_async};
 use crate::fixture::Fixture;
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_socket_that_is_handed_over_is_served_and_left() {
     // No file was made at the path from the command line.
     assert!(!fixture.path("run").exists());
     signal(&daemon.child, Signal::TERM);
-    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert!(daemon.socket.exists(), "it is the service manager's");
 }
@@ -54,14 +54,14 @@ fn readiness_and_the_end_are_announced() {
     let (mut command, socket) = shelld(&fixture);
     let child = command.env("NOTIFY_SOCKET", &notify_socket).spawn().unwrap();
     let mut daemon = Standalone { child, socket };
-    assert!(heard(&notified).contains("READY=1"));
+    assert!(receive_notification(&notified).contains("READY=1"));
     assert!(Path::new(&daemon.socket).exists());
     signal(&daemon.child, Signal::TERM);
-    assert!(heard(&notified).contains("STOPPING=1"));
+    assert!(receive_notification(&notified).contains("STOPPING=1"));
     assert!(daemon.child.wait().unwrap().success());
 }
 
-fn heard(notified: &UnixDatagram) -> String {
+fn receive_notification(notified: &UnixDatagram) -> String {
     let mut text = vec![0; 4096];
     let read = notified.recv(&mut text).unwrap();
     String::from_utf8_lossy(&text[..read]).into_owned()
@@ -78,10 +78,10 @@ fn json_logs_are_json_and_never_hold_the_token() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let reader = std::thread::spawn(move || std::io::read_to_string(logs).unwrap());
     runtime.block_on(async {
-        soon("the daemon listens", || UnixStream::connect(&daemon.socket).is_ok()).await;
+        wait_until_async("the daemon listens", || UnixStream::connect(&daemon.socket).is_ok()).await;
         session(&mut daemon.client().await).await;
         signal(&daemon.child, Signal::TERM);
-        soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+        wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     });
     let logs = reader.join().unwrap();
     assert!(logs.lines().count() > 1);

@@ -10,7 +10,7 @@ use super::{
     error::AuditError,
     key::VerifierKey,
     seal::{NEWEST_CHECKPOINT, StoredCheckpoint},
-    segments::{self, NOTE_ENDING, SegmentName},
+    segments::{self, NOTE_EXTENSION, SegmentName},
     stored_texts,
     tree::{Frontier, TreeHash},
     verify::{VerifyRequest, WitnessReport},
@@ -19,14 +19,14 @@ use super::{
 
 /// The place that a checkpoint comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AnchorPlace {
+pub enum CheckpointPlace {
     /// The state folder: the name of the file with the checkpoint.
     State(String),
     /// A place outside, such as a journal.
     Outside,
 }
 
-impl fmt::Display for AnchorPlace {
+impl fmt::Display for CheckpointPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(name) => write!(f, "checkpoint `{name}`"),
@@ -38,7 +38,7 @@ impl fmt::Display for AnchorPlace {
 /// The result of comparing a log with a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AnchorFinding {
+pub enum CheckpointFinding {
     /// The log has exactly the rows that the checkpoint covers.
     Holds,
     /// The rows from this number to the size of the checkpoint are missing at the end.
@@ -60,7 +60,7 @@ pub enum AnchorFinding {
     Malformed,
 }
 
-impl AnchorFinding {
+impl CheckpointFinding {
     /// Whether the finding is consistent with an unchanged log.
     #[must_use]
     pub fn is_good(&self) -> bool {
@@ -70,9 +70,9 @@ impl AnchorFinding {
 
 /// A checkpoint, and the result of its comparison with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnchorReport {
+pub struct CheckpointReport {
     /// Where the checkpoint comes from.
-    pub place: AnchorPlace,
+    pub place: CheckpointPlace,
     /// The name of the log in the checkpoint. Empty for a file that is not a checkpoint.
     pub origin: String,
     /// The number of rows that it covers.
@@ -80,12 +80,12 @@ pub struct AnchorReport {
     /// Whether its signature was checked, which needs the log's key.
     pub is_signature_checked: bool,
     /// The result of the comparison.
-    pub finding: AnchorFinding,
+    pub finding: CheckpointFinding,
 }
 
 #[derive(Debug)]
-struct Anchor {
-    report: AnchorReport,
+struct ComparedCheckpoint {
+    report: CheckpointReport,
     root: TreeHash,
     is_decided: bool,
     /// When each witness of the request has signed it.
@@ -94,16 +94,16 @@ struct Anchor {
 
 /// Checkpoints beside a log that is being read.
 #[derive(Debug)]
-pub(super) struct Anchors {
+pub(super) struct ComparedCheckpoints {
     /// Sorted by size.
-    anchors: Vec<Anchor>,
+    anchors: Vec<ComparedCheckpoint>,
     /// The index of the first anchor whose rows are not read yet.
     next: usize,
     key: Option<VerifierKey>,
     witnesses: Vec<WitnessKey>,
 }
 
-impl Anchors {
+impl ComparedCheckpoints {
     /// The checkpoints of a state folder and of the request.
     pub(super) fn new(state_dir: Option<&Path>, request: &VerifyRequest) -> Result<Self, AuditError> {
         let key = match (&request.key, state_dir) {
@@ -118,33 +118,33 @@ impl Anchors {
             anchors.add_state(state_dir)?;
         }
         for signed in &request.anchors {
-            anchors.add(AnchorPlace::Outside, Some(signed));
+            anchors.add(CheckpointPlace::Outside, Some(signed));
         }
         anchors.anchors.sort_by_key(|anchor| anchor.report.size);
         Ok(anchors)
     }
 
     fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
-        for (name, signed) in notes_of_segments(state_dir)? {
-            self.add(AnchorPlace::State(name.file_name(NOTE_ENDING)), signed.as_ref());
+        for (name, signed) in segment_checkpoints(state_dir)? {
+            self.add(CheckpointPlace::State(name.file_name(NOTE_EXTENSION)), signed.as_ref());
         }
         for (name, signed) in cosigned_notes(state_dir)? {
-            self.add(AnchorPlace::State(name), signed.as_ref());
+            self.add(CheckpointPlace::State(name), signed.as_ref());
         }
-        let place = AnchorPlace::State(NEWEST_CHECKPOINT.to_owned());
+        let place = CheckpointPlace::State(NEWEST_CHECKPOINT.to_owned());
         match StoredCheckpoint::read(state_dir) {
             Ok(None) => {}
             Ok(Some((_, signed))) => self.add(place, Some(&signed)),
-            Err(AuditError::CheckpointForm { .. }) => self.add(place, None),
+            Err(AuditError::InvalidCheckpoint { .. }) => self.add(place, None),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn add(&mut self, place: AnchorPlace, signed: Option<&SignedCheckpoint>) {
+    fn add(&mut self, place: CheckpointPlace, signed: Option<&SignedCheckpoint>) {
         let fault = match (signed, &self.key) {
-            (None, _) => Some(AnchorFinding::Malformed),
-            (Some(signed), Some(key)) => signed.verify(key).err().map(AnchorFinding::Signature),
+            (None, _) => Some(CheckpointFinding::Malformed),
+            (Some(signed), Some(key)) => signed.verify(key).err().map(CheckpointFinding::Signature),
             (Some(_), None) => None,
         };
         let (origin, size, root) = match signed {
@@ -155,15 +155,15 @@ impl Anchors {
             None => (String::new(), 0, TreeHash::default()),
         };
         let cosigned_at = |witness| signed.and_then(|signed| signed.cosigned_at(witness));
-        self.anchors.push(Anchor {
+        self.anchors.push(ComparedCheckpoint {
             cosigned_at: self.witnesses.iter().map(cosigned_at).collect(),
             is_decided: fault.is_some(),
-            report: AnchorReport {
+            report: CheckpointReport {
                 place,
                 origin,
                 size,
                 is_signature_checked: self.key.is_some(),
-                finding: fault.unwrap_or(AnchorFinding::Removed),
+                finding: fault.unwrap_or(CheckpointFinding::Removed),
             },
             root,
         });
@@ -192,7 +192,8 @@ impl Anchors {
             if anchor.report.size == size && !anchor.is_decided {
                 anchor.is_decided = true;
                 let is_same = anchor.root == tree.root();
-                anchor.report.finding = if is_same { AnchorFinding::Holds } else { AnchorFinding::OtherRows };
+                anchor.report.finding =
+                    if is_same { CheckpointFinding::Holds } else { CheckpointFinding::OtherRows };
             }
         }
     }
@@ -204,24 +205,25 @@ impl Anchors {
         first_seq: u64,
         last_seq: u64,
         is_broken: bool,
-    ) -> (Vec<AnchorReport>, Vec<WitnessReport>) {
+    ) -> (Vec<CheckpointReport>, Vec<WitnessReport>) {
         let newest_of = |index: usize| {
-            let holding = self.anchors.iter().filter(|anchor| anchor.report.finding == AnchorFinding::Holds);
+            let holding =
+                self.anchors.iter().filter(|anchor| anchor.report.finding == CheckpointFinding::Holds);
             holding.filter_map(|anchor| Some((anchor.report.size, anchor.cosigned_at[index]?))).max()
         };
         let witnesses = self.witnesses.iter().enumerate();
         let witnesses = witnesses
             .map(|(index, key)| WitnessReport { name: key.name().to_owned(), newest: newest_of(index) })
             .collect();
-        let finish = |anchor: Anchor| {
+        let finish = |anchor: ComparedCheckpoint| {
             let mut report = anchor.report;
             if !anchor.is_decided {
                 report.finding = if report.size + 1 < first_seq {
-                    AnchorFinding::Removed
+                    CheckpointFinding::Removed
                 } else if is_broken {
-                    AnchorFinding::BehindBreak
+                    CheckpointFinding::BehindBreak
                 } else {
-                    AnchorFinding::MissingAtEnd { first: last_seq + 1, last: report.size }
+                    CheckpointFinding::MissingAtEnd { first: last_seq + 1, last: report.size }
                 };
             }
             report
@@ -232,11 +234,11 @@ impl Anchors {
 
 /// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not hold
 /// the checkpoint of its segment.
-fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
+fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
     let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
     let mut notes = Vec::new();
-    for name in segments::listed(state_dir, NOTE_ENDING).map_err(|source| read_error(state_dir, source))? {
-        let path = segments::path_of(state_dir, &name, NOTE_ENDING);
+    for name in segments::listed(state_dir, NOTE_EXTENSION).map_err(|source| read_error(state_dir, source))? {
+        let path = segments::path_of(state_dir, &name, NOTE_EXTENSION);
         let bytes = stored_texts::read_if_exists(&path).map_err(|source| read_error(&path, source))?;
         let Some(bytes) = bytes else { continue };
         let signed = SignedCheckpoint::from_bytes(&bytes);
@@ -247,6 +249,6 @@ fn notes_of_segments(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Signed
 }
 
 /// The checkpoints that the state folder keeps, the oldest first.
-pub(super) fn kept_notes(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
-    Ok(notes_of_segments(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
+pub(super) fn stored_checkpoints(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
+    Ok(segment_checkpoints(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
 }

@@ -1,6 +1,6 @@
-//! Preserves file modes on a rename. WASI has no file modes, so a program that renames a new file over an old one, as
-//! the core tools do, would make a script non-executable. The new file therefore takes over the permissions of the file
-//! that it replaces.
+//! Preserves permissions on a rename. WASI has no file modes, so a program that renames a new file over an old one, as
+//! the core tools do, would make a script non-executable. Therefore the permissions of the replaced file are copied to
+//! the new one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,17 +18,17 @@ pub(super) struct HeldName<'a> {
     pub(super) path: &'a str,
 }
 
-/// The permissions that a file had before it took over the permissions of another file.
+/// The permissions that a file had before it got those of another file.
 #[derive(Debug)]
-pub(super) struct SavedMode {
+pub(super) struct SavedPermissions {
     file: OwnedFd,
     before: Mode,
 }
 
-impl SavedMode {
+impl SavedPermissions {
     /// Restores the file's permissions, after a rename that failed.
-    pub(super) fn give_back(self) {
-        // The mode could be changed a moment ago, so a failure is unlikely, and is ignored.
+    pub(super) fn restore(self) {
+        // Ignore a failure: `fchmod` on this handle has just succeeded.
         let _ = rustix::fs::fchmod(&self.file, self.before);
     }
 }
@@ -39,7 +39,10 @@ impl SavedMode {
 /// # Errors
 /// Errors of the kernel. A missing name or another file type is not an error here, because the rename itself reports
 /// it. A file of another user keeps its mode, as it would without this step.
-pub(super) fn take_over(source: HeldName<'_>, target: HeldName<'_>) -> Result<Option<SavedMode>, Errno> {
+pub(super) fn copy_permissions(
+    source: HeldName<'_>,
+    target: HeldName<'_>,
+) -> Result<Option<SavedPermissions>, Errno> {
     let Some(replaced) = regular(&target)? else { return Ok(None) };
     let Some(replacing) = regular(&source)? else { return Ok(None) };
     // A file with several names is left alone, because its mode would change under all of them.
@@ -64,7 +67,7 @@ pub(super) fn take_over(source: HeldName<'_>, target: HeldName<'_>) -> Result<Op
     }
     match rustix::fs::fchmod(&file, new_mode) {
         Err(Errno::PERM) => Ok(None),
-        changed => changed.map(|()| Some(SavedMode { file, before })),
+        changed => changed.map(|()| Some(SavedPermissions { file, before })),
     }
 }
 
@@ -84,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_taken_over_without_set_id_bits() {
+    fn permissions_are_copied_without_set_id_bits() {
         let folder = tempfile::tempdir().expect("a folder");
         let handle = File::open(folder.path()).expect("opens");
         let make = |name: &str, mode| {
@@ -98,15 +101,15 @@ mod tests {
         let name = |path| HeldName { directory: handle.as_fd(), path };
         make("new", 0o600);
         make("script", 0o4754);
-        let saved_mode = take_over(name("new"), name("script")).expect("takes over");
+        let saved_permissions = copy_permissions(name("new"), name("script")).expect("copies");
         assert_eq!(mode("new"), 0o754);
-        saved_mode.expect("changed").give_back();
+        saved_permissions.expect("changed").restore();
         assert_eq!(mode("new"), 0o600, "as before, where nothing was replaced");
         symlink("script", folder.path().join("link")).expect("a link");
         make("other", 0o600);
-        take_over(name("other"), name("link")).expect("nothing to do");
-        take_over(name("other"), name("missing")).expect("nothing to do");
-        take_over(name("missing"), name("script")).expect("nothing to do");
+        copy_permissions(name("other"), name("link")).expect("nothing to do");
+        copy_permissions(name("other"), name("missing")).expect("nothing to do");
+        copy_permissions(name("missing"), name("script")).expect("nothing to do");
         assert_eq!(mode("other"), 0o600);
     }
 }

@@ -1,11 +1,11 @@
-//! The shell that waits for the next command: a command cannot tell that its shell was there before.
+//! The shell that is prepared for the next command behaves like a fresh one.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
 use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, StateAfter};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fixture::{Fixture, eventually, request, request_with_timeout};
+use crate::fixture::{Fixture, request, request_with_timeout, wait_until};
 
 /// The processes called `name` whose folder is the home of this fixture's session.
 fn processes_at_home(fixture: &Fixture, name: &str) -> Vec<Pid> {
@@ -23,9 +23,9 @@ fn processes_at_home(fixture: &Fixture, name: &str) -> Vec<Pid> {
     pids
 }
 
-fn waiting_shell(fixture: &Fixture) -> Pid {
+fn prepared_shell(fixture: &Fixture) -> Pid {
     let mut shells = Vec::new();
-    eventually("one shell waits", || {
+    wait_until("one shell waits", || {
         shells = processes_at_home(fixture, "bash");
         shells.len() == 1
     });
@@ -38,7 +38,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
         let mut session = fixture.session();
         session.output("v=1");
         for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
-            let waiting = waiting_shell(fixture);
+            let waiting = prepared_shell(fixture);
             // The session may or may not have noticed the kill when the command comes.
             kill_process(waiting, signal).expect("there");
             let result = session.run("echo x >> ran; echo $v");
@@ -57,7 +57,7 @@ fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("v=1");
-        kill_process(waiting_shell(fixture), Signal::STOP).expect("there");
+        kill_process(prepared_shell(fixture), Signal::STOP).expect("there");
         let result = session
             .attempt(request_with_timeout("echo never", Duration::from_millis(200)))
             .expect("it lives");
@@ -74,7 +74,7 @@ fn a_waiting_shell_ends_with_its_session() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("v=1");
-        waiting_shell(fixture);
+        prepared_shell(fixture);
         session.0.end().expect("all gone");
         assert!(processes_at_home(fixture, "bash").is_empty());
     });
@@ -87,7 +87,7 @@ fn a_job_that_kills_all_it_can_ends_the_session() {
         let mut session = fixture.session();
         session.run("(until [[ -e go ]]; do sleep 0.01; done; kill -9 -1) &");
         fs::write(fixture.path("shared/go"), "").expect("writable");
-        eventually("the session has ended", || {
+        wait_until("the session has ended", || {
             matches!(session.attempt(request("true")), Err(ShellError::SessionEnded))
         });
         assert!(processes_at_home(fixture, "bash").is_empty());
@@ -99,7 +99,7 @@ fn the_folder_is_entered_when_the_command_begins() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("mkdir d; cd d");
-        waiting_shell(fixture);
+        prepared_shell(fixture);
         let folder = fixture.path("shared/d");
         fs::rename(&folder, fixture.path("shared/old")).expect("movable");
         fs::create_dir(&folder).expect("a folder");
@@ -122,7 +122,7 @@ fn the_clock_starts_with_the_command() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("v=1");
-        waiting_shell(fixture);
+        prepared_shell(fixture);
         std::thread::sleep(WAIT);
         let result = session.run("echo $SECONDS");
         let seconds: u64 = result.stdout.trim().parse().expect("a number");
