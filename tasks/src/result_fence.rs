@@ -23,7 +23,8 @@ const FENCE: &str = "````";
 
 /// The content of a result's block: one line.
 pub(crate) fn content(result: &ToolResult, sanitized: &[String]) -> Result<String, serde_json::Error> {
-    let whole = object(result, sanitized, result.outcome.as_ref().ok().map(value_of));
+    let value = result.outcome.clone().into_result().ok().map(|output| value_of(&output));
+    let whole = object(result, sanitized, value);
     let line = json_text::line(&whole)?;
     if line.len() <= MAX_RESULT_BYTES {
         return Ok(line);
@@ -44,12 +45,12 @@ fn object(result: &ToolResult, sanitized: &[String], value: Option<Value>) -> Va
     let mut object = Map::new();
     object.insert("tool".to_owned(), result.tool.as_str().into());
     object.insert("call_id".to_owned(), result.call_id.as_str().into());
-    let status = if result.outcome.is_ok() { "success" } else { "failed" };
+    let status = if result.outcome.is_error() { "failed" } else { "success" };
     object.insert("status".to_owned(), status.into());
-    if let Some(value) = value.filter(|_| result.outcome.is_ok()) {
+    if let Some(value) = value.filter(|_| !result.outcome.is_error()) {
         object.insert("result".to_owned(), value);
     }
-    if let Err(error) = &result.outcome {
+    if let Some(error) = result.outcome.error() {
         object.insert("error".to_owned(), error_of(error));
     }
     if result.truncated {

@@ -239,7 +239,7 @@ impl Task {
         row: LedgerRow,
         result: ToolResult,
     ) -> Result<CallReport, FileError> {
-        let code = result.outcome.as_ref().err().map(|error| error.code().to_owned());
+        let code = result.outcome.error().map(|error| error.code().to_owned());
         let row = LedgerRow {
             status: if code.is_none() { CallStatus::Success } else { CallStatus::Failed },
             ended: Some(now()),
@@ -248,9 +248,9 @@ impl Task {
             ..row
         };
         let content = result_fence::content(&result, &row.sanitized).map_err(FileError::Ledger)?;
-        let status = match &result.outcome {
-            Ok(_) => CallReportStatus::Succeeded,
-            Err(error) => CallReportStatus::Failed {
+        let status = match result.outcome.error() {
+            None => CallReportStatus::Succeeded,
+            Some(error) => CallReportStatus::Failed {
                 code: error.code().to_owned(),
                 message: error.message().to_owned(),
             },

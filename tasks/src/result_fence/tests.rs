@@ -10,7 +10,7 @@ use crate::fences::tests::PIECES;
 fn result(text: &str) -> ToolResult {
     let call = portcullis_types::ToolCall { id: "call_1".into(), tool: "t".into(), arguments: "{}".into() };
     let mut result = ToolResult::without_run(call, ToolError::failed(text));
-    result.outcome = Ok(ToolOutput::structured(json!({ "results": [{ "title": text }] })));
+    result.outcome = Ok(ToolOutput::structured(json!({ "results": [{ "title": text }] }))).into();
     result.duration = Duration::from_millis(1);
     result
 }
@@ -54,11 +54,15 @@ fn no_result_of_any_shape_adds_a_call() {
         for content in [
             content(&result(attack), &[]).expect("JSON"),
             content(
-                &ToolResult { outcome: Err(ToolError::failed(*attack).with_hint(*attack)), ..result("") },
+                &ToolResult {
+                    outcome: Err(ToolError::failed(*attack).with_hint(*attack)).into(),
+                    ..result("")
+                },
                 &[(*attack).to_owned()],
             )
             .expect("JSON"),
-            content(&ToolResult { outcome: Ok(ToolOutput::text(*attack)), ..result("") }, &[]).expect("JSON"),
+            content(&ToolResult { outcome: Ok(ToolOutput::text(*attack)).into(), ..result("") }, &[])
+                .expect("JSON"),
             content(
                 &ToolResult { tool: (*attack).to_owned(), call_id: (*attack).to_owned(), ..result("") },
                 &[],

@@ -86,9 +86,9 @@ pub(crate) fn text_of(call: &TaskCall) -> String {
 impl CallRunner for Runner {
     async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> CallEnd {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        let result = |outcome| {
+        let result = |outcome: Result<ToolOutput, ToolError>| {
             let mut result = ToolResult::without_run(call.call.clone(), ToolError::failed("not run"));
-            result.outcome = outcome;
+            result.outcome = outcome.into();
             CallEnd::Ended(result)
         };
         if call.call.tool == "unknown" {

@@ -125,7 +125,7 @@ impl<'a> OperationSteps<'a> {
     /// Calls a step that neither makes a request nor gets a transfer.
     pub(super) async fn run(&self, step: &str, arguments: &Value) -> Result<ToolOutput, ToolError> {
         let caller = self.caller(OperationStep::default());
-        self.registry.execute_with_policy(new_call(step, arguments.to_string()), &caller).await.outcome
+        self.registry.execute_with_policy(new_call(step, arguments.to_string()), &caller).await.into_result()
     }
 
     /// Runs the guest that reads these bytes of a response, until `deadline`.

@@ -61,8 +61,8 @@ impl CallRunner for RegistryCalls {
         let result = self.registry.execute_with_policy(call.call, &caller).await;
         let is_unanswered = result
             .outcome
-            .as_ref()
-            .is_err_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
+            .error()
+            .is_some_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
         match approver.take_open().filter(|_| is_unanswered) {
             Some((binding, question)) => CallEnd::NeedsApproval { binding, question },
             None => CallEnd::Ended(hinted(result)),
@@ -81,7 +81,7 @@ fn hinted(mut result: ToolResult) -> ToolResult {
         name if Operation::needs_notify(name) => "[notify]",
         _ => return result,
     };
-    result.outcome = result.outcome.map_err(|error| match error.code() {
+    result.outcome = result.outcome.map_error(|error| match error.code() {
         "unknown_tool" => error.with_hint(format!("the tool exists if the policy has `{section}`")),
         _ => error,
     });

@@ -129,7 +129,7 @@ async fn slack_and_discord_get_a_request_with_the_secret() {
         let prefix = header.trim_start_matches("authorization: ");
         let fixture = with_secret(plain, &origin, &format!("Authorization: {prefix}{{secret}}"));
         let sent = send(&fixture, message(method, "7")).await;
-        let structured = sent.0.outcome.as_ref().expect("sent").structured.clone();
+        let structured = sent.0.outcome.output().expect("sent").structured.clone();
         assert_eq!(structured, Some(json!({ "success": true, "message_id": id })));
         let request = server.requests_seen().remove(0);
         assert!(request.starts_with(&format!("POST {path} HTTP/1.1\r\n")), "{request}");
@@ -169,7 +169,8 @@ async fn a_mail_is_sent_with_and_without_tls_and_login() {
                 .with_policy_edit("# ca          = \"extra.pem\" ", &format!("ca = \"{}\" ", ca.display()));
         }
         let sent = send(&fixture, message("email", "user@example.com")).await;
-        let output = sent.0.outcome.as_ref().unwrap_or_else(|error| panic!("{error:?}: {}", server.said()));
+        let output =
+            sent.0.outcome.output().unwrap_or_else(|| panic!("{:?}: {}", sent.0.outcome, server.said()));
         let id = output.structured.as_ref().expect("data")["message_id"].as_str().expect("an id").to_owned();
         let said = server.said();
         for line in [
