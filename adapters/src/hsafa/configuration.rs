@@ -205,7 +205,7 @@ mod tests {
 
     fn confirm() -> Value {
         json!({
-            "name": "confirmAction",
+            "name": "confirm_action",
             "description": "Asks a person to confirm.",
             "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
             "executionType": "external",
@@ -228,7 +228,7 @@ mod tests {
         let [tool] = &read_configurations(&confirm().to_string()).expect("reads")[..] else {
             panic!("one tool")
         };
-        assert_eq!(tool.decl.name, "confirmAction");
+        assert_eq!(tool.decl.name, "confirm_action");
         assert!(tool.waits);
         assert_eq!(tool.timeout, Duration::from_millis(30_000));
     }

@@ -15,10 +15,10 @@ use crate::modules::{portcullis, stderr};
 
 pub(crate) const MESSAGE: &str = r#"{"message": "Confirm booking?"}"#;
 
-/// Writes a file with one tool, `confirmAction`.
+/// Writes a file with one tool, `confirm_action`.
 pub(crate) fn tool_file(fixture: &Fixture, extra: &Value) -> PathBuf {
     let mut tool = json!({
-        "name": "confirmAction",
+        "name": "confirm_action",
         "description": "Asks a person to confirm an action.",
         "inputSchema": {
             "type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"],
@@ -52,10 +52,10 @@ pub(crate) fn submit(fixture: &Fixture, call: &Value, result: &str) -> Output {
 fn a_result_that_comes_in_time_is_the_result_of_the_call() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"timeout": 600_000}));
-    let model = Model::answering(vec![calls(&[("confirmAction", MESSAGE)]), text("Booked.")]);
+    let model = Model::answering(vec![calls(&[("confirm_action", MESSAGE)]), text("Booked.")]);
     let id = answered(&with_tools(&fixture, &model, &file, &["agent", "--detach", "Book it."]));
     let call = open_call(&fixture);
-    assert_eq!((call["tool"].as_str(), call["status"].as_str()), (Some("confirmAction"), Some("waiting")));
+    assert_eq!((call["tool"].as_str(), call["status"].as_str()), (Some("confirm_action"), Some("waiting")));
     assert_eq!(call["arguments"]["message"], "Confirm booking?");
     let submitted = answered(&submit(&fixture, &call, r#"{"confirmed": true}"#));
     assert!(submitted.contains("waits"), "{submitted}");
@@ -65,7 +65,7 @@ fn a_result_that_comes_in_time_is_the_result_of_the_call() {
     assert_eq!(results(&requests[1]), [r#"{"confirmed":true}"#]);
     let again = submit(&fixture, &call, "1");
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
-    let row = fixture.rows().into_iter().rfind(|row| &*row.tool == "confirmAction").expect("a row");
+    let row = fixture.rows().into_iter().rfind(|row| &*row.tool == "confirm_action").expect("a row");
     assert_eq!((row.event, row.outcome), (RowKind::End, Some(Outcome::Ok)));
     assert_eq!(row.operation_id.as_deref(), call["id"].as_str());
 }
@@ -75,7 +75,7 @@ fn an_asynchronous_call_is_pending_and_its_result_is_a_later_message() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"isAsync": true}));
     let model = Model::answering(vec![
-        calls(&[("confirmAction", MESSAGE)]),
+        calls(&[("confirm_action", MESSAGE)]),
         text("I have asked."),
         text("It is confirmed."),
     ]);
@@ -95,7 +95,7 @@ fn an_asynchronous_call_is_pending_and_its_result_is_a_later_message() {
     assert_eq!(answered(&resumed), "It is confirmed.\n", "{}", stderr(&resumed));
     let messages = model.requests()[2]["messages"].as_array().expect("messages").clone();
     let last = messages.last().expect("a message");
-    let text = format!(r#"[Tool Result: confirmAction] (callId: {id}) {{"confirmed":true}}"#);
+    let text = format!(r#"[Tool Result: confirm_action] (callId: {id}) {{"confirmed":true}}"#);
     assert_eq!((last["role"].as_str(), last["content"].as_str()), (Some("user"), Some(&*text)));
     let rows = fixture.rows();
     let outcomes: Vec<_> = rows
@@ -114,14 +114,14 @@ fn a_call_that_timed_out_takes_its_result_later() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"timeout": 100}));
     let model = Model::answering(vec![
-        calls(&[("confirmAction", MESSAGE)]),
+        calls(&[("confirm_action", MESSAGE)]),
         text("No answer."),
         text("Now it came."),
     ]);
     let asked = with_tools(&fixture, &model, &file, &["agent", "Book it."]);
     assert_eq!(answered(&asked), "No answer.\n");
     assert_eq!(results(&model.requests()[1]), ["Tool execution failed: Tool timed out after 100ms"]);
-    let row = fixture.rows().into_iter().rfind(|row| &*row.tool == "confirmAction").expect("a row");
+    let row = fixture.rows().into_iter().rfind(|row| &*row.tool == "confirm_action").expect("a row");
     assert_eq!(row.outcome, Some(Outcome::Error(ToolErrorKind::Timeout)));
     let call = open_call(&fixture);
     assert_eq!(call["status"], "pending");
@@ -135,7 +135,7 @@ fn a_call_that_timed_out_takes_its_result_later() {
 fn a_waiting_call_survives_its_process() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"timeout": 600_000}));
-    let model = Model::answering(vec![calls(&[("confirmAction", MESSAGE)]), text("Booked.")]);
+    let model = Model::answering(vec![calls(&[("confirm_action", MESSAGE)]), text("Booked.")]);
     let id = answered(&with_tools(&fixture, &model, &file, &["agent", "--detach", "Book it."]));
     let call = open_call(&fixture);
     kill(&fixture);
@@ -177,10 +177,10 @@ fn a_tool_file_with_mistakes_is_refused_with_all_of_them() {
 
 #[test]
 fn the_policy_judges_an_external_tool() {
-    let fixture = Fixture::new().with_policy("[tools.confirmAction]\napproval = \"deny\"\n");
+    let fixture = Fixture::new().with_policy("[tools.confirm_action]\napproval = \"deny\"\n");
     let file = tool_file(&fixture, &json!({}));
     let file = file.to_str().expect("text");
-    let output = portcullis(&fixture, &["call", "confirmAction", MESSAGE, "--tool-file", file]);
+    let output = portcullis(&fixture, &["call", "confirm_action", MESSAGE, "--tool-file", file]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
 
@@ -190,7 +190,7 @@ fn a_call_of_the_command_line_is_kept_too() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"isAsync": true}));
     let file = file.to_str().expect("text");
-    let words = ["call", "confirmAction", MESSAGE, "--json", "--tool-file", file];
+    let words = ["call", "confirm_action", MESSAGE, "--json", "--tool-file", file];
     let called: Value = serde_json::from_str(&answered(&portcullis(&fixture, &words))).expect("JSON");
     let call = open_call(&fixture);
     assert_eq!(called["structured"]["pendingToolCallId"], call["id"], "{called}");

@@ -21,7 +21,7 @@ fn a_client_waits_for_a_result_and_is_told_of_a_later_one() {
         let server = Server::start(&fixture, &["--tool-file", file.to_str().expect("text")]);
         let session = server.begin();
         let called = std::thread::scope(|scope| {
-            let calling = scope.spawn(|| server.call(&session, "confirmAction", &arguments()));
+            let calling = scope.spawn(|| server.call(&session, "confirm_action", &arguments()));
             let call = open_call(&fixture);
             assert_eq!(call["agent"], "mcp:tester");
             assert!(submit(&fixture, &call, r#"{"confirmed":true}"#).status.success());
@@ -33,7 +33,7 @@ fn a_client_waits_for_a_result_and_is_told_of_a_later_one() {
         let expected = if is_async { pending } else { json!({"confirmed": true}) };
         assert_eq!(serde_json::from_str::<Value>(text(&answer)).expect("JSON"), expected);
         assert_eq!(answer["structuredContent"], expected);
-        let row = end_rows(&fixture, "confirmAction").remove(0);
+        let row = end_rows(&fixture, "confirm_action").remove(0);
         let outcome = if is_async { "pending" } else { "ok" };
         assert_eq!(row.outcome.map(|outcome| outcome.as_str()), Some(outcome));
     }

@@ -64,7 +64,7 @@ fn tool(name: &str, waits: bool, timeout: Duration) -> ExternalTool {
     let decl = FunctionDecl {
         name: name.to_owned(),
         description: None,
-        parameters: JsonSchema::new(json!({"type": "object"})),
+        parameters: JsonSchema::new(json!({"type": "object", "properties": {"a": {"type": "integer"}}})),
     };
     ExternalTool { waits, timeout, ..ExternalTool::new(decl) }
 }

@@ -58,7 +58,7 @@ impl MailServer {
 fn converse(stream: impl Read + Write, reply: &str, seen: &Mutex<Vec<String>>) {
     let mut stream = BufReader::new(stream);
     let mut is_data = false;
-    let mut say = |stream: &mut BufReader<_>, text: &str| {
+    let say = |stream: &mut BufReader<_>, text: &str| {
         let stream: &mut _ = stream.get_mut();
         let _ =
             Write::write_all(stream, format!("{text}\r\n").as_bytes()).and_then(|()| Write::flush(stream));
