@@ -1,9 +1,6 @@
 //! The step that sends a message by a mail server, through a connection of the host's HTTP client.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::IpAddr, sync::Arc};
 
 use lettre::{Address, Message, message::Mailbox};
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url, redact_text};
@@ -118,6 +115,9 @@ impl PreparedMail {
         };
         let judged = Arc::new(MailJudge(Arc::clone(judge)));
         let stream = client.dial(judged, server.clone()).await.map_err(MailFailure::Dial)?;
+        if let Ok(address) = stream.peer_addr() {
+            judge.on_dialled(address);
+        }
         if let Some(login) = &login {
             judge.on_attached(&login.password);
         }
@@ -161,10 +161,6 @@ impl Judge for MailJudge {
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
         self.0.address(host, port, address)
-    }
-
-    fn on_dialled(&self, address: SocketAddr) {
-        self.0.on_dialled(address);
     }
 
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
