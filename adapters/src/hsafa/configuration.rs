@@ -258,6 +258,7 @@ mod tests {
                 "[1].inputSchema",
                 "[1].executionType",
                 "[1].visible",
+                "[2].name",
                 "[3].name",
             ]
         );
