@@ -64,7 +64,7 @@ impl ChangeRecorder {
     }
 
     /// The same recorder, for the changes of an undo of these records.
-    pub(crate) fn as_undo_of(mut self, records: Vec<String>) -> Self {
+    pub(crate) fn with_undone_records(mut self, records: Vec<String>) -> Self {
         self.undone_records = records;
         self
     }

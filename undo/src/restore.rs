@@ -72,7 +72,7 @@ impl UndoPlan {
             tool: "undo".to_owned(),
         };
         let roots = self.roots.values().cloned();
-        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).as_undo_of(undoes);
+        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).with_undone_records(undoes);
         for restoration in &mut restorations {
             recorder.save_before(restoration.root.name(), restoration.path, ChangeScope::Path)?;
             restoration.stage(self).map_err(|source| UndoError::Stage {
