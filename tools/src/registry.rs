@@ -1,27 +1,24 @@
 //! [`ToolRegistry`]: the tools, and the only way to call them.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+mod error;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use portcullis_confine::Posture;
 use portcullis_policy::{
-    Approval, FlowLabel, InvalidHostRule, KnownTools, PolicyFault, ToolAssignment, ToolOrigin,
-    WorkspaceSecurityPolicy,
+    Approval, FlowLabel, KnownTools, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{
-    InvalidToolName, Tool, ToolCall, ToolError, ToolName, ToolResult, escape_for_display,
-};
+use portcullis_types::{Tool, ToolCall, ToolError, ToolResult};
 use portcullis_undo::{MountRoot, UndoStore};
-use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::{
-    arguments::SchemaError,
     audit::{AuditError, AuditLog, CallRecord, ModelEnding, PolicyChange, PolicyChangeCause, Record},
     builder::RegistryBuilder,
     call::Caller,
     external::ExternalTool,
     modules::{Lock, RefusedModule},
-    native::{Capability, ensure_given},
+    native::ensure_given,
     pipeline::{
         Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
         shape, take_late_result,
@@ -32,6 +29,8 @@ use crate::{
     shell::ShellBackend,
     table::ToolTable,
 };
+
+pub use error::{NameHolder, RegistryError};
 
 /// Tools behind one pipeline. [`ToolRegistry::execute_with_policy`] is the only way to a tool of any kind.
 #[derive(Debug)]
@@ -389,141 +388,4 @@ impl ToolChanges {
             std::future::pending::<()>().await;
         }
     }
-}
-
-/// The current holder of a name that another tool wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NameHolder {
-    /// A shipped tool, or a step of one.
-    Shipped,
-    /// A native tool of the embedding program.
-    Program,
-    /// A tool of a foreign module.
-    Module {
-        /// The module's name.
-        name: String,
-    },
-    /// A tool of the same module.
-    SameModule,
-    /// The same tool: an alias equals its name, or an alias occurs twice.
-    SameTool,
-}
-
-impl NameHolder {
-    /// The kind of holder that this tool is.
-    pub(crate) fn new(tool: &RegisteredTool) -> Self {
-        match tool.facts().origin {
-            ToolOrigin::ShippedModule
-            | ToolOrigin::ShippedOperation
-            | ToolOrigin::ShippedNative
-            | ToolOrigin::ShippedShell => Self::Shipped,
-            ToolOrigin::Native | ToolOrigin::External => Self::Program,
-            ToolOrigin::ForeignModule => {
-                Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
-            }
-        }
-    }
-}
-
-impl fmt::Display for NameHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shipped => {
-                f.write_str("one is shipped with Portcullis and keeps its name; give the other another name")
-            }
-            Self::Program => f.write_str("the program has one already"),
-            Self::Module { name } => write!(f, "the module `{}` has one already", escape_for_display(name)),
-            Self::SameModule => f.write_str("both are of one module"),
-            Self::SameTool => f.write_str("it is one tool, which has the name and an alias, or two aliases"),
-        }
-    }
-}
-
-/// Why tools cannot be registered together.
-#[derive(Debug, Error)]
-pub enum RegistryError {
-    /// A name or alias that is invalid.
-    #[error("a tool cannot be registered under its name or an alias")]
-    Name {
-        /// The invalid name.
-        #[source]
-        source: InvalidToolName,
-    },
-    /// Two tools with the same name.
-    #[error("two tools are named `{name}`: {holder}")]
-    Taken {
-        /// The refused name.
-        name: ToolName,
-        /// The current holder of the name.
-        holder: NameHolder,
-    },
-    /// A declared host that is not a valid rule.
-    #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
-    Hosts {
-        /// The tool's name.
-        tool: String,
-        /// The text of the host.
-        text: String,
-        /// The reason.
-        source: InvalidHostRule,
-    },
-    /// A name that looks like the name of another tool.
-    #[error("tool `{name}` would be taken for `{other}`")]
-    LookAlike {
-        /// The refused name.
-        name: ToolName,
-        /// The name that it resembles.
-        other: ToolName,
-    },
-    /// A capability whose tools this registry does not have.
-    #[error("the capability `{capability}` is not available: {reason}")]
-    CapabilityMissing {
-        /// The capability.
-        capability: Capability,
-        /// The reason, with the remedy if there is one.
-        reason: &'static str,
-    },
-    /// A step of an operation is missing from every module.
-    #[error("`{operation}` cannot be registered without its step `{step}`")]
-    MissingStep {
-        /// The operation's name.
-        operation: &'static str,
-        /// The name of the missing step.
-        step: &'static str,
-    },
-    /// A native tool that takes a state which the registry was not given.
-    #[error(
-        "tool `{tool}` takes `&State<{ty}>`, and the registry has no such state; give it by `.tool_state(…)`"
-    )]
-    StateMissing {
-        /// The tool's name.
-        tool: String,
-        /// The type of the state, with its path.
-        ty: &'static str,
-    },
-    /// Two states of one type, between which a tool could not choose.
-    #[error("the registry was given two states of the type `{ty}`; wrap one of them in a type of its own")]
-    StateGivenTwice {
-        /// The type of the states, with its path.
-        ty: &'static str,
-    },
-    /// A result schema that cannot be used.
-    #[error("tool `{tool}` has an unusable schema of its results")]
-    ResultSchema {
-        /// The tool's name.
-        tool: String,
-        /// The fault of the schema.
-        #[source]
-        source: SchemaError,
-    },
-    /// A parameter schema that cannot be used.
-    #[error("tool `{tool}` has an unusable parameter schema")]
-    Schema {
-        /// The tool's name.
-        tool: String,
-        /// The fault of the schema.
-        #[source]
-        source: SchemaError,
-    },
 }

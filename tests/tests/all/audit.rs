@@ -294,7 +294,16 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     for (field, expected_word) in [
         (
             "event",
-            [RowKind::Begin, RowKind::End, RowKind::Approve, RowKind::Revoke].map(RowKind::as_str).to_vec(),
+            [
+                RowKind::Begin,
+                RowKind::End,
+                RowKind::Result,
+                RowKind::Model,
+                RowKind::Approve,
+                RowKind::Revoke,
+            ]
+            .map(RowKind::as_str)
+            .to_vec(),
         ),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),
         ("confinement", Confinement::ALL.map(Confinement::as_str).to_vec()),

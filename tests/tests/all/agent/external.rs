@@ -104,7 +104,7 @@ fn an_asynchronous_call_is_pending_and_its_result_is_a_later_message() {
         .map(|row| (row.event, row.outcome))
         .collect();
     let (pending, ok) = (Some(Outcome::Pending), Some(Outcome::Ok));
-    assert_eq!(outcomes, [(RowKind::Begin, None), (RowKind::End, pending), (RowKind::Result, ok)]);
+    assert_eq!(outcomes, [(RowKind::End, pending), (RowKind::Result, ok)]);
     let again = with_tools(&fixture, &model, &file, &["runs", "resume", &run]);
     assert_eq!(again.status.code(), Some(2), "a result enters once: {}", stderr(&again));
 }

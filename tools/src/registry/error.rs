@@ -1,0 +1,146 @@
+//! Why tools cannot be registered together.
+
+use std::fmt;
+
+use portcullis_policy::{InvalidHostRule, ToolOrigin};
+use portcullis_types::{InvalidToolName, ToolName, escape_for_display};
+use thiserror::Error;
+
+use crate::{arguments::SchemaError, native::Capability, registered::RegisteredTool};
+
+/// The current holder of a name that another tool wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameHolder {
+    /// A shipped tool, or a step of one.
+    Shipped,
+    /// A native tool of the embedding program.
+    Program,
+    /// A tool of a foreign module.
+    Module {
+        /// The module's name.
+        name: String,
+    },
+    /// A tool of the same module.
+    SameModule,
+    /// The same tool: an alias equals its name, or an alias occurs twice.
+    SameTool,
+}
+
+impl NameHolder {
+    /// The kind of holder that this tool is.
+    pub(crate) fn new(tool: &RegisteredTool) -> Self {
+        match tool.facts().origin {
+            ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
+            | ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell => Self::Shipped,
+            ToolOrigin::Native | ToolOrigin::External => Self::Program,
+            ToolOrigin::ForeignModule => {
+                Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
+            }
+        }
+    }
+}
+
+impl fmt::Display for NameHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shipped => {
+                f.write_str("one is shipped with Portcullis and keeps its name; give the other another name")
+            }
+            Self::Program => f.write_str("the program has one already"),
+            Self::Module { name } => write!(f, "the module `{}` has one already", escape_for_display(name)),
+            Self::SameModule => f.write_str("both are of one module"),
+            Self::SameTool => f.write_str("it is one tool, which has the name and an alias, or two aliases"),
+        }
+    }
+}
+
+/// Why tools cannot be registered together.
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    /// A name or alias that is invalid.
+    #[error("a tool cannot be registered under its name or an alias")]
+    Name {
+        /// The invalid name.
+        #[source]
+        source: InvalidToolName,
+    },
+    /// Two tools with the same name.
+    #[error("two tools are named `{name}`: {holder}")]
+    Taken {
+        /// The refused name.
+        name: ToolName,
+        /// The current holder of the name.
+        holder: NameHolder,
+    },
+    /// A declared host that is not a valid rule.
+    #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
+    Hosts {
+        /// The tool's name.
+        tool: String,
+        /// The text of the host.
+        text: String,
+        /// The reason.
+        source: InvalidHostRule,
+    },
+    /// A name that looks like the name of another tool.
+    #[error("tool `{name}` would be taken for `{other}`")]
+    LookAlike {
+        /// The refused name.
+        name: ToolName,
+        /// The name that it resembles.
+        other: ToolName,
+    },
+    /// A capability whose tools this registry does not have.
+    #[error("the capability `{capability}` is not available: {reason}")]
+    CapabilityMissing {
+        /// The capability.
+        capability: Capability,
+        /// The reason, with the remedy if there is one.
+        reason: &'static str,
+    },
+    /// A step of an operation is missing from every module.
+    #[error("`{operation}` cannot be registered without its step `{step}`")]
+    MissingStep {
+        /// The operation's name.
+        operation: &'static str,
+        /// The name of the missing step.
+        step: &'static str,
+    },
+    /// A native tool that takes a state which the registry was not given.
+    #[error(
+        "tool `{tool}` takes `&State<{ty}>`, and the registry has no such state; give it by `.tool_state(…)`"
+    )]
+    StateMissing {
+        /// The tool's name.
+        tool: String,
+        /// The type of the state, with its path.
+        ty: &'static str,
+    },
+    /// Two states of one type, between which a tool could not choose.
+    #[error("the registry was given two states of the type `{ty}`; wrap one of them in a type of its own")]
+    StateGivenTwice {
+        /// The type of the states, with its path.
+        ty: &'static str,
+    },
+    /// A result schema that cannot be used.
+    #[error("tool `{tool}` has an unusable schema of its results")]
+    ResultSchema {
+        /// The tool's name.
+        tool: String,
+        /// The fault of the schema.
+        #[source]
+        source: SchemaError,
+    },
+    /// A parameter schema that cannot be used.
+    #[error("tool `{tool}` has an unusable parameter schema")]
+    Schema {
+        /// The tool's name.
+        tool: String,
+        /// The fault of the schema.
+        #[source]
+        source: SchemaError,
+    },
+}
