@@ -77,12 +77,9 @@ impl BeginCall for DrivenRun {
                 may_repeat: call.may_repeat,
                 labels: label_texts(call.labels.iter()),
             };
-            match self.repeatable().filter(|_| call.may_repeat) {
-                Some(mut calls) => {
-                    calls.insert(effect.call.clone(), (effect, now()));
-                    return Ok(None);
-                }
-                None => {}
+            if let Some(mut calls) = self.repeatable().filter(|_| call.may_repeat) {
+                calls.insert(effect.call.clone(), (effect, now()));
+                return Ok(None);
             }
             self.store.begin_effect(self.guard(), effect).await.map(Some)
         };
