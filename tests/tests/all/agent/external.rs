@@ -1,6 +1,10 @@
 //! External tools: their results are submitted from another terminal, in time, late, or to another process.
 
-use std::{fs, path::PathBuf, process::Output};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+};
 
 use portcullis_testing::{Fixture, wait_until};
 use portcullis_tools::audit::{Outcome, RowKind};
@@ -31,7 +35,7 @@ pub(crate) fn tool_file(fixture: &Fixture, extra: &Value) -> PathBuf {
     file
 }
 
-fn with_tools(fixture: &Fixture, model: &Model, file: &PathBuf, words: &[&str]) -> Output {
+fn with_tools(fixture: &Fixture, model: &Model, file: &Path, words: &[&str]) -> Output {
     let file = file.to_str().expect("text");
     let options = ["--tool-file", file, "--model", "m", "--base-url", model.address()];
     portcullis(fixture, &[words, &options].concat())

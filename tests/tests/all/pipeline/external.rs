@@ -19,7 +19,7 @@ use portcullis_types::{
     ToolEvent, ToolOutcome, ToolOutput, async_trait,
 };
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::support::{caller, raw_call};
 
@@ -96,20 +96,17 @@ async fn a_waiting_call_gives_its_slot_back() {
     let kept = Arc::new(Kept { added: Some(Arc::clone(&added)), ..Kept::default() });
     let waiting = keeping(&kept);
     let cancel = waiting.cancel.clone();
-    let calls: Vec<_> = (0..30)
-        .map(|_| {
-            let (registry, waiting) = (Arc::clone(&registry), waiting.clone());
-            tokio::spawn(
-                async move { registry.execute_with_policy(raw_call("confirm", "{}"), &waiting).await },
-            )
-        })
-        .collect();
+    let mut calls = JoinSet::new();
+    for _ in 0..30 {
+        let (registry, waiting) = (Arc::clone(&registry), waiting.clone());
+        calls.spawn(async move { registry.execute_with_policy(raw_call("confirm", "{}"), &waiting).await });
+    }
     added.acquire_many(30).await.expect("open").forget();
     let echo = registry.execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller()).await;
     assert!(echo.outcome.is_output(), "{echo:?}");
     cancel.cancel();
-    for call in calls {
-        let error = call.await.expect("ends").into_result().expect_err("cancelled");
+    for call in calls.join_all().await {
+        let error = call.into_result().expect_err("cancelled");
         assert_eq!(error.kind(), Cancelled);
     }
     assert_eq!(kept.cancelled.lock().expect("not poisoned").len(), 30);
