@@ -2,14 +2,12 @@
 //! line.
 
 use async_trait::async_trait;
-use portcullis_agent::AgentEnd;
-use portcullis_store::{CommitStep, RunStatus, StepRecord};
+use portcullis_store::RunStatus;
 use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls};
 use portcullis_types::{Message, ToolError};
 
 use crate::{
-    RunError, RunId, RunSubject, Runs,
-    clock::now,
+    DrivenRun, RunError, RunId, RunSubject, Runs,
     external::{self, unavailable},
 };
 
@@ -40,27 +38,8 @@ impl ClientCalls {
         let lease = self.runs.acquire(&id).await?;
         let store = &**self.runs.store();
         let added = external::add(store, self.runs.guard(&id), call).await;
-        let now = now();
-        let (_, state) = self.runs.find(&id, &self.workspace).await?;
-        let (run_state, _) = state.run.clone().cancelled();
-        let step = StepRecord {
-            kind: "finalize".to_owned(),
-            begun: now,
-            finished: now,
-            summary: AgentEnd::Cancelled.to_string(),
-        };
-        let commit = CommitStep {
-            guard: self.runs.guard(&id),
-            version: lease.version,
-            state: state.with_run(run_state).to_json()?,
-            status: RunStatus::Completed,
-            labels: Vec::new(),
-            messages: Vec::new(),
-            step,
-            effects: Vec::new(),
-            consumed_inbox: None,
-        };
-        store.commit_step(commit).await?;
+        let end = ("finalize", RunStatus::Completed);
+        DrivenRun::end_undriven(store, self.runs.driver(), (&id, lease), end).await?;
         Ok(added)
     }
 }

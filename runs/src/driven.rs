@@ -258,12 +258,12 @@ impl DrivenRun {
         }
     }
 
-    /// Ends a run that no process drives. The lease is that of this process.
-    pub(crate) async fn end_cancelled(
+    /// Ends a run that no process drives, by a step of this kind. The lease is that of this process.
+    pub(crate) async fn end_undriven(
         store: &dyn RunStore,
         driver: &Driver,
-        id: &RunId,
-        lease: RunLease,
+        (id, lease): (&RunId, RunLease),
+        (kind, status): (&str, RunStatus),
     ) -> Result<(), RunError> {
         let run = store.run(id.as_str()).await?;
         let state = StoredState::parse(run.state.as_str(), id)?;
@@ -271,7 +271,7 @@ impl DrivenRun {
         let state = state.with_run(run_state);
         let now = now();
         let step = StepRecord {
-            kind: "cancel".to_owned(),
+            kind: kind.to_owned(),
             begun: now,
             finished: now,
             summary: AgentEnd::Cancelled.to_string(),
@@ -281,7 +281,7 @@ impl DrivenRun {
             guard: LeaseGuard { run: id.to_string(), owner: driver.name().to_owned(), now },
             version: lease.version,
             state: state.to_json()?,
-            status: RunStatus::Cancelled,
+            status,
             labels: run.summary.labels,
             messages,
             effects: Vec::new(),

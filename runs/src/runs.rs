@@ -246,7 +246,8 @@ impl Runs {
             Err(StoreError::Ended { .. }) => Ok(self.store.run(id.as_str()).await?.summary.status),
             Err(error) => Err(error.into()),
             Ok(lease) => {
-                DrivenRun::end_cancelled(&*self.store, &self.driver, id, lease).await?;
+                let end = ("cancel", RunStatus::Cancelled);
+                DrivenRun::end_undriven(&*self.store, &self.driver, (id, lease), end).await?;
                 Ok(RunStatus::Cancelled)
             }
         }
