@@ -60,14 +60,18 @@ pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Resul
         };
         let signed = SignedCheckpoint::sign(key, frontier.size(), frontier.root())
             .map_err(|source| AuditError::Key { source })?;
-        stored_texts::store_text(
-            files,
-            SEGMENTS_DIR,
-            &name.file_name(NOTE_EXTENSION),
-            signed.note().as_bytes(),
-        )?;
+        store_note(files, name, &signed)?;
     }
     Ok(())
+}
+
+/// Stores the checkpoint of a sealed segment beside it.
+pub(super) fn store_note(
+    files: &LogFiles,
+    name: &SegmentName,
+    signed: &SignedCheckpoint,
+) -> Result<(), AuditError> {
+    stored_texts::store_text(files, SEGMENTS_DIR, &name.file_name(NOTE_EXTENSION), signed.note().as_bytes())
 }
 
 /// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.

@@ -23,9 +23,7 @@ use super::{
     lines::{LineEnd, LogLines},
     log::SharedLog,
     process::{CheckpointRow, ProcessRow},
-    rotation,
-    segments::{NOTE_EXTENSION, SEGMENTS_DIR},
-    stored_texts,
+    rotation, stored_texts,
     tree::{Frontier, TreeHash},
 };
 
@@ -388,12 +386,7 @@ impl SharedLog {
         let signed = SignedCheckpoint::sign(&key, size, root).map_err(|source| AuditError::Key { source })?;
         keep_newest(files, &signed, offset)?;
         if let Some(name) = sealed {
-            stored_texts::store_text(
-                files,
-                SEGMENTS_DIR,
-                &name.file_name(NOTE_EXTENSION),
-                signed.note().as_bytes(),
-            )?;
+            rotation::store_note(files, &name, &signed)?;
             rotation::keep_missing_notes(files, &key)?;
             if let Some(retention) = options.retention {
                 rotation::remove_old_segments(files, retention)?;
