@@ -108,16 +108,14 @@ pub(crate) async fn cancel(store: &dyn RunStore, id: &str) -> Result<(), ToolErr
     store.cancel_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
 }
 
-/// How far a call is. A call whose time is over is closed, also before a process has swept the store.
 fn progress(call: &PendingCall) -> Result<CallProgress, ToolError> {
-    let is_over = call.expires.is_some_and(|expires| expires <= now());
-    Ok(match (call.status, &call.result) {
+    Ok(match (call.status_at(now()), &call.result) {
         (CallStatus::Resolved, Some(result)) => {
             let value = serde_json::from_str(result.as_str());
             CallProgress::Resolved(value.map_err(|error| ToolError::internal(error.to_string()))?)
         }
-        (CallStatus::Waiting, _) if !is_over => CallProgress::Waiting,
-        (CallStatus::Pending, _) if !is_over => CallProgress::Pending,
+        (CallStatus::Waiting, _) => CallProgress::Waiting,
+        (CallStatus::Pending, _) => CallProgress::Pending,
         _ => CallProgress::Closed,
     })
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use portcullis_runs::{
     now,
-    store::{CallFilter, CallStatus, Entity, Json, PendingCall, Resolution, RunStore, StoreError},
+    store::{CallFilter, Entity, Json, PendingCall, Resolution, RunStore, StoreError},
 };
 use serde_json::{Value, json as value, value::RawValue};
 
@@ -24,7 +24,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
             None => Vec::new(),
         };
         if !options.all {
-            calls.retain(|call| status(call).is_open());
+            calls.retain(|call| call.status_at(now()).is_open());
         }
         let text = match options.form {
             ListForm::Json => {
@@ -35,7 +35,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
             ListForm::Table if calls.is_empty() => "no call takes a result\n".to_owned(),
             ListForm::Table => {
                 let rows = calls.into_iter().map(|call| {
-                    let (at, status) = (super::runs::time(call.created), status(&call).to_string());
+                    let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());
                     [call.id, call.run, at, call.tool, status]
                 });
                 table::render(["call", "run", "at", "tool", "status"], rows)
@@ -82,19 +82,13 @@ fn with_call(
     })
 }
 
-/// A call whose time is over counts as expired, also before a process has swept the store.
-fn status(call: &PendingCall) -> CallStatus {
-    let is_over = call.expires.is_some_and(|expires| expires <= now());
-    if call.status.is_open() && is_over { CallStatus::Expired } else { call.status }
-}
-
 fn as_json(call: &PendingCall) -> Result<Value, CliError> {
     let parse = |json: &Json| {
         serde_json::from_str::<Value>(json.as_str()).map_err(|source| StoreError::Json { source })
     };
     Ok(value!({
         "id": call.id, "run": call.run, "agent": call.agent, "tool": call.tool, "arguments": parse(&call.arguments)?,
-        "status": status(call).as_str(), "result": call.result.as_ref().map(parse).transpose()?,
+        "status": call.status_at(now()).as_str(), "result": call.result.as_ref().map(parse).transpose()?,
         "created": call.created, "updated": call.updated, "expires": call.expires,
     }))
 }

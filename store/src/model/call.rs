@@ -70,6 +70,15 @@ pub struct PendingCall {
     pub expires: Option<i64>,
 }
 
+impl PendingCall {
+    /// How far the call is at this time. A call whose time is over has expired, also before a sweep has seen it.
+    #[must_use]
+    pub fn status_at(&self, now: i64) -> CallStatus {
+        let is_over = self.expires.is_some_and(|expires| expires <= now);
+        if self.status.is_open() && is_over { CallStatus::Expired } else { self.status }
+    }
+}
+
 /// What became of a call whose run stops waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeOut {
