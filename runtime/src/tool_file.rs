@@ -2,13 +2,13 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use portcullis_adapters::hsafa::{InvalidConfigurations, MAX_CONFIGURATION_BYTES, read_configurations};
-use portcullis_tools::{ExternalTool, RegistryBuilder};
+use portcullis_tools::{ExternalTool, RegistryBuilder, confine::bounded};
 use thiserror::Error;
 
 /// The tools of the command line. They are process-wide, as the command line is: a program builds registries at several
@@ -45,9 +45,8 @@ pub(crate) fn add_to(builder: RegistryBuilder) -> RegistryBuilder {
 }
 
 fn read_file(path: &Path) -> Result<Vec<ExternalTool>, ToolFileError> {
-    let mut text = String::new();
-    let read = File::open(path)
-        .and_then(|file| file.take(MAX_CONFIGURATION_BYTES as u64 + 1).read_to_string(&mut text));
-    read.map_err(|source| ToolFileError::Read { path: path.to_owned(), source })?;
+    let text = File::open(path)
+        .and_then(|file| bounded::read_text(file, MAX_CONFIGURATION_BYTES as u64))
+        .map_err(|source| ToolFileError::Read { path: path.to_owned(), source })?;
     read_configurations(&text).map_err(|source| ToolFileError::Invalid { path: path.to_owned(), source })
 }
