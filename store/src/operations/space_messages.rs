@@ -117,19 +117,9 @@ pub(super) async fn update_message(
 ) -> Result<(bool, SpaceMessage), StoreError> {
     let MessageUpdate { id, expected, text, status, metadata, updated } = update;
     check_sizes(text.as_deref().unwrap_or_default(), metadata.as_ref())?;
-    // An update takes the row's lock in both databases, so of two updates the second sees the status of the first.
-    let row = sql
-        .row(
-            concat!(
-                "update space_messages as m set status = status where id = $1 \
-                 and exists (select 1 from spaces where id = m.space and removed = 0) returning ",
-                columns!()
-            ),
-            parameters![&id],
-        )
-        .await?;
-    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Message, &id))?;
-    let (mut message, ..) = read_message(&mut row)?;
+    // An update takes the row's lock in both databases, so of two updates the second reads the status of the first.
+    sql.execute("update space_messages set status = status where id = $1", parameters![&id]).await?;
+    let mut message = space_message(sql, id).await?;
     if expected.is_some_and(|expected| expected != message.status) {
         return Ok((false, message));
     }
