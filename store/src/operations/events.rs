@@ -62,26 +62,29 @@ macro_rules! select_events {
     };
 }
 
+/// The statements of a listing: of a topic, and of all.
+pub(super) const OF_TOPIC: &str = select_events!(
+    "select id, bytes from event_topics join events on id = event \
+     where topic = $4 and event > $1 order by event limit $2"
+);
+pub(super) const OF_ALL: &str =
+    select_events!("select id, bytes from events where id > $1 order by id limit $2");
+
 pub(crate) async fn events(
     sql: &mut dyn Sql,
     topic: Option<String>,
     request: PageRequest<i64>,
 ) -> Result<Page<Event, i64>, StoreError> {
     let limit = request.rows();
-    let after = request.after.unwrap_or(0);
-    let rows = match topic {
+    let mut parameters = parameters![request.after.unwrap_or(0), limit, MAX_PAGE_BYTES];
+    let statement = match topic {
         Some(topic) => {
-            let statement = select_events!(
-                "select id, bytes from event_topics join events on id = event \
-                 where topic = $4 and event > $1 order by event limit $2"
-            );
-            sql.rows(statement, parameters![after, limit, MAX_PAGE_BYTES, topic]).await?
+            parameters.push(topic.into());
+            OF_TOPIC
         }
-        None => {
-            let statement = select_events!("select id, bytes from events where id > $1 order by id limit $2");
-            sql.rows(statement, parameters![after, limit, MAX_PAGE_BYTES]).await?
-        }
+        None => OF_ALL,
     };
+    let rows = sql.rows(statement, parameters).await?;
     page(rows, limit, read_event)
 }
 

@@ -132,6 +132,10 @@ pub(super) async fn consume_span(sql: &mut dyn Sql, span: InboxSpan, now: i64) -
     Ok(())
 }
 
+/// The statement that finds inboxes with entries.
+pub(super) const WITH_ENTRIES: &str = "select agent from inboxes where waiting > 0 and agent >= $1 and agent < $2 \
+     and agent > $3 order by agent limit $4";
+
 pub(crate) async fn inboxes_with_entries(
     sql: &mut dyn Sql,
     prefix: String,
@@ -140,13 +144,8 @@ pub(crate) async fn inboxes_with_entries(
     let limit = request.rows();
     // The largest character ends the range of names with the prefix.
     let end = format!("{prefix}{}", char::MAX);
-    let rows = sql
-        .rows(
-            "select agent from inboxes where waiting > 0 and agent >= $1 and agent < $2 and agent > $3 \
-             order by agent limit $4",
-            parameters![prefix, end, request.after.unwrap_or_default(), limit],
-        )
-        .await?;
+    let rows =
+        sql.rows(WITH_ENTRIES, parameters![prefix, end, request.after.unwrap_or_default(), limit]).await?;
     page(rows, limit, |row| {
         let agent = row.text(0)?;
         Ok((agent.clone(), agent, 0))

@@ -11,6 +11,8 @@ mod members;
 mod notes;
 mod pages;
 mod participants;
+#[cfg(test)]
+mod query_plans;
 mod runs;
 mod space_messages;
 mod spaces;

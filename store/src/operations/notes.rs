@@ -123,6 +123,10 @@ pub(crate) async fn notes(
     })
 }
 
+/// The statement that finds plans that are due.
+pub(super) const DUE: &str = "select agent, id, due, every, body from notes where due is not null and due <= $1 \
+     order by due, agent, id limit $2";
+
 pub(crate) async fn take_due_plans(
     sql: &mut dyn Sql,
     now: i64,
@@ -131,13 +135,7 @@ pub(crate) async fn take_due_plans(
     let limit = i64::from(at_most.min(MAX_SWEEP));
     // Two processes take the lock one after the other, so the second sees the due times that the first has set.
     lock_log(sql).await?;
-    let rows = sql
-        .rows(
-            "select agent, id, due, every, body from notes where due is not null and due <= $1 \
-             order by due, agent, id limit $2",
-            parameters![now, limit],
-        )
-        .await?;
+    let rows = sql.rows(DUE, parameters![now, limit]).await?;
     let mut plans = Vec::with_capacity(rows.len());
     for mut row in rows {
         let (agent, id, due) = (row.text(0)?, row.text(1)?, row.int(2)?);

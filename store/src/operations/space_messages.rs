@@ -3,7 +3,7 @@
 use super::{
     pages::page,
     spaces::ensure_space,
-    words::{add_words, indexed_words, remove_words, searched_words},
+    words::{add_words, indexed_words, rarest_first, remove_words, searched_words},
 };
 use crate::{
     error::{Entity, StoreError},
@@ -206,14 +206,11 @@ pub(crate) async fn space_messages(
 ) -> Result<Page<SpaceMessage, i64>, StoreError> {
     ensure_space(sql, &space).await?;
     let limit = request.rows();
-    let mut parameters = parameters![space, request.after.unwrap_or(i64::MAX), limit, MAX_PAGE_BYTES];
+    let mut parameters = parameters![&space, request.after.unwrap_or(i64::MAX), limit, MAX_PAGE_BYTES];
     let statement = match search {
-        None => select_messages!(
-            "select ordinal, bytes from space_messages where space = $1 and ordinal < $2 \
-             order by ordinal desc limit $3"
-        ),
+        None => LIST,
         Some(search) => {
-            let words = searched_words(&search)?;
+            let words = rarest_first(sql, &space, searched_words(&search)?).await?;
             if words.is_empty() {
                 return Ok(Page { items: Vec::new(), next: None });
             }
@@ -240,9 +237,14 @@ macro_rules! has_word {
     };
 }
 
+/// The statement of a listing.
+pub(super) const LIST: &str = select_messages!(
+    "select ordinal, bytes from space_messages where space = $1 and ordinal < $2 order by ordinal desc limit $3"
+);
+
 /// The statement of a search. The first word finds the messages through the index, in order; the others are looked up
 /// there for each.
-const SEARCH: &str = select_messages!(
+pub(super) const SEARCH: &str = select_messages!(
     "select c.ordinal, c.bytes from ( \
          select ordinal from space_message_words w where space = $1 and word = $5 and ordinal < $2",
     has_word!("6"),

@@ -3,11 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use super::pages::count;
 use crate::{
     error::StoreError,
     limits::{MAX_INDEXED_WORDS, MAX_SEARCH_WORDS, MAX_WORD_CHARS, check_count, to_i64},
     sql::{Sql, Value, parameters},
 };
+
+/// How many messages of a word are counted, to find the rarest of a search.
+const MAX_COUNTED: i64 = 4_096;
 
 /// How many words one statement writes.
 const WORDS_OF_A_STATEMENT: usize = 32;
@@ -24,13 +28,34 @@ pub(super) fn indexed_words(text: &str) -> BTreeSet<String> {
     words
 }
 
-/// The words of a search, the longest first, for it is likely in the fewest messages.
-pub(super) fn searched_words(text: &str) -> Result<Vec<String>, StoreError> {
+/// The words of a search.
+pub(super) fn searched_words(text: &str) -> Result<BTreeSet<String>, StoreError> {
     let words: BTreeSet<String> = words_of(text).take(MAX_INDEXED_WORDS).collect();
     check_count("the words of the search", to_i64(words.len()), to_i64(MAX_SEARCH_WORDS))?;
-    let mut words: Vec<String> = words.into_iter().collect();
-    words.sort_by_key(|word| std::cmp::Reverse(word.len()));
     Ok(words)
+}
+
+/// Puts the word first that is in the fewest messages of a space. Empty if no message can have all words.
+pub(super) async fn rarest_first(
+    sql: &mut dyn Sql,
+    space: &str,
+    words: BTreeSet<String>,
+) -> Result<Vec<String>, StoreError> {
+    if words.len() < 2 {
+        return Ok(words.into_iter().collect());
+    }
+    let mut counted = Vec::with_capacity(words.len());
+    for word in words {
+        let statement = "select count(*) from ( \
+                 select 1 from space_message_words where space = $1 and word = $2 limit $3 \
+             ) as counted";
+        match count(sql, statement, parameters![space, &word, MAX_COUNTED]).await? {
+            0 => return Ok(Vec::new()),
+            messages => counted.push((messages, word)),
+        }
+    }
+    counted.sort();
+    Ok(counted.into_iter().map(|(_, word)| word).collect())
 }
 
 fn words_of(text: &str) -> impl Iterator<Item = String> {
@@ -142,7 +167,8 @@ mod tests {
         assert!(words.contains("999") && !words.contains("1000"), "the first words");
         searched_words(&many).expect_err("too many");
         let long = "x".repeat(10 * MAX_WORD_CHARS);
-        assert_eq!(searched_words(&long).expect("one"), ["x".repeat(MAX_WORD_CHARS)]);
-        assert_eq!(searched_words("a ccc bb A").expect("three"), ["ccc", "bb", "a"]);
+        assert_eq!(searched_words(&long).expect("one"), BTreeSet::from(["x".repeat(MAX_WORD_CHARS)]));
+        let three = ["a", "bb", "ccc"].map(str::to_owned);
+        assert_eq!(searched_words("a ccc bb A").expect("three"), BTreeSet::from(three));
     }
 }
