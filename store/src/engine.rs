@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Store<B>(pub(crate) B);
 
-/// Texts of an argument that may be missing, owned.
+/// A text that may be missing, as the operations take it.
 trait MaybeText {
     fn owned(self) -> Option<String>;
 }

@@ -17,6 +17,47 @@ use crate::{
 ///
 /// Ids, times, transactions, errors and cancellation are as in [`RunStore`].
 ///
+/// # Examples
+/// A message and its event are written together. The event has the ordinal, which the store gives.
+/// ```
+/// # use portcullis_store::{
+/// #     Applied, Author, Change, GatewayStore, Json, MessageKind, MessageStatus, NewEvent, NewMessage, NewSpace,
+/// #     ParticipantKind, StoreError, open_gateway,
+/// # };
+/// # async fn example(path: &str) -> Result<(), StoreError> {
+/// let store = open_gateway(path).await?;
+/// store.create_space(NewSpace { id: "s1".to_owned(), name: "Office".to_owned(), created: 1_000 }).await?;
+/// let message = NewMessage {
+///     id: "m1".to_owned(),
+///     space: "s1".to_owned(),
+///     author: Author { id: "u1".to_owned(), kind: ParticipantKind::User, name: "Anna".to_owned() },
+///     kind: MessageKind::Text,
+///     text: "Good morning".to_owned(),
+///     reply_to: None,
+///     status: MessageStatus::Complete,
+///     call: None,
+///     metadata: None,
+///     created: 2_000,
+/// };
+/// let event = Change::then(|applied| {
+///     let Some(Applied::Posted(message)) = applied.first() else { return Ok(Vec::new()) };
+///     Ok(vec![Change::AppendEvent(NewEvent {
+///         topics: vec![format!("space:{}", message.space)],
+///         kind: "message.created".to_owned(),
+///         data: Json::of(&(&message.id, message.ordinal))?,
+///         created: message.created,
+///     })])
+/// });
+/// let applied = store.apply(vec![Change::PostMessage(message), event]).await?;
+/// assert!(matches!(&*applied, [Applied::Posted(_), Applied::Event { id: 1 }]));
+/// # Ok(())
+/// # }
+/// # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+/// # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
+/// # let path = folder.path().join("runs.db");
+/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
+/// ```
+///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
 /// [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others.

@@ -9,13 +9,15 @@ use std::{
 };
 
 use portcullis_store::{
-    Fault, GatewayStore, OpenError, PageRequest, RunFilter, RunStore, SqliteOptions, StoreError,
-    limits::MAX_PAYLOAD_BYTES, open, open_gateway_sqlite, open_sqlite,
+    Change, Fault, GatewayStore, LimitError, NewSpace, OpenError, PageRequest, ParticipantKind, RunFilter,
+    RunStore, SqliteOptions, StoreError, Token,
+    limits::{MAX_PARTICIPANTS, MAX_PAYLOAD_BYTES, MAX_SPACE_MESSAGES, MAX_SPACES, MAX_TOKENS},
+    open, open_gateway_sqlite, open_sqlite,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::conformance::{self, add_run, commit, foreach_case, json, new_run};
+use crate::conformance::{self, add_run, commit, foreach_case, gateway, json, new_run};
 
 /// A folder that is private whatever the umask.
 fn private_folder() -> TempDir {
@@ -287,6 +289,58 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         store.close().await;
     });
     assert_intact(&path);
+}
+
+/// The suite reaches the small bounds. The rows of these are written past the store.
+#[test]
+fn full_tables_of_a_gateway_take_no_more() {
+    let (_folder, path) = place();
+    block_on(async {
+        let store = open_gateway(&path).await;
+        gateway::add_space(&*store, "s").await;
+        let other = Connection::open(&path).expect("opens");
+        let numbers = format!(
+            "with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {MAX_TOKENS})"
+        );
+        assert_eq!((MAX_PARTICIPANTS, MAX_SPACES), (MAX_TOKENS, MAX_TOKENS), "the numbers fit all three");
+        for rows in [
+            "insert into tokens select 't' || n, 'h' || n, 'admin', null, 1 from numbers",
+            "insert into participants select 'p' || n, 'user', 'n', 1, 1, 1, 2, '{}' from numbers",
+            "insert into spaces select 's' || n, 'n', 1, 0, 0, null from numbers where n > 1",
+        ] {
+            other.execute_batch(&format!("{numbers} {rows}")).expect("filled");
+        }
+        let messages = format!("update spaces set messages = {MAX_SPACE_MESSAGES} where id = 's'");
+        other.execute_batch(&messages).expect("filled");
+        let token = Token {
+            id: "t".to_owned(),
+            hash: "0".repeat(64),
+            subject_kind: "admin".to_owned(),
+            subject: None,
+            created: 1,
+        };
+        let space = NewSpace { id: "new".to_owned(), name: "n".to_owned(), created: 1 };
+        let message = Change::PostMessage(gateway::new_message("s", "m", ""));
+        for (error, full) in [
+            (store.add_token(token).await.expect_err("full"), "the tokens"),
+            (
+                store
+                    .create_participant(gateway::new_participant("p", ParticipantKind::User))
+                    .await
+                    .expect_err("full"),
+                "the participants",
+            ),
+            (store.create_space(space).await.expect_err("full"), "the spaces"),
+            (store.apply(vec![message]).await.map(|_| ()).expect_err("full"), "the messages of the space"),
+        ] {
+            assert!(
+                matches!(&error, StoreError::Limit(LimitError::TooMany { place, .. }) if *place == full),
+                "{error}"
+            );
+        }
+        assert!(store.remove_token("t1").await.expect("removed"));
+        store.close().await;
+    });
 }
 
 #[test]
