@@ -82,6 +82,7 @@ impl Runs {
             labels: Vec::new(),
             messages: Vec::new(),
             lease: None,
+            consumed_inbox: None,
         };
         Ok(self.store.create_run(run).await?)
     }

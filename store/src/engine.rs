@@ -1,4 +1,4 @@
-//! [`Store`]: a store over a database. It brings each method of [`RunStore`] into one transaction.
+//! [`Store`]: a store over a database. It brings each method of [`RunStore`] and [`SpaceStore`] into one transaction.
 
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -7,11 +7,14 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
-        InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-        PendingCall, Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredMessage, TimeOut,
+        Applied, Approval, ApprovalFilter, CallFilter, Change, CommitStep, Decision, DuePlan, Effect,
+        EffectBegin, EffectEnd, Event, EventBounds, InboxEntry, LeaseGuard, Member, NewApproval, NewCall,
+        NewEffect, NewEvent, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
+        PageRequest, Participant, ParticipantKind, ParticipantUpdate, PendingCall, Resolution, ResolvedWith,
+        Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, Step, StoredMessage, TimeOut, Token,
     },
     operations,
+    space_store::SpaceStore,
     sql::{Backend, Operation, Sql},
     store::{AgeCursor, RunStore},
 };
@@ -19,6 +22,17 @@ use crate::{
 /// A store over a database.
 #[derive(Debug)]
 pub(crate) struct Store<B>(pub(crate) B);
+
+/// A text that may be missing, as the operations take it.
+trait MaybeText {
+    fn owned(self) -> Option<String>;
+}
+
+impl MaybeText for Option<&str> {
+    fn owned(self) -> Option<String> {
+        self.map(str::to_owned)
+    }
+}
 
 /// Gives the closure its type, so that the compiler knows that it works for every lifetime.
 fn operation<T, F>(run: F) -> Operation<T>
@@ -28,14 +42,14 @@ where
     Box::new(run)
 }
 
-/// Implements methods of [`RunStore`] by the operations of the same name. A text is passed as a `String`, because the
-/// operation may outlive the caller's future.
+/// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as a
+/// `String`, because the operation may outlive the caller's future.
 macro_rules! methods {
-    ($(
+    ($interface:ident { $($other:tt)* } $(
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
     )+) => {
         #[async_trait]
-        impl<B: Backend + std::fmt::Debug> RunStore for Store<B> {
+        impl<B: Backend + std::fmt::Debug> $interface for Store<B> {
             $(
                 async fn $name(&self, $($argument: $type),*) -> Result<$output, StoreError> {
                     $($(let $argument = $argument.$owned();)?)*
@@ -44,14 +58,17 @@ macro_rules! methods {
                 }
             )+
 
-            async fn close(&self) {
-                self.0.close().await;
-            }
+            $($other)*
         }
     };
 }
 
 methods! {
+    RunStore {
+        async fn close(&self) {
+            self.0.close().await;
+        }
+    }
     write create_run(run: NewRun) -> (), "add a run";
     read run(id: &str => to_owned) -> Run, "read a run";
     read runs(filter: RunFilter, page: PageRequest<AgeCursor>) -> Page<RunSummary, AgeCursor>, "list runs";
@@ -85,4 +102,48 @@ methods! {
     write consume_inbox(agent: &str => to_owned, up_to: i64, now: i64) -> u64, "consume entries of an inbox";
     write remove_ended_before(time: i64, at_most: u32) -> u64, "remove runs that have ended";
     read ping() -> (), "read";
+}
+
+methods! {
+    SpaceStore {}
+    write create_participant(participant: NewParticipant) -> (), "add a participant";
+    read participant(id: &str => to_owned) -> Participant, "read a participant";
+    read participants(kind: Option<ParticipantKind>, page: PageRequest<AgeCursor>) -> Page<Participant, AgeCursor>,
+        "list participants";
+    write update_participant(update: ParticipantUpdate) -> i64, "change a participant";
+    write remove_participant(id: &str => to_owned, now: i64) -> (), "remove a participant";
+    write create_space(space: NewSpace) -> (), "add a space";
+    read space(id: &str => to_owned) -> Space, "read a space";
+    read spaces(member: Option<&str> => owned, page: PageRequest<AgeCursor>) -> Page<Space, AgeCursor>,
+        "list spaces";
+    write remove_space(id: &str => to_owned, topic: &str => to_owned) -> (), "remove a space";
+    write sweep_spaces(at_most: u32) -> u64, "remove what removed spaces have left";
+    write add_member(space: &str => to_owned, participant: &str => to_owned, joined: i64) -> bool, "add a member";
+    write remove_member(space: &str => to_owned, participant: &str => to_owned) -> bool, "remove a member";
+    read members(space: &str => to_owned, page: PageRequest<AgeCursor>) -> Page<Member, AgeCursor>, "list members";
+    read is_member(space: &str => to_owned, participant: &str => to_owned) -> bool, "look up a member";
+    read share_space(participant: &str => to_owned, other: &str => to_owned) -> bool, "look up members";
+    read space_message(id: &str => to_owned) -> SpaceMessage, "read a message";
+    read call_message(call: &str => to_owned) -> Option<SpaceMessage>, "find the message of a call";
+    read space_messages(space: &str => to_owned, search: Option<&str> => owned, page: PageRequest<i64>)
+        -> Page<SpaceMessage, i64>, "list messages";
+    write append_event(event: NewEvent) -> i64, "append an event";
+    read events(topic: Option<&str> => owned, page: PageRequest<i64>) -> Page<Event, i64>, "read events";
+    read event_bounds() -> EventBounds, "read the bounds of the events";
+    write remove_events_before(time: i64, at_most: u32) -> u64, "remove events";
+    write set_notes(agent: &str => to_owned, kind: NoteKind, notes: Vec<NewNote>, now: i64) -> (), "set notes";
+    write remove_notes(agent: &str => to_owned, kind: NoteKind, ids: Vec<String>) -> u64, "remove notes";
+    read notes(agent: &str => to_owned, kind: NoteKind, page: PageRequest<AgeCursor>) -> Page<Note, AgeCursor>,
+        "list notes";
+    write take_due_plans(now: i64, at_most: u32) -> Vec<DuePlan>, "take plans that are due";
+    write add_token(token: Token) -> (), "add a token";
+    read find_token(hash: &str => to_owned) -> Option<Token>, "find a token";
+    read tokens(page: PageRequest<AgeCursor>) -> Page<Token, AgeCursor>, "list tokens";
+    write remove_token(id: &str => to_owned) -> bool, "remove a token";
+    write remove_tokens_of(subject_kind: &str => to_owned, subject: &str => to_owned) -> u64, "remove tokens";
+    read inboxes_with_entries(prefix: &str => to_owned, page: PageRequest<String>) -> Page<String, String>,
+        "list inboxes";
+    write apply(changes: Vec<Change>) -> Vec<Applied>, "write changes";
+    write resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolvedWith,
+        "resolve a call";
 }

@@ -37,6 +37,28 @@ pub enum StoreError {
         /// The stored version.
         found: i64,
     },
+    /// The row has changed since its version was read.
+    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed meanwhile")]
+    Changed {
+        /// The kind of the row.
+        what: Entity,
+        /// Its id.
+        id: String,
+        /// The version that the caller has read.
+        expected: i64,
+        /// The stored version.
+        found: i64,
+    },
+    /// Another run or step has consumed entries of the inbox that the run would begin with, or they never were.
+    #[error("the inbox of `{agent}` has not all entries from {first} to {last} to consume")]
+    InboxConsumed {
+        /// The agent whose inbox it is.
+        agent: String,
+        /// The ordinal of the first entry.
+        first: i64,
+        /// The ordinal of the last entry.
+        last: i64,
+    },
     /// The caller's lease of the run is over: it has expired, was released, or is another's.
     #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
     LeaseLost {
@@ -94,6 +116,14 @@ pub enum StoreError {
     Name {
         /// The place of the text.
         place: &'static str,
+    },
+    /// A value is not of the form that it needs.
+    #[error("{place} is not {expected}")]
+    Invalid {
+        /// The place of the value.
+        place: &'static str,
+        /// The form that it needs.
+        expected: &'static str,
     },
     /// A payload is not JSON.
     #[error("a payload is not JSON")]
@@ -163,6 +193,14 @@ pub enum Entity {
     Effect,
     /// An approval.
     Approval,
+    /// A user or an agent.
+    Participant,
+    /// A space.
+    Space,
+    /// A message of a space.
+    Message,
+    /// A token.
+    Token,
 }
 
 impl fmt::Display for Entity {
@@ -172,6 +210,10 @@ impl fmt::Display for Entity {
             Self::Call => "call",
             Self::Effect => "effect",
             Self::Approval => "approval",
+            Self::Participant => "participant",
+            Self::Space => "space",
+            Self::Message => "message",
+            Self::Token => "token",
         })
     }
 }

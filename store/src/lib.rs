@@ -1,8 +1,9 @@
 //! Runs that outlive their process: a store of their state, messages, steps, effects, calls, approvals and inboxes, in
-//! a file of SQLite or in PostgreSQL.
+//! a file of SQLite or in PostgreSQL. A gateway keeps its participants, spaces, events and notes there too.
 //!
 //! A store knows no agent, tool or policy: payloads are JSON, and ids and times come from the caller. It starts no run
-//! and wakes none. [`RunStore`] is the interface; [`open`] makes a store.
+//! and wakes none. [`RunStore`] is the interface; [`open`] makes a store. [`SpaceStore`] is the part for a gateway;
+//! [`open_gateway`] makes a store with both.
 //!
 //! ```
 //! use portcullis_store::{CommitStep, Json, LeaseGuard, NewRun, RunStatus, StepRecord, StoreError, open};
@@ -19,6 +20,7 @@
 //!         labels: Vec::new(),
 //!         messages: Vec::new(),
 //!         lease: Some(("process 1".to_owned(), 61_000)),
+//!         consumed_inbox: None,
 //!     })
 //!     .await?;
 //! let version = store
@@ -54,6 +56,7 @@ mod error;
 mod json;
 pub mod limits;
 mod model;
+mod space_store;
 mod store;
 
 // The meaning of each method, once for both databases.
@@ -69,12 +72,16 @@ mod sqlite;
 pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
-    Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallStatus, CommitStep, Decision, Effect,
-    EffectBegin, EffectEnd, FinishedEffect, InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect,
-    NewInboxEntry, NewRun, Page, PageRequest, PendingCall, Resolution, Run, RunFilter, RunLease, RunStatus,
-    RunSummary, Step, StepRecord, StoredMessage, TOOL_RESULT, TimeOut, Verdict,
+    Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFilter, CallStatus, Change, CommitStep,
+    Decision, DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry,
+    InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall,
+    NewEffect, NewEvent, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note,
+    NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, PendingCall,
+    Resolution, ResolvedWith, Run, RunFilter, RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step,
+    StepRecord, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
-pub use open::{open, open_postgres, open_sqlite};
+pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;
+pub use space_store::{GatewayStore, SpaceStore};
 pub use sqlite::SqliteOptions;
 pub use store::{AgeCursor, RunStore};

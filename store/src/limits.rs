@@ -44,6 +44,57 @@ pub const MAX_INBOX: i64 = 10_000;
 /// The most labels of a run or an effect: 256.
 pub const MAX_LABELS: usize = 256;
 
+/// The largest definition of a participant: 256 KiB.
+pub const MAX_DEFINITION_BYTES: usize = 256 << 10;
+
+/// The most participants of a store: 10,000.
+pub const MAX_PARTICIPANTS: i64 = 10_000;
+
+/// The most spaces of a store: 10,000. A removed one counts until it is swept.
+pub const MAX_SPACES: i64 = 10_000;
+
+/// The most members of a space: 1,000.
+pub const MAX_MEMBERS: i64 = 1_000;
+
+/// The longest text of a message of a space: 256 KiB.
+pub const MAX_MESSAGE_TEXT_BYTES: usize = 256 << 10;
+
+/// The largest metadata of a message of a space: 1 MiB.
+pub const MAX_METADATA_BYTES: usize = 1 << 20;
+
+/// The most messages of a space: 1,000,000.
+pub const MAX_SPACE_MESSAGES: i64 = 1_000_000;
+
+/// The most different words of a message that a search finds: its first 1,000.
+pub const MAX_INDEXED_WORDS: usize = 1_000;
+
+/// The longest word that a search tells from others, in characters: 64. Longer words are cut.
+pub const MAX_WORD_CHARS: usize = 64;
+
+/// The most different words of a search: 8.
+pub const MAX_SEARCH_WORDS: usize = 8;
+
+/// The most topics of an event: 16.
+pub const MAX_TOPICS: usize = 16;
+
+/// The largest data of an event: 2 MiB, so that a message with its metadata has room.
+pub const MAX_EVENT_BYTES: usize = 2 << 20;
+
+/// The most notes of one kind that an agent has: 1,000.
+pub const MAX_NOTES: i64 = 1_000;
+
+/// The largest note: 64 KiB.
+pub const MAX_NOTE_BYTES: usize = 64 << 10;
+
+/// The shortest time after which a plan is due again, in milliseconds: 1,000.
+pub const MIN_PLAN_INTERVAL_MS: i64 = 1_000;
+
+/// The most tokens of a store: 10,000.
+pub const MAX_TOKENS: i64 = 10_000;
+
+/// The most changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make: 256.
+pub const MAX_CHANGES: usize = 256;
+
 /// The most rows of a page: 1,000. A larger wish is reduced to it.
 pub const MAX_PAGE_ROWS: u32 = 1_000;
 
@@ -52,8 +103,11 @@ pub const MAX_PAGE_ROWS: u32 = 1_000;
 pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 
 /// The most rows that one call of [`RunStore::remove_ended_before`](crate::RunStore::remove_ended_before),
-/// [`RunStore::expire_calls`](crate::RunStore::expire_calls) or
-/// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals) changes: 1,000. A larger wish is reduced to it, so
+/// [`RunStore::expire_calls`](crate::RunStore::expire_calls),
+/// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals),
+/// [`SpaceStore::sweep_spaces`](crate::SpaceStore::sweep_spaces),
+/// [`SpaceStore::remove_events_before`](crate::SpaceStore::remove_events_before) or
+/// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. A larger wish is reduced to it, so
 /// that no transaction holds up others for long.
 pub const MAX_SWEEP: u32 = 1_000;
 
@@ -67,10 +121,15 @@ pub(crate) fn check_name(place: &'static str, name: &str) -> Result<(), StoreErr
 
 /// A free text: bounded, without NUL, which PostgreSQL cannot keep.
 pub(crate) fn check_text(place: &'static str, text: &str) -> Result<(), StoreError> {
+    check_text_within(place, text, MAX_TEXT_BYTES)
+}
+
+/// A free text with a bound of its own.
+pub(crate) fn check_text_within(place: &'static str, text: &str, limit: usize) -> Result<(), StoreError> {
     if text.contains('\0') {
         return Err(StoreError::Name { place });
     }
-    check_size(place, text.len(), MAX_TEXT_BYTES)
+    check_size(place, text.len(), limit)
 }
 
 pub(crate) fn check_labels(labels: &[String]) -> Result<(), StoreError> {

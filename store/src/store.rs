@@ -31,7 +31,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Adds a run, with version 1.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`].
+    /// [`StoreError::AlreadyExists`]; [`StoreError::InboxConsumed`] for entries that another run or step has consumed.
     async fn create_run(&self, run: NewRun) -> Result<(), StoreError>;
 
     /// A run with its state.

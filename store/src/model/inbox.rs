@@ -32,3 +32,14 @@ pub struct InboxEntry {
     /// When a step consumed it.
     pub consumed: Option<i64>,
 }
+
+/// Entries of an inbox that a run begins with: those that nothing has consumed, from the first ordinal to the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxSpan {
+    /// The agent whose inbox it is.
+    pub agent: String,
+    /// The ordinal of the first entry.
+    pub first: i64,
+    /// The ordinal of the last entry.
+    pub last: i64,
+}

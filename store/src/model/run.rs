@@ -1,6 +1,6 @@
 //! Runs and their leases.
 
-use super::status::statuses;
+use super::{InboxSpan, status::statuses};
 use crate::json::Json;
 
 statuses! {
@@ -47,6 +47,9 @@ pub struct NewRun {
     /// The lease of the process that begins the run: its owner, and when it expires. None for a run that another
     /// process shall begin.
     pub lease: Option<(String, i64)>,
+    /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not created,
+    /// so that of two runs that begin with one entry one is refused.
+    pub consumed_inbox: Option<InboxSpan>,
 }
 
 /// A run as a listing shows it.
@@ -96,6 +99,8 @@ pub struct RunFilter {
     pub workspace: Option<String>,
     /// Only runs with this status.
     pub status: Option<RunStatus>,
+    /// Only runs that have not ended (true), or only those that have (false).
+    pub is_open: Option<bool>,
     /// Only runs that have not ended and that no process drives at this time: those to resume.
     pub resumable_at: Option<i64>,
 }

@@ -83,33 +83,47 @@ pub(crate) async fn resolve_call(
     now: i64,
 ) -> Result<Resolution, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
+    if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
+        return Ok(resolution);
+    }
+    let found = call(sql, id).await?;
+    let status = if found.status.is_open() { CallStatus::Expired } else { found.status };
+    Err(StoreError::CallClosed { id: found.id, status })
+}
+
+/// Puts in the result of a call that takes one. None for any other call, also if there is none.
+pub(super) async fn resolve_if_open(
+    sql: &mut dyn Sql,
+    id: &str,
+    result: &Json,
+    now: i64,
+) -> Result<Option<Resolution>, StoreError> {
     let inline = sql
         .execute(
-            "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
+            "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4, delivered = 0 \
              where id = $1 and status = 'waiting' and (expires is null or expires > $4)",
-            parameters![&id, result.as_str(), to_i64(result.len()), now],
+            parameters![id, result.as_str(), to_i64(result.len()), now],
         )
         .await?;
     if inline == 1 {
-        return Ok(Resolution::Inline);
+        return Ok(Some(Resolution::Inline));
     }
     // A time-out between the two statements is seen by the second, and nothing leads back to waiting.
     let late = sql
         .row(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
-             where id = $1 and status = 'pending' and (expires is null or expires > $4) returning coalesce(inbox, agent), run, tool",
-            parameters![&id, result.as_str(), to_i64(result.len()), now],
+             where id = $1 and status = 'pending' and (expires is null or expires > $4) \
+             returning coalesce(inbox, agent), run, tool",
+            parameters![id, result.as_str(), to_i64(result.len()), now],
         )
         .await?;
-    if let Some(mut row) = late {
-        let (inbox, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
-        let body = result_entry(&id, &run, &tool, &result)?;
-        let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
-        return Ok(Resolution::Inbox { ordinal: push_inbox(sql, entry).await? });
-    }
-    let found = call(sql, id).await?;
-    let status = if found.status.is_open() { CallStatus::Expired } else { found.status };
-    Err(StoreError::CallClosed { id: found.id, status })
+    let Some(mut row) = late else { return Ok(None) };
+    let (inbox, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
+    let body = result_entry(id, &run, &tool, result)?;
+    let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
+    let ordinal = push_inbox(sql, entry).await?;
+    sql.execute("update calls set delivered = $2 where id = $1", parameters![id, ordinal]).await?;
+    Ok(Some(Resolution::Inbox { ordinal }))
 }
 
 /// The body of the entry that carries a late result.

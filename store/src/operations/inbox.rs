@@ -8,7 +8,7 @@ use crate::{
         MAX_INBOX, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES, check_count, check_name, check_size,
         to_i64,
     },
-    model::{InboxEntry, NewInboxEntry, Page, PageRequest},
+    model::{InboxEntry, InboxSpan, NewInboxEntry, Page, PageRequest},
     sql::{Sql, parameters},
 };
 
@@ -41,6 +41,14 @@ pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Resul
     )
     .await?;
     Ok(ordinal)
+}
+
+/// Whether an inbox takes no entry, until the transaction ends.
+pub(super) async fn is_full(sql: &mut dyn Sql, agent: &str) -> Result<bool, StoreError> {
+    let row = sql
+        .row("update inboxes set last = last where agent = $1 returning waiting", parameters![agent])
+        .await?;
+    Ok(row.map_or(Ok(0), |mut row| row.int(0))? >= MAX_INBOX)
 }
 
 pub(crate) async fn inbox(
@@ -102,4 +110,44 @@ pub(super) async fn consume_up_to(
     )
     .await?;
     Ok(consumed)
+}
+
+/// Consumes exactly these entries, or fails.
+pub(super) async fn consume_span(sql: &mut dyn Sql, span: InboxSpan, now: i64) -> Result<(), StoreError> {
+    let InboxSpan { agent, first, last } = span;
+    sql.execute("update inboxes set last = last where agent = $1", parameters![&agent]).await?;
+    let consumed = sql
+        .execute(
+            "update inbox_entries set consumed = $4 where agent = $1 and ordinal between $2 and $3 \
+             and consumed is null",
+            parameters![&agent, first, last, now],
+        )
+        .await?;
+    let consumed = i64::try_from(consumed).unwrap_or(i64::MAX);
+    if first > last || last.checked_sub(first).and_then(|count| count.checked_add(1)) != Some(consumed) {
+        return Err(StoreError::InboxConsumed { agent, first, last });
+    }
+    sql.execute("update inboxes set waiting = waiting - $2 where agent = $1", parameters![agent, consumed])
+        .await?;
+    Ok(())
+}
+
+/// The statement that finds inboxes with entries.
+pub(super) const WITH_ENTRIES: &str = "select agent from inboxes where waiting > 0 and agent >= $1 and agent < $2 \
+     and agent > $3 order by agent limit $4";
+
+pub(crate) async fn inboxes_with_entries(
+    sql: &mut dyn Sql,
+    prefix: String,
+    request: PageRequest<String>,
+) -> Result<Page<String, String>, StoreError> {
+    let limit = request.rows();
+    // The largest character ends the range of names with the prefix.
+    let end = format!("{prefix}{}", char::MAX);
+    let rows =
+        sql.rows(WITH_ENTRIES, parameters![prefix, end, request.after.unwrap_or_default(), limit]).await?;
+    page(rows, limit, |row| {
+        let agent = row.text(0)?;
+        Ok((agent.clone(), agent, 0))
+    })
 }

@@ -1,20 +1,41 @@
 //! What each method of the store does, in statements that both databases understand.
 
+mod apply;
 mod approvals;
 mod calls;
 mod effects;
+mod events;
 mod inbox;
 mod leases;
+mod members;
+mod notes;
 mod pages;
+mod participants;
+#[cfg(test)]
+mod query_plans;
 mod runs;
+mod space_messages;
+mod spaces;
 mod steps;
 mod sweep;
+mod tokens;
+mod words;
 
+pub(crate) use apply::{apply, resolve_call_with};
 pub(crate) use approvals::{add_approval, approval, approvals, decide_approval, expire_approvals};
 pub(crate) use calls::{add_call, call, calls, cancel_call, expire_calls, resolve_call, time_out_call};
 pub(crate) use effects::{begin_effect, effects, finish_effect};
-pub(crate) use inbox::{consume_inbox, inbox, push_inbox};
+pub(crate) use events::{append_event, event_bounds, events, remove_events_before};
+pub(crate) use inbox::{consume_inbox, inbox, inboxes_with_entries, push_inbox};
 pub(crate) use leases::{acquire_lease, release_lease, renew_lease, reopen_run};
+pub(crate) use members::{add_member, is_member, members, remove_member, share_space};
+pub(crate) use notes::{notes, remove_notes, set_notes, take_due_plans};
+pub(crate) use participants::{
+    create_participant, participant, participants, remove_participant, update_participant,
+};
 pub(crate) use runs::{create_run, request_cancel, run, runs};
+pub(crate) use space_messages::{call_message, space_message, space_messages};
+pub(crate) use spaces::{create_space, remove_space, space, spaces, sweep_spaces};
 pub(crate) use steps::{commit_step, messages, steps};
 pub(crate) use sweep::{ping, remove_ended_before};
+pub(crate) use tokens::{add_token, find_token, remove_token, remove_tokens_of, tokens};

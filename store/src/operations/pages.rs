@@ -1,6 +1,12 @@
 //! Pages: the cursor of the next, and the rows of payloads up to a number of bytes.
 
-use crate::{error::StoreError, limits::MAX_PAGE_BYTES, model::Page, sql::Row, store::AgeCursor};
+use crate::{
+    error::StoreError,
+    limits::MAX_PAGE_BYTES,
+    model::Page,
+    sql::{Row, Sql, Value},
+    store::AgeCursor,
+};
 
 /// The cursor before the newest row. A condition of its own for the first page would keep SQLite from its index.
 pub(super) const NEWEST: AgeCursor = (i64::MAX, String::new());
@@ -33,4 +39,13 @@ pub(super) fn labels_text(labels: &[String]) -> Result<String, StoreError> {
 
 pub(super) fn parse_labels(text: &str) -> Result<Vec<String>, serde_json::Error> {
     serde_json::from_str(text)
+}
+
+/// The number that a statement counts.
+pub(super) async fn count(
+    sql: &mut dyn Sql,
+    statement: &'static str,
+    parameters: Vec<Value>,
+) -> Result<i64, StoreError> {
+    sql.row(statement, parameters).await?.map_or(Ok(0), |mut row| row.int(0))
 }

@@ -1,6 +1,9 @@
 //! Runs: adding, reading and listing them.
 
-use super::pages::{NEWEST, labels_text, page, parse_labels};
+use super::{
+    inbox::consume_span,
+    pages::{NEWEST, labels_text, page, parse_labels},
+};
 use crate::{
     error::{Entity, StoreError},
     json::Json,
@@ -50,7 +53,11 @@ pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), Sto
         parameters![&run.id, run.state.into_text()],
     )
     .await?;
-    insert_messages(sql, &run.id, 0, run.messages).await
+    insert_messages(sql, &run.id, 0, run.messages).await?;
+    match run.consumed_inbox {
+        Some(span) => consume_span(sql, span, run.created).await,
+        None => Ok(()),
+    }
 }
 
 /// Checks the payloads of one transaction.
@@ -104,7 +111,8 @@ macro_rules! select_runs {
             " and (created, id) < ($1, $2) and (cast($3 as text) is null or agent = $3) \
              and (cast($4 as text) is null or status = $4) \
              and (cast($5 as bigint) is null or (ended = 0 and (lease_owner is null or lease_until <= $5))) \
-             and (cast($7 as text) is null or workspace = $7) order by created desc, id desc limit $6"
+             and (cast($7 as text) is null or workspace = $7) \
+             and (cast($8 as bigint) is null or ended = $8) order by created desc, id desc limit $6"
         )
     };
 }
@@ -115,16 +123,19 @@ pub(crate) async fn runs(
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<RunSummary, AgeCursor>, StoreError> {
     let limit = request.rows();
-    let RunFilter { agent, workspace, status, resumable_at } = filter;
+    let RunFilter { agent, workspace, status, is_open, resumable_at } = filter;
     let (created, id) = request.after.unwrap_or(NEWEST);
-    let statement = match (&workspace, &agent, resumable_at) {
+    let statement = match (&workspace, &agent, is_open, resumable_at) {
         (Some(_), ..) => select_runs!("workspace = $7"),
-        (None, Some(_), _) => select_runs!("agent = $3"),
-        (None, None, Some(_)) => select_runs!("ended = 0"),
-        (None, None, None) => select_runs!("true"),
+        (None, Some(_), Some(_), _) => select_runs!("agent = $3 and ended = $8"),
+        (None, Some(_), None, _) => select_runs!("agent = $3"),
+        (None, None, Some(_), None) => select_runs!("ended = $8"),
+        (None, None, _, Some(_)) => select_runs!("ended = 0"),
+        (None, None, None, None) => select_runs!("true"),
     };
     let status = status.map(RunStatus::as_str);
-    let parameters = parameters![created, id, agent, status, resumable_at, limit, workspace];
+    let ended = is_open.map(|is_open| !is_open);
+    let parameters = parameters![created, id, agent, status, resumable_at, limit, workspace, ended];
     let rows = sql.rows(statement, parameters).await?;
     page(rows, limit, |row| {
         let run = read_summary(row)?;

@@ -14,7 +14,7 @@ use crate::error::{Fault, OpenError, StoreError};
 const PAGE_BYTES: u64 = 4096;
 
 /// How many statements a connection keeps compiled: more than this crate has.
-const STATEMENTS: usize = 128;
+const STATEMENTS: usize = 256;
 
 /// The size to which the log is cut when it was brought into the file: 16 MiB.
 const LOG_BYTES: i64 = 16 << 20;

@@ -3,9 +3,12 @@
 
 mod conformance;
 mod crash;
+mod gateway_races;
+mod migration;
 mod model;
 mod postgres;
 mod postgres_server;
 mod races;
 mod scale;
+mod space_scale;
 mod sqlite;

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use portcullis_store::{Fault, OpenError, PostgresOptions, RunStore, StoreError, open, open_postgres};
+use portcullis_store::{
+    Fault, OpenError, PostgresOptions, RunStore, StoreError, open, open_gateway, open_postgres,
+};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use crate::{
@@ -36,7 +38,7 @@ macro_rules! each_case_runs {
             block_on(async {
                 $(
                     println!("{}", stringify!($case));
-                    let store = open_default(&server.new_database().await).await;
+                    let store = open_gateway(&server.new_database().await).await.expect("opens");
                     conformance::$module::$case(&*store).await;
                     store.close().await;
                 )+
@@ -182,7 +184,7 @@ fn versions_and_encodings_that_do_not_fit_are_refused() {
         open_default(&url).await;
         server.execute("test0", "update portcullis.store_version set version = 7").await;
         let error = open(&url).await.expect_err("newer");
-        let expected = matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 2 }));
+        let expected = matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 3 }));
         assert!(expected, "{error:?}");
         server.execute("test0", "delete from portcullis.store_version").await;
         assert_eq!(open(&url).await.expect_err("damaged").fault(), Some(Fault::Corrupt));

@@ -16,7 +16,7 @@ use crate::{
 const PAIRS: usize = 300;
 
 /// One future on a thread of its own.
-async fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     #[expect(clippy::disallowed_methods, reason = "a race needs threads; the task ends with its future")]
     tokio::spawn(future).await.expect("ends")
 }

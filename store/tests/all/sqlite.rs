@@ -9,13 +9,15 @@ use std::{
 };
 
 use portcullis_store::{
-    Fault, OpenError, PageRequest, Resolution, RunFilter, RunStore, SqliteOptions, StoreError,
-    limits::MAX_PAYLOAD_BYTES, open, open_sqlite,
+    Change, Fault, GatewayStore, LimitError, NewSpace, OpenError, PageRequest, ParticipantKind, RunFilter,
+    RunStore, SqliteOptions, StoreError, Token,
+    limits::{MAX_PARTICIPANTS, MAX_PAYLOAD_BYTES, MAX_SPACE_MESSAGES, MAX_SPACES, MAX_TOKENS},
+    open, open_gateway_sqlite, open_sqlite,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::conformance::{self, add_run, commit, foreach_case, json, new_run};
+use crate::conformance::{self, add_run, commit, foreach_case, gateway, json, new_run};
 
 /// A folder that is private whatever the umask.
 fn private_folder() -> TempDir {
@@ -34,6 +36,10 @@ pub(crate) async fn open_default(path: &Path) -> Arc<dyn RunStore> {
     open_sqlite(path, SqliteOptions::default()).await.expect("opens")
 }
 
+pub(crate) async fn open_gateway(path: &Path) -> Arc<dyn GatewayStore> {
+    open_gateway_sqlite(path, SqliteOptions::default()).await.expect("opens")
+}
+
 /// Runs a test with several threads, so that writes really meet.
 pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts").block_on(test)
@@ -46,7 +52,7 @@ macro_rules! each_case_is_a_test {
             fn $case() {
                 let (_folder, path) = place();
                 block_on(async {
-                    let store = open_default(&path).await;
+                    let store = open_gateway(&path).await;
                     conformance::$module::$case(&*store).await;
                     store.close().await;
                 });
@@ -172,30 +178,9 @@ fn a_file_of_a_newer_version_is_not_changed() {
     let before = fs::read(&path).expect("readable");
     check_refused(&path, |error| {
         error.to_string().contains("version 7")
-            && matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 2 }))
+            && matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 3 }))
     });
     assert!(fs::read(&path).expect("readable") == before);
-}
-
-/// A pending call of version 1 names no inbox: its late result goes to the agent's.
-#[test]
-fn a_file_of_the_first_version_is_migrated_with_its_open_calls() {
-    let (_folder, path) = place();
-    block_on(async { open_default(&path).await.close().await });
-    let connection = Connection::open(&path).expect("opens");
-    let call = "insert into runs values ('r', 'ada', 'w', 1, 1, 'running', 0, 1, 0, 0, 0, '[]', null, null, null); \
-        alter table calls drop column inbox; \
-        insert into calls values ('c', 'r', 'ada', 'ask', 2, '{}', 'pending', null, 1, 1, null)";
-    connection.execute_batch(call).expect("as version 1 left it");
-    connection.pragma_update(None, "user_version", 1).expect("set");
-    drop(connection);
-    block_on(async {
-        let store = open_default(&path).await;
-        let resolved = store.resolve_call("c", json("1"), 2).await.expect("takes a result");
-        assert_eq!(resolved, Resolution::Inbox { ordinal: 1 });
-        let inbox = store.inbox("ada", PageRequest::default()).await.expect("listed").items;
-        assert_eq!(inbox.len(), 1);
-    });
 }
 
 #[test]
@@ -304,6 +289,58 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         store.close().await;
     });
     assert_intact(&path);
+}
+
+/// The suite reaches the small bounds. The rows of these are written past the store.
+#[test]
+fn full_tables_of_a_gateway_take_no_more() {
+    let (_folder, path) = place();
+    block_on(async {
+        let store = open_gateway(&path).await;
+        gateway::add_space(&*store, "s").await;
+        let other = Connection::open(&path).expect("opens");
+        let numbers = format!(
+            "with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {MAX_TOKENS})"
+        );
+        assert_eq!((MAX_PARTICIPANTS, MAX_SPACES), (MAX_TOKENS, MAX_TOKENS), "the numbers fit all three");
+        for rows in [
+            "insert into tokens select 't' || n, 'h' || n, 'admin', null, 1 from numbers",
+            "insert into participants select 'p' || n, 'user', 'n', 1, 1, 1, 2, '{}' from numbers",
+            "insert into spaces select 's' || n, 'n', 1, 0, 0, null from numbers where n > 1",
+        ] {
+            other.execute_batch(&format!("{numbers} {rows}")).expect("filled");
+        }
+        let messages = format!("update spaces set messages = {MAX_SPACE_MESSAGES} where id = 's'");
+        other.execute_batch(&messages).expect("filled");
+        let token = Token {
+            id: "t".to_owned(),
+            hash: "0".repeat(64),
+            subject_kind: "admin".to_owned(),
+            subject: None,
+            created: 1,
+        };
+        let space = NewSpace { id: "new".to_owned(), name: "n".to_owned(), created: 1 };
+        let message = Change::PostMessage(gateway::new_message("s", "m", ""));
+        for (error, full) in [
+            (store.add_token(token).await.expect_err("full"), "the tokens"),
+            (
+                store
+                    .create_participant(gateway::new_participant("p", ParticipantKind::User))
+                    .await
+                    .expect_err("full"),
+                "the participants",
+            ),
+            (store.create_space(space).await.expect_err("full"), "the spaces"),
+            (store.apply(vec![message]).await.map(|_| ()).expect_err("full"), "the messages of the space"),
+        ] {
+            assert!(
+                matches!(&error, StoreError::Limit(LimitError::TooMany { place, .. }) if *place == full),
+                "{error}"
+            );
+        }
+        assert!(store.remove_token("t1").await.expect("removed"));
+        store.close().await;
+    });
 }
 
 #[test]

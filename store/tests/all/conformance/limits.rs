@@ -11,12 +11,12 @@ use portcullis_store::{
 use super::{NOW, add_run, commit, guard, json, new_call, new_run};
 
 /// A JSON text of this many bytes.
-fn sized(bytes: usize) -> Json {
+pub(crate) fn sized(bytes: usize) -> Json {
     json(&format!("\"{}\"", "x".repeat(bytes - 2)))
 }
 
 #[track_caller]
-fn too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str, limit: usize) {
+pub(crate) fn too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str, limit: usize) {
     let error = result.expect_err("over the limit");
     let expected = |found: &LimitError| matches!(found, LimitError::TooLarge { place: p, limit: l, .. } if *p == place && *l == limit);
     assert!(matches!(&error, StoreError::Limit(found) if expected(found)), "{error}");

@@ -1,14 +1,23 @@
-//! What every store does, as functions over [`RunStore`]. Each database runs all of them, each in an empty store.
+//! What every store does, as functions over [`RunStore`] or [`GatewayStore`](portcullis_store::GatewayStore). Each database runs all of them, each in an empty store.
 
 pub(crate) mod approvals;
 pub(crate) mod calls;
+pub(crate) mod changes;
 pub(crate) mod effects;
+pub(crate) mod events;
+pub(crate) mod gateway;
 pub(crate) mod inbox;
 pub(crate) mod leases;
 pub(crate) mod limits;
+pub(crate) mod notes;
+pub(crate) mod participants;
 pub(crate) mod retention;
 pub(crate) mod runs;
+pub(crate) mod space_limits;
+pub(crate) mod space_messages;
+pub(crate) mod spaces;
 pub(crate) mod steps;
+pub(crate) mod tokens;
 
 use portcullis_store::CallStatus;
 use portcullis_store::{CommitStep, Json, LeaseGuard, NewCall, NewRun, RunStatus, RunStore, StepRecord};
@@ -47,6 +56,33 @@ macro_rules! foreach_case {
             limits::values_over_a_limit_are_refused,
             limits::names_are_checked,
             limits::the_number_of_open_calls_is_bounded,
+            inbox::inboxes_with_entries_are_found_by_their_prefix,
+            inbox::a_run_begins_with_entries_that_no_other_has,
+            runs::open_runs_of_an_agent_are_listed,
+            participants::a_participant_is_kept_changed_and_listed,
+            participants::a_removed_participant_leaves_its_messages_alone,
+            spaces::a_space_is_kept_and_listed,
+            spaces::members_come_and_go,
+            spaces::a_removed_space_is_not_found_and_is_swept,
+            space_messages::a_message_is_posted_read_and_changed,
+            space_messages::of_two_updates_of_one_status_one_wins,
+            space_messages::messages_are_listed_newest_first,
+            space_messages::a_search_finds_words_in_any_case,
+            space_messages::a_changed_text_is_found_by_its_new_words,
+            events::events_are_read_by_topic_in_order,
+            events::old_events_are_removed_and_the_gap_is_known,
+            notes::notes_are_set_replaced_listed_and_removed,
+            notes::due_plans_go_to_inboxes_once,
+            notes::a_full_inbox_misses_a_plan_and_stops_no_other,
+            tokens::a_token_is_found_by_its_hash,
+            changes::changes_are_written_together_or_not_at_all,
+            changes::later_changes_know_what_became_of_earlier_ones,
+            changes::every_change_says_what_it_became,
+            changes::a_result_and_its_changes_are_one,
+            changes::a_full_inbox_takes_back_result_and_changes,
+            space_limits::values_of_a_gateway_are_bounded,
+            space_limits::the_numbers_of_rows_are_bounded,
+            space_limits::functions_that_make_functions_end,
         }
     };
 }
@@ -80,6 +116,7 @@ pub(crate) fn new_run(id: &str) -> NewRun {
         labels: Vec::new(),
         messages: Vec::new(),
         lease: Some((OWNER.to_owned(), UNTIL)),
+        consumed_inbox: None,
     }
 }
 

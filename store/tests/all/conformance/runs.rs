@@ -104,6 +104,38 @@ pub(crate) async fn listings_are_filtered(store: &dyn RunStore) {
     assert_eq!(list(RunFilter { resumable_at: Some(300), agent, status, ..all }).await, [""; 0]);
 }
 
+pub(crate) async fn open_runs_of_an_agent_are_listed(store: &dyn RunStore) {
+    for (id, agent, status) in [
+        ("r1", "a", RunStatus::Running),
+        ("r2", "a", RunStatus::Completed),
+        ("r3", "b", RunStatus::Waiting),
+        ("r4", "a", RunStatus::Waiting),
+        ("r5", "b", RunStatus::Failed),
+    ] {
+        let mut new = new_run(id);
+        new.agent = agent.to_owned();
+        store.create_run(new).await.expect("a new run");
+        let mut step = commit(id, 1);
+        step.status = status;
+        store.commit_step(step).await.expect("committed");
+    }
+    let list = async |filter: RunFilter| {
+        let page = store.runs(filter, PageRequest::default()).await.expect("a page");
+        page.items.into_iter().map(|run| run.id).collect::<Vec<_>>()
+    };
+    let all = RunFilter::default();
+    let of = |agent: &str, is_open| RunFilter { agent: Some(agent.to_owned()), is_open, ..all.clone() };
+    assert_eq!(list(of("a", Some(true))).await, ["r4", "r1"]);
+    assert_eq!(list(of("a", Some(false))).await, ["r2"]);
+    assert_eq!(list(of("a", None)).await, ["r4", "r2", "r1"]);
+    assert_eq!(list(RunFilter { is_open: Some(true), ..all.clone() }).await, ["r4", "r3", "r1"]);
+    assert_eq!(list(RunFilter { is_open: Some(false), ..all.clone() }).await, ["r5", "r2"]);
+    let workspace = Some("/work".to_owned());
+    assert_eq!(list(RunFilter { is_open: Some(false), workspace, ..all.clone() }).await, ["r5", "r2"]);
+    let resumable_at = Some(i64::MAX);
+    assert_eq!(list(RunFilter { is_open: Some(false), resumable_at, ..all }).await, [""; 0]);
+}
+
 pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
     add_run(store, "r").await;
     store.request_cancel("r", 7).await.expect("asked");

@@ -1,0 +1,161 @@
+//! Changes that are written together, and what became of them.
+
+use std::fmt;
+
+use super::{
+    MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, PendingCall, Resolution,
+    SpaceMessage,
+};
+use crate::error::StoreError;
+
+/// A change of [`SpaceStore::apply`](crate::SpaceStore::apply). The changes of one list are written in its order, all or
+/// none.
+#[derive(Debug)]
+pub enum Change {
+    /// Posts a message. Gives [`Applied::Posted`].
+    ///
+    /// Errors: [`StoreError::NotFound`] for its space, or for the message of the space that it replies to;
+    /// [`StoreError::AlreadyExists`].
+    PostMessage(NewMessage),
+    /// Changes a message. Gives [`Applied::Updated`].
+    ///
+    /// Errors: [`StoreError::NotFound`].
+    UpdateMessage(MessageUpdate),
+    /// Appends an event. Gives [`Applied::Event`].
+    AppendEvent(NewEvent),
+    /// Sends an entry to an inbox. Gives [`Applied::Inbox`].
+    PushInbox(NewInboxEntry),
+    /// Adds a member to a space. Gives [`Applied::Joined`].
+    ///
+    /// Errors: [`StoreError::NotFound`] for the space or the participant.
+    AddMember {
+        /// The space.
+        space: String,
+        /// The participant.
+        participant: String,
+        /// Now.
+        joined: i64,
+    },
+    /// Removes a member from a space. Gives [`Applied::Left`].
+    ///
+    /// Errors: [`StoreError::NotFound`] for the space.
+    RemoveMember {
+        /// The space.
+        space: String,
+        /// The participant.
+        participant: String,
+    },
+    /// Sets notes of an agent. Gives [`Applied::NotesSet`].
+    SetNotes {
+        /// The agent.
+        agent: String,
+        /// The kind of the notes.
+        kind: NoteKind,
+        /// The notes.
+        notes: Vec<NewNote>,
+        /// Now.
+        now: i64,
+    },
+    /// Removes notes of an agent. Gives [`Applied::NotesRemoved`].
+    RemoveNotes {
+        /// The agent.
+        agent: String,
+        /// The kind of the notes.
+        kind: NoteKind,
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// Changes that depend on those before.
+    Then(Then),
+}
+
+/// Makes changes from what the changes before became, for example the event of a message from its ordinal, or no event
+/// if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
+pub struct Then(Box<MakeChanges>);
+
+/// A function of [`Then`].
+type MakeChanges = dyn FnOnce(&[Applied]) -> Result<Vec<Change>, StoreError> + Send;
+
+impl Then {
+    pub(crate) fn make(self, applied: &[Applied]) -> Result<Vec<Change>, StoreError> {
+        (self.0)(applied)
+    }
+}
+
+impl fmt::Debug for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Then").finish()
+    }
+}
+
+impl Change {
+    /// A [`Change::Then`]. The function gets what all changes before it became, in order. It runs while the transaction
+    /// holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not panic. Its
+    /// error takes all changes back.
+    pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
+        Self::Then(Then(Box::new(changes)))
+    }
+}
+
+/// What became of a [`Change`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied {
+    /// A message is posted.
+    Posted(Box<SpaceMessage>),
+    /// A message was to be changed.
+    Updated {
+        /// Whether it was: false if its status was not the expected one.
+        is_changed: bool,
+        /// The message as it is now.
+        message: Box<SpaceMessage>,
+    },
+    /// An event is appended.
+    Event {
+        /// Its id.
+        id: i64,
+    },
+    /// An entry is sent.
+    Inbox {
+        /// Its ordinal.
+        ordinal: i64,
+    },
+    /// A participant is a member.
+    Joined {
+        /// Whether it was not one before.
+        is_new: bool,
+    },
+    /// A participant is no member.
+    Left {
+        /// Whether it was one before.
+        was_member: bool,
+    },
+    /// Notes are set.
+    NotesSet,
+    /// Notes are removed.
+    NotesRemoved {
+        /// How many there were.
+        count: u64,
+    },
+    /// A call has its result, in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with) alone, before
+    /// all other changes.
+    Resolved(Resolution),
+}
+
+/// What became of a result with its changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResolvedWith {
+    /// The call has this result now, and the changes are written.
+    Now {
+        /// Where the result went.
+        resolution: Resolution,
+        /// What became of the changes. The first is [`Applied::Resolved`].
+        applied: Vec<Applied>,
+    },
+    /// The call takes no result any more. Nothing was written.
+    Earlier {
+        /// The call, with its result if it has one. See [`PendingCall::status_at`] for a call whose time is over.
+        call: Box<PendingCall>,
+        /// Where its result went. None without a result, and for a result that an older version of this program wrote.
+        resolution: Option<Resolution>,
+    },
+}

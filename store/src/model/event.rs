@@ -1,0 +1,49 @@
+//! Events: what has happened, for readers that follow a topic.
+
+use crate::json::Json;
+
+/// An event that is appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// The topics that it belongs to, at least one, for example `space:s1`.
+    pub topics: Vec<String>,
+    /// Its kind.
+    pub kind: String,
+    /// What has happened.
+    pub data: Json,
+    /// Now.
+    pub created: i64,
+}
+
+/// An event as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its id. Ids become visible in growing order, so a reader that asks for those after the last one misses none.
+    pub id: i64,
+    /// The topics that it was appended with, sorted.
+    pub topics: Vec<String>,
+    /// Its kind.
+    pub kind: String,
+    /// What has happened.
+    pub data: Json,
+    /// When it was appended.
+    pub created: i64,
+}
+
+/// Which ids the log of events has had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventBounds {
+    /// The id of the newest event, also if it was removed; 0 before the first.
+    pub newest: i64,
+    /// The largest id that was removed for its age; 0 if none was.
+    pub removed: i64,
+}
+
+impl EventBounds {
+    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot go on without a
+    /// gap. Read the events first and the bounds after them: events that were removed between are then noticed.
+    #[must_use]
+    pub fn has_gap_after(self, id: i64) -> bool {
+        id < self.removed
+    }
+}

@@ -1,0 +1,44 @@
+//! Spaces and their members.
+
+use super::ParticipantKind;
+
+/// A space that is added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSpace {
+    /// Its id, unique in the store. The id of a removed space is free after [`SpaceStore::sweep_spaces`] is done with it.
+    ///
+    /// [`SpaceStore::sweep_spaces`]: crate::SpaceStore::sweep_spaces
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Now.
+    pub created: i64,
+}
+
+/// A space as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Space {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// When it was added.
+    pub created: i64,
+    /// The number of its members.
+    pub members: i64,
+    /// The number of its messages, which is the ordinal of the last.
+    pub messages: i64,
+}
+
+/// A member of a space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The id of the participant.
+    pub id: String,
+    /// Whether it is a person or an agent.
+    pub kind: ParticipantKind,
+    /// Its name.
+    pub name: String,
+    /// When it joined.
+    pub joined: i64,
+}

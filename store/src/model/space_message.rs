@@ -1,0 +1,110 @@
+//! Messages of a space.
+
+use super::{ParticipantKind, status::statuses};
+use crate::json::Json;
+
+statuses! {
+    /// The kind of a message.
+    MessageKind {
+        /// Words of its author.
+        Text = "text",
+        /// A call of a tool that members see.
+        Tool = "tool",
+    }
+}
+
+statuses! {
+    /// How far a message is.
+    MessageStatus {
+        /// Its author still writes it.
+        Streaming = "streaming",
+        /// A member must do something, for example fill in a form.
+        RequiresAction = "requires_action",
+        /// It is whole.
+        Complete = "complete",
+        /// Its author could not finish it.
+        Error = "error",
+    }
+}
+
+/// The author of a message, as it was when the message was posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Author {
+    /// The id of the participant.
+    pub id: String,
+    /// Whether it is a person or an agent.
+    pub kind: ParticipantKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// A message that is posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMessage {
+    /// Its id, unique in the store.
+    pub id: String,
+    /// The space.
+    pub space: String,
+    /// The author. A store does not examine whether it is a member.
+    pub author: Author,
+    /// Its kind.
+    pub kind: MessageKind,
+    /// Its text, which a search finds.
+    pub text: String,
+    /// The message of the same space that it replies to.
+    pub reply_to: Option<String>,
+    /// How far it is.
+    pub status: MessageStatus,
+    /// The call that it shows, for [`SpaceStore::call_message`](crate::SpaceStore::call_message).
+    pub call: Option<String>,
+    /// What else the caller keeps with it, for example input and output of a tool.
+    pub metadata: Option<Json>,
+    /// Now.
+    pub created: i64,
+}
+
+/// A message as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceMessage {
+    /// Its id.
+    pub id: String,
+    /// The space.
+    pub space: String,
+    /// Its place in the space, from 1, without gaps.
+    pub ordinal: i64,
+    /// The author, as it was when the message was posted.
+    pub author: Author,
+    /// Its kind.
+    pub kind: MessageKind,
+    /// Its text.
+    pub text: String,
+    /// The message that it replies to.
+    pub reply_to: Option<String>,
+    /// How far it is.
+    pub status: MessageStatus,
+    /// The call that it shows.
+    pub call: Option<String>,
+    /// What else the caller keeps with it.
+    pub metadata: Option<Json>,
+    /// When it was posted.
+    pub created: i64,
+    /// When it was last changed.
+    pub updated: i64,
+}
+
+/// A change of a message. A field that is none stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageUpdate {
+    /// The message.
+    pub id: String,
+    /// The status that the message must have. With another, nothing is changed. None for any.
+    pub expected: Option<MessageStatus>,
+    /// Its text from now on.
+    pub text: Option<String>,
+    /// Its status from now on.
+    pub status: Option<MessageStatus>,
+    /// Its metadata from now on.
+    pub metadata: Option<Json>,
+    /// Now.
+    pub updated: i64,
+}

@@ -1,0 +1,109 @@
+//! Lists of changes that are written together, and a result with such a list.
+
+use std::collections::VecDeque;
+
+use super::{
+    calls::{call, resolve_if_open},
+    events::{append_event, lock_log},
+    inbox::push_inbox,
+    members::{add_member, remove_member},
+    notes::{remove_notes, set_notes},
+    space_messages::{post_message, update_message},
+};
+use crate::{
+    error::StoreError,
+    json::Json,
+    limits::{MAX_CHANGES, MAX_COMMIT_BYTES, MAX_PAYLOAD_BYTES, check_count, check_size, to_i64},
+    model::{Applied, Change, Resolution, ResolvedWith},
+    sql::{Sql, parameters},
+};
+
+pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
+    lock_log(sql).await?;
+    apply_after(sql, changes, Vec::new()).await
+}
+
+pub(crate) async fn resolve_call_with(
+    sql: &mut dyn Sql,
+    id: String,
+    result: Json,
+    now: i64,
+    changes: Vec<Change>,
+) -> Result<ResolvedWith, StoreError> {
+    check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
+    lock_log(sql).await?;
+    if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
+        let applied = apply_after(sql, changes, vec![Applied::Resolved(resolution)]).await?;
+        return Ok(ResolvedWith::Now { resolution, applied });
+    }
+    let delivered = sql.row("select delivered from calls where id = $1", parameters![&id]).await?;
+    let delivered = delivered.map_or(Ok(None), |mut row| row.optional_int(0))?;
+    let resolution = delivered.map(|ordinal| match ordinal {
+        0 => Resolution::Inline,
+        ordinal => Resolution::Inbox { ordinal },
+    });
+    Ok(ResolvedWith::Earlier { call: Box::new(call(sql, id).await?), resolution })
+}
+
+/// Writes changes in order. Those that [`Change::Then`] makes take its place.
+async fn apply_after(
+    sql: &mut dyn Sql,
+    changes: Vec<Change>,
+    mut applied: Vec<Applied>,
+) -> Result<Vec<Applied>, StoreError> {
+    let mut waiting = VecDeque::from(changes);
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(change) = waiting.pop_front() {
+        // Each change that was made or waits counts, so that a function which makes functions comes to an end.
+        count += 1;
+        check_count("the changes", to_i64(count + waiting.len()), to_i64(MAX_CHANGES))?;
+        bytes += size_of(&change);
+        check_size("the changes", bytes, MAX_COMMIT_BYTES)?;
+        let outcome = match change {
+            Change::PostMessage(new) => Applied::Posted(Box::new(post_message(sql, new).await?)),
+            Change::UpdateMessage(update) => {
+                let (is_changed, message) = update_message(sql, update).await?;
+                Applied::Updated { is_changed, message: Box::new(message) }
+            }
+            Change::AppendEvent(event) => Applied::Event { id: append_event(sql, event).await? },
+            Change::PushInbox(entry) => Applied::Inbox { ordinal: push_inbox(sql, entry).await? },
+            Change::AddMember { space, participant, joined } => {
+                Applied::Joined { is_new: add_member(sql, space, participant, joined).await? }
+            }
+            Change::RemoveMember { space, participant } => {
+                Applied::Left { was_member: remove_member(sql, space, participant).await? }
+            }
+            Change::SetNotes { agent, kind, notes, now } => {
+                set_notes(sql, agent, kind, notes, now).await?;
+                Applied::NotesSet
+            }
+            Change::RemoveNotes { agent, kind, ids } => {
+                Applied::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
+            }
+            Change::Then(then) => {
+                for made in then.make(&applied)?.into_iter().rev() {
+                    waiting.push_front(made);
+                }
+                continue;
+            }
+        };
+        applied.push(outcome);
+    }
+    Ok(applied)
+}
+
+/// The bytes of a change's payloads.
+fn size_of(change: &Change) -> usize {
+    let json = |json: &Option<Json>| json.as_ref().map_or(0, Json::len);
+    match change {
+        Change::PostMessage(new) => new.text.len() + json(&new.metadata),
+        Change::UpdateMessage(update) => update.text.as_ref().map_or(0, String::len) + json(&update.metadata),
+        Change::AppendEvent(event) => event.data.len(),
+        Change::PushInbox(entry) => entry.body.len(),
+        Change::SetNotes { notes, .. } => notes.iter().map(|note| note.body.len()).sum(),
+        Change::AddMember { .. }
+        | Change::RemoveMember { .. }
+        | Change::RemoveNotes { .. }
+        | Change::Then(_) => 0,
+    }
+}

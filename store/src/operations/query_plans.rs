@@ -1,0 +1,40 @@
+//! The plans of statements over large tables, as SQLite makes them: each table is searched through an index.
+
+use rusqlite::Connection;
+
+use super::{events, inbox, notes, space_messages};
+
+/// The names by which the statements call rows that a page has already bounded.
+const BOUNDED: [&str; 4] = ["candidates", "sized", "found", "(subquery"];
+
+#[test]
+fn listings_search_each_table_through_an_index() {
+    let connection = Connection::open_in_memory().expect("opens");
+    for script in [
+        include_str!("../sqlite/schema_1.sql"),
+        include_str!("../sqlite/schema_2.sql"),
+        include_str!("../sqlite/schema_3.sql"),
+    ] {
+        connection.execute_batch(script).expect("made");
+    }
+    for (statement, index) in [
+        (space_messages::LIST, "space_messages"),
+        (space_messages::SEARCH, "space_message_words"),
+        (events::OF_TOPIC, "event_topics"),
+        (events::OF_ALL, "events"),
+        (notes::DUE, "notes_by_due"),
+        (inbox::WITH_ENTRIES, "inboxes_with_entries"),
+    ] {
+        let explained = format!("explain query plan {}", statement.replace('$', "?"));
+        let mut explained = connection.prepare(&explained).expect("a statement");
+        let lines: Vec<String> =
+            explained.raw_query().mapped(|row| row.get(3)).collect::<Result<_, _>>().expect("explained");
+        for line in &lines {
+            let scanned = line.strip_prefix("SCAN ");
+            let is_bounded = |name: &str| BOUNDED.iter().any(|bounded| name.starts_with(bounded));
+            assert!(scanned.is_none_or(is_bounded), "{statement}: {lines:?}");
+        }
+        let is_searched = |line: &String| line.contains("SEARCH") && line.contains(index);
+        assert!(lines.iter().any(is_searched), "{statement}: {lines:?}");
+    }
+}

@@ -1,0 +1,328 @@
+//! [`SpaceStore`]: what a gateway of agents and spaces asks of a store, beside its runs.
+
+use async_trait::async_trait;
+
+use crate::{
+    error::StoreError,
+    json::Json,
+    model::{
+        Applied, Change, DuePlan, Event, EventBounds, Member, NewEvent, NewNote, NewParticipant, NewSpace,
+        Note, NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolvedWith,
+        Space, SpaceMessage, Token,
+    },
+    store::{AgeCursor, RunStore},
+};
+
+/// A store of participants and spaces, of their messages and events, and of agents' notes.
+///
+/// Ids, times, transactions, errors and cancellation are as in [`RunStore`].
+///
+/// # Examples
+/// A message and its event are written together. The event has the ordinal, which the store gives.
+/// ```
+/// # use portcullis_store::{
+/// #     Applied, Author, Change, GatewayStore, Json, MessageKind, MessageStatus, NewEvent, NewMessage, NewSpace,
+/// #     ParticipantKind, StoreError, open_gateway,
+/// # };
+/// # async fn example(path: &str) -> Result<(), StoreError> {
+/// let store = open_gateway(path).await?;
+/// store.create_space(NewSpace { id: "s1".to_owned(), name: "Office".to_owned(), created: 1_000 }).await?;
+/// let message = NewMessage {
+///     id: "m1".to_owned(),
+///     space: "s1".to_owned(),
+///     author: Author { id: "u1".to_owned(), kind: ParticipantKind::User, name: "Anna".to_owned() },
+///     kind: MessageKind::Text,
+///     text: "Good morning".to_owned(),
+///     reply_to: None,
+///     status: MessageStatus::Complete,
+///     call: None,
+///     metadata: None,
+///     created: 2_000,
+/// };
+/// let event = Change::then(|applied| {
+///     let Some(Applied::Posted(message)) = applied.first() else { return Ok(Vec::new()) };
+///     Ok(vec![Change::AppendEvent(NewEvent {
+///         topics: vec![format!("space:{}", message.space)],
+///         kind: "message.created".to_owned(),
+///         data: Json::of(&(&message.id, message.ordinal))?,
+///         created: message.created,
+///     })])
+/// });
+/// let applied = store.apply(vec![Change::PostMessage(message), event]).await?;
+/// assert!(matches!(&*applied, [Applied::Posted(_), Applied::Event { id: 1 }]));
+/// # Ok(())
+/// # }
+/// # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+/// # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
+/// # let path = folder.path().join("runs.db");
+/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
+/// ```
+///
+/// # Errors
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
+/// [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others.
+#[async_trait]
+pub trait SpaceStore: Send + Sync + std::fmt::Debug {
+    /// Adds a participant, with version 1.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`].
+    async fn create_participant(&self, participant: NewParticipant) -> Result<(), StoreError>;
+
+    /// A participant.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn participant(&self, id: &str) -> Result<Participant, StoreError>;
+
+    /// Participants of a kind, or all, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn participants(
+        &self,
+        kind: Option<ParticipantKind>,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<Participant, AgeCursor>, StoreError>;
+
+    /// Changes a participant, and returns its new version.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Changed`] if its version is not the one that the caller has read.
+    async fn update_participant(&self, update: ParticipantUpdate) -> Result<i64, StoreError>;
+
+    /// Removes a participant with its memberships, its notes, and the tokens whose subject has its kind and id. The
+    /// entries of its inbox are consumed. Its messages and runs stay.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn remove_participant(&self, id: &str, now: i64) -> Result<(), StoreError>;
+
+    /// Adds a space.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`], also for one that is removed and not yet swept.
+    async fn create_space(&self, space: NewSpace) -> Result<(), StoreError>;
+
+    /// A space.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn space(&self, id: &str) -> Result<Space, StoreError>;
+
+    /// The spaces of a member, or all, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn spaces(
+        &self,
+        member: Option<&str>,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<Space, AgeCursor>, StoreError>;
+
+    /// Removes a space with its members. No method finds it or its messages from now on. [`Self::sweep_spaces`] removes
+    /// the messages, and the events that have no other topic than this one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn remove_space(&self, id: &str, topic: &str) -> Result<(), StoreError>;
+
+    /// Removes rows that removed spaces have left, at most this many (of words, 16 times as many), and returns their
+    /// number. 0 means that none are left.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
+
+    /// Adds a member to a space. Returns whether it was not one before.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for the space or the participant.
+    async fn add_member(&self, space: &str, participant: &str, joined: i64) -> Result<bool, StoreError>;
+
+    /// Removes a member from a space. Returns whether it was one before.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for the space.
+    async fn remove_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
+
+    /// The members of a space, in the order in which they joined.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn members(
+        &self,
+        space: &str,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<Member, AgeCursor>, StoreError>;
+
+    /// Whether a participant is a member of a space. False without such a space or participant.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
+
+    /// Whether two participants are members of one space.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
+
+    /// A message.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn space_message(&self, id: &str) -> Result<SpaceMessage, StoreError>;
+
+    /// The newest message that shows a call. None if there is none.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
+
+    /// Messages of a space, the newest first. The cursor is an ordinal.
+    ///
+    /// With a search, only messages that have all of its words, in any order and case. Words are runs of letters and
+    /// digits; letters of scripts without spaces are words of their own. A search without words finds nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn space_messages(
+        &self,
+        space: &str,
+        search: Option<&str>,
+        page: PageRequest<i64>,
+    ) -> Result<Page<SpaceMessage, i64>, StoreError>;
+
+    /// Appends an event, and returns its id.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
+
+    /// The events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
+    /// with the oldest event.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn events(
+        &self,
+        topic: Option<&str>,
+        page: PageRequest<i64>,
+    ) -> Result<Page<Event, i64>, StoreError>;
+
+    /// The newest id of the log, and the ids that it has lost.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
+
+    /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and returns
+    /// their number. Fewer than asked for means that none are left.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn remove_events_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
+
+    /// Adds notes of an agent, or replaces those with the same ids: all, or none.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn set_notes(
+        &self,
+        agent: &str,
+        kind: NoteKind,
+        notes: Vec<NewNote>,
+        now: i64,
+    ) -> Result<(), StoreError>;
+
+    /// Removes notes of an agent, and returns how many there were.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
+
+    /// The notes of an agent of one kind, in the order in which they were first set.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn notes(
+        &self,
+        agent: &str,
+        kind: NoteKind,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<Note, AgeCursor>, StoreError>;
+
+    /// Sends plans that are due to the inboxes of their agents, at most this many, as entries
+    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or none. Of several
+    /// processes, one takes each plan. Fewer than asked for means that none are left.
+    ///
+    /// # Errors
+    /// As the trait says. A full inbox is no error: see [`DuePlan::ordinal`].
+    async fn take_due_plans(&self, now: i64, at_most: u32) -> Result<Vec<DuePlan>, StoreError>;
+
+    /// Adds a token.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`] for its id or its hash.
+    async fn add_token(&self, token: Token) -> Result<(), StoreError>;
+
+    /// The token with this hash. None if there is none.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
+
+    /// All tokens, the newest first.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn tokens(&self, page: PageRequest<AgeCursor>) -> Result<Page<Token, AgeCursor>, StoreError>;
+
+    /// Removes a token. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
+
+    /// Removes all tokens of a subject, and returns their number.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
+
+    /// The names of inboxes that have entries which nothing has consumed, and that begin with a prefix, in order. The
+    /// cursor is a name.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn inboxes_with_entries(
+        &self,
+        prefix: &str,
+        page: PageRequest<String>,
+    ) -> Result<Page<String, String>, StoreError>;
+
+    /// Writes changes in their order, all or none. Returns what became of each, in the same order.
+    ///
+    /// # Errors
+    /// The error of the first change that fails. [`Change`] names them.
+    async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError>;
+
+    /// Puts in the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A call that
+    /// takes no result any more is returned as it is, without the changes.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for the call; the error of the first change that fails. The call then stays as it was.
+    async fn resolve_call_with(
+        &self,
+        id: &str,
+        result: Json,
+        now: i64,
+        changes: Vec<Change>,
+    ) -> Result<ResolvedWith, StoreError>;
+}
+
+/// A store of runs and of spaces in one place.
+pub trait GatewayStore: RunStore + SpaceStore {}
+
+impl<S: RunStore + SpaceStore> GatewayStore for S {}
