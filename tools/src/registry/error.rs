@@ -75,6 +75,15 @@ pub enum RegistryError {
         /// The current holder of the name.
         holder: NameHolder,
     },
+    /// Two tools whose names or aliases differ only in the case of letters. A person or a model would take one for the
+    /// other.
+    #[error("the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name")]
+    DiffersInCase {
+        /// The refused name.
+        name: ToolName,
+        /// The name of a registered tool.
+        other: ToolName,
+    },
     /// A declared host that is not a valid rule.
     #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
     Hosts {
