@@ -14,8 +14,9 @@ use portcullis_tools::{ExternalCalls, state};
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use crate::{
-    cli::{CommonOptions, StoreOptions},
+    cli::StoreOptions,
     error::CliError,
+    tool_file,
 };
 
 /// The variable with the location of the store.
@@ -64,13 +65,12 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     Ok(Runs::new(store, Driver::start(state)?))
 }
 
-/// Keeps the external calls of clients that have no agent loop here, if the command line names external tools.
+/// Keeps the external calls of clients that have no agent loop here, if a tool of the command line is external.
 pub(crate) async fn client_calls(
-    common: &CommonOptions,
     options: &StoreOptions,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<Option<Arc<dyn ExternalCalls>>, CliError> {
-    if common.tool_files.is_empty() {
+    if !tool_file::have_external() {
         return Ok(None);
     }
     let runs = open_to_drive(options, &envelope.state).await?;

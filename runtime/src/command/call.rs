@@ -59,7 +59,7 @@ fn run_call(
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
         let registry = setup::calling_registry(envelope, shell).await?;
-        caller.external_calls = run_store::client_calls(common, store, envelope).await?;
+        caller.external_calls = run_store::client_calls(store, envelope).await?;
         Ok(registry.execute_with_policy(call, &caller).await)
     });
     // Do not wait for a native tool that blocks its thread, or for an unanswered question.

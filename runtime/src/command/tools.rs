@@ -238,6 +238,8 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
         ToolOrigin::External => "external",
+        ToolOrigin::Http => "http",
+        ToolOrigin::Internal => "internal",
         ToolOrigin::ShippedModule => "shipped_module",
         ToolOrigin::ShippedOperation => "shipped_operation",
         ToolOrigin::ForeignModule => "foreign_module",

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{MountName, NotifySettings, Operation, SearchSettings, ShellPolicy, ToolOrigin};
+use portcullis_policy::{
+    MountName, NotifySettings, Operation, SearchSettings, ShellPolicy, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
+    configured_tool::ConfiguredTool,
     error::BootstrapError,
-    external::ExternalTool,
     modules::{self, ForeignModule, Lock, RefusedModule},
     native::{Capability, CapabilityTools, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
@@ -62,9 +64,13 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Adds external tools.
-    pub(super) fn external(&mut self, tools: Vec<ExternalTool>) -> Result<(), RegistryError> {
-        tools.into_iter().try_for_each(|tool| self.add(RegisteredTool::external(tool)?))
+    /// Adds the tools that configurations describe.
+    pub(super) fn configured(
+        &mut self,
+        tools: Vec<ConfiguredTool>,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), RegistryError> {
+        tools.into_iter().try_for_each(|tool| self.add(RegisteredTool::configured(tool, policy)?))
     }
 
     /// Adds the tools of capabilities, unless they are already registered.
