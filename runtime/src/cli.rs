@@ -297,6 +297,10 @@ pub(crate) struct ToolsOptions {
     #[command(flatten)]
     pub(crate) format: ToolsFormat,
 
+    /// List the capabilities that an agent can get by name (`portcullis agent --capability`), each with its tools.
+    #[arg(long, conflicts_with_all = ["name", "openai", "openai_strict", "anthropic", "gemini", "mcp"])]
+    pub(crate) capabilities: bool,
+
     #[command(flatten)]
     pub(crate) modules: Modules,
 }

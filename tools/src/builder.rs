@@ -364,7 +364,6 @@ impl RegistryBuilder {
         let connection = self.http_client.clone();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
         registration.operations(self.steps, http_client.as_ref(), (policy.search(), policy.notify()))?;
-        registration.ensure_capabilities(&self.capabilities)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let policy_and_tools = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());
@@ -373,6 +372,7 @@ impl RegistryBuilder {
             still_granted(Arc::clone(&policy_and_tools)),
             output_follower(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
         )?;
+        registration.ensure_capabilities(&self.capabilities)?;
         // Foreign modules come last, so that all shipped names are taken before a module claims one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;

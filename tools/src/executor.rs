@@ -80,7 +80,9 @@ impl RegistryExecutor {
 #[async_trait]
 impl ToolExecutor for RegistryExecutor {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.registry.offers()
+        let mut offers = self.registry.offers();
+        offers.retain(|offer| self.template.is_given(&offer.decl.name));
+        offers
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {

@@ -11,7 +11,7 @@ use crate::{
     configured_tool::ConfiguredTool,
     error::BootstrapError,
     modules::{self, ForeignModule, Lock, RefusedModule},
-    native::{Capability, CapabilityTools, FollowOutput, OutputRead, StillGranted},
+    native::{Capability, CapabilityStatus, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
     registry::RegistryError,
@@ -75,11 +75,7 @@ impl<'a> Registration<'a> {
 
     /// Adds the tools of capabilities, unless they are already registered.
     pub(super) fn capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let natives = capabilities.iter().filter_map(|capability| match capability.tools() {
-            CapabilityTools::Native(tools) => Some(tools),
-            CapabilityTools::Registered(_) | CapabilityTools::None => None,
-        });
-        for tool in natives.flatten() {
+        for tool in capabilities.iter().flat_map(|capability| capability.natives()) {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let registered = self.tools.get(&shipped.decl().name);
             if registered.is_none_or(|tool| tool.facts().origin != ToolOrigin::ShippedNative) {
@@ -91,22 +87,27 @@ impl<'a> Registration<'a> {
 
     /// Refuses capabilities whose tools are not registered: no agent may be given a capability without its tools.
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let missing_error =
-            |capability: Capability, reason| Err(RegistryError::CapabilityMissing { capability, reason });
+        let is_ours = |tool: &RegisteredTool| match tool.facts().origin {
+            ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
+            | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation => true,
+            ToolOrigin::Native
+            | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Internal
+            | ToolOrigin::ForeignModule => false,
+        };
         for capability in capabilities {
-            match capability.tools() {
-                CapabilityTools::Native(_) => {}
-                CapabilityTools::None => return missing_error(*capability, "it has no tools yet"),
-                CapabilityTools::Registered(name) => {
-                    let is_ours = |tool: &RegisteredTool| tool.facts().origin == ToolOrigin::ShippedOperation;
-                    if !self.tools.get(name).is_some_and(|tool| is_ours(tool)) {
-                        return missing_error(
-                            *capability,
-                            "its tool needs guests and the HTTP client; build with `runtime_builder`",
-                        );
-                    }
+            let has_tool = |name: &&str| self.tools.get(name).is_some_and(|tool| is_ours(tool));
+            let reason = match capability.status() {
+                CapabilityStatus::ComingSoon => "it has no tools yet",
+                CapabilityStatus::Available if capability.tools().iter().all(|name| has_tool(name)) => continue,
+                CapabilityStatus::Available => {
+                    "its tools need guests, a shell or the HTTP client; build with `runtime_builder`"
                 }
-            }
+            };
+            return Err(RegistryError::CapabilityMissing { capability: *capability, reason });
         }
         Ok(())
     }
