@@ -158,7 +158,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
         price: file.prices.get(&settings.model).cloned(),
         config,
         settings,
-        caller: Caller { tools: capabilities.tools(), ..caller(model.approve, &view) },
+        caller: caller(model.approve, &view, &capabilities),
         capabilities,
         answers: match (model.approve, is_background) {
             (true, _) => Answers::InAdvance,
@@ -326,8 +326,9 @@ impl Setting {
 }
 
 /// The caller of the model's calls. Its approver leaves the terminal to a question.
-fn caller(approve: bool, view: &View) -> Caller {
+fn caller(approve: bool, view: &View, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
+    caller.tools = capabilities.tools();
     // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
     if let View::Live(live) = view {

@@ -101,7 +101,7 @@ async fn stepper(
         model: ModelIdentity { name: settings.model.clone(), address: settings.origin() },
         provider: Arc::new(RemoteProvider::new(settings)?) as Arc<dyn Provider>,
         config,
-        caller: Caller { tools: capabilities.tools(), ..caller(options.approve) },
+        caller: caller(options.approve, &capabilities),
         workspace,
         labels,
         hint: None,
@@ -112,8 +112,9 @@ async fn stepper(
 }
 
 /// The caller of the model's calls. Without `--approve`, questions are asked in the store.
-fn caller(approve: bool) -> Caller {
+fn caller(approve: bool, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
+    caller.tools = capabilities.tools();
     (caller.on_progress, caller.on_update) = (None, None);
     if !approve {
         caller.approver = None;
