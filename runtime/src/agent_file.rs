@@ -161,7 +161,11 @@ fn provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Provide
 
 fn capabilities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Capability>>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    names.iter().map(|name| Capability::available(name).map_err(D::Error::custom)).collect::<Result<_, _>>().map(Some)
+    names
+        .iter()
+        .map(|name| Capability::available(name).map_err(D::Error::custom))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {

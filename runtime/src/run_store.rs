@@ -13,11 +13,7 @@ use portcullis_runs::{
 use portcullis_tools::{ExternalCalls, state};
 use portcullis_types::RunnerBootstrapEnvelope;
 
-use crate::{
-    cli::StoreOptions,
-    error::CliError,
-    tool_file,
-};
+use crate::{cli::StoreOptions, error::CliError, tool_file};
 
 /// The variable with the location of the store.
 const STORE_VARIABLE: &str = "PORTCULLIS_STORE";

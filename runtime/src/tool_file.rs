@@ -46,6 +46,11 @@ pub(crate) fn add_to(builder: RegistryBuilder) -> RegistryBuilder {
     tools().cloned().fold(builder, RegistryBuilder::configured_tool)
 }
 
+/// Whether the command line names any tool.
+pub(crate) fn have_any() -> bool {
+    tools().next().is_some()
+}
+
 /// Whether the results of some tool are submitted from outside.
 pub(crate) fn have_external() -> bool {
     tools().any(|tool| matches!(tool, ConfiguredTool::External(_)))

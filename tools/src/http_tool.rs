@@ -362,16 +362,22 @@ mod tests {
 
     #[track_caller]
     fn check_faults(url: &str, method: HttpMethod, headers: &[(&str, &str)], places: &[&str]) {
-        let faults = HttpTarget::new(url, method, headers.iter().copied()).map_err(|faults| {
-            faults.iter().map(InvalidHttpTarget::place).collect::<Vec<_>>()
-        });
+        let faults = HttpTarget::new(url, method, headers.iter().copied())
+            .map_err(|faults| faults.iter().map(InvalidHttpTarget::place).collect::<Vec<_>>());
         assert_eq!(faults.err().unwrap_or_default(), places, "{url} {headers:?}");
     }
 
     #[test]
     fn all_mistakes_are_told_with_their_places() {
         let get = HttpMethod::Get;
-        for url in ["", "a.example", "ftp://a.example/", "https://u:p@a.example/", "https://a.example/\n", "file:///x"] {
+        for url in [
+            "",
+            "a.example",
+            "ftp://a.example/",
+            "https://u:p@a.example/",
+            "https://a.example/\n",
+            "file:///x",
+        ] {
             check_faults(url, get, &[], &["url"]);
         }
         check_faults("https://a.example/", HttpMethod::Head, &[], &["method"]);
@@ -387,16 +393,27 @@ mod tests {
             &[("Authorization", "Bearer {secret}"), ("cookie", "a=b"), ("X-A", "1"), ("x-a", "2")],
             &["headers.Authorization", "headers.cookie", "headers.x-a"],
         );
-        check_faults("https://a.example/", get, &[("Content-Type", "application/json")], &["headers.content-type"]);
+        check_faults(
+            "https://a.example/",
+            get,
+            &[("Content-Type", "application/json")],
+            &["headers.content-type"],
+        );
         let post = HttpMethod::Post;
-        check_faults("https://a.example/", post, &[("Content-Type", "text/plain")], &["headers.content-type"]);
+        check_faults(
+            "https://a.example/",
+            post,
+            &[("Content-Type", "text/plain")],
+            &["headers.content-type"],
+        );
         check_faults("https://a.example/", post, &[("Content-Type", "application/vnd.a+json; v=1")], &[]);
         check_faults("https://a.example/", get, &[("User-Agent", "mine"), ("X-Key", "${HOME}")], &[]);
     }
 
     #[test]
     fn debug_output_has_neither_query_nor_values() {
-        let target = HttpTarget::new("https://a.example/p?key=hidden", HttpMethod::Get, [("X-Key", "hidden")]);
+        let target =
+            HttpTarget::new("https://a.example/p?key=hidden", HttpMethod::Get, [("X-Key", "hidden")]);
         let text = format!("{:?}", target.expect("a request"));
         assert!(!text.contains("hidden") && text.contains("x-key"), "{text}");
     }

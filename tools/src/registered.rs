@@ -134,10 +134,9 @@ impl RegisteredTool {
     fn http(tool: HttpTool, policy: &WorkspaceSecurityPolicy) -> Result<Self, RegistryError> {
         let facts = tool.facts()?;
         let HttpTool { decl, label, target, meta, .. } = tool;
-        policy.judge_configured_url(target.url()).map_err(|denial| RegistryError::Address {
-            tool: decl.name.clone(),
-            denial: Box::new(denial),
-        })?;
+        policy
+            .judge_configured_url(target.url())
+            .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
         let extras = DeclaredExtras { label, output_schema: None, meta };
         Self::new(decl, extras, facts, HttpBackend(target))
     }

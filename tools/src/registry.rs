@@ -233,15 +233,10 @@ impl ToolRegistry {
     #[must_use = "a name that is no tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
-            let is_ours = tools
-                .get(name)
-                .is_some_and(|tool| {
+            let is_ours = tools.get(name).is_some_and(|tool| {
                 matches!(
                     tool.facts().origin,
-                    ToolOrigin::Native
-                        | ToolOrigin::External
-                        | ToolOrigin::Http
-                        | ToolOrigin::Internal
+                    ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal
                 )
             });
             if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }

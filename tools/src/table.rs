@@ -37,7 +37,8 @@ impl ToolTable {
     /// Adds a tool that callers can name. On an error nothing is added.
     pub(crate) fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
         // A tool with the name of a step would get the policy's entry for that step.
-        if let Some(name) = tool.names().find(|name| Operation::has_step(&name.as_str().to_ascii_lowercase())) {
+        if let Some(name) = tool.names().find(|name| Operation::has_step(&name.as_str().to_ascii_lowercase()))
+        {
             return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
         }
         self.insert(tool)

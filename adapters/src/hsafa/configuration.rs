@@ -72,7 +72,8 @@ impl ToolConfiguration {
                 HttpTool { timeout: self.timeout, ..HttpTool::new(decl, target.clone()) }.into()
             }
             Execution::Pending => {
-                ExternalTool { waits: !self.is_async, timeout: self.timeout, ..ExternalTool::new(decl) }.into()
+                ExternalTool { waits: !self.is_async, timeout: self.timeout, ..ExternalTool::new(decl) }
+                    .into()
             }
             Execution::Internal => InternalTool::new(decl).into(),
         }
@@ -329,8 +330,14 @@ mod tests {
             (gateway(json!({"url": "https://a.example", "body": "x"})), "execution.body"),
             (gateway(json!({"url": "https://a.example", "headers": []})), "execution.headers"),
             (gateway(json!({"url": "https://a.example", "headers": {"X": 1}})), "execution.headers.X"),
-            (gateway(json!({"url": "https://a.example", "headers": {"Host": "b"}})), "execution.headers.Host"),
-            (gateway(json!({"url": "https://a.example", "headers": {"X": "a\r\nY: b"}})), "execution.headers.X"),
+            (
+                gateway(json!({"url": "https://a.example", "headers": {"Host": "b"}})),
+                "execution.headers.Host",
+            ),
+            (
+                gateway(json!({"url": "https://a.example", "headers": {"X": "a\r\nY: b"}})),
+                "execution.headers.X",
+            ),
             (json!("x"), ""),
         ] {
             assert_eq!(places(&item.to_string()), [place], "{item}");

@@ -56,7 +56,11 @@ pub(super) fn read(
     let target = match item.get("execution") {
         None => None,
         Some(_) if kind == Some(ExecutionType::Internal) => {
-            return faults.add_at(place, "execution", "an internal tool has none: a call returns its arguments");
+            return faults.add_at(
+                place,
+                "execution",
+                "an internal tool has none: a call returns its arguments",
+            );
         }
         Some(Value::Object(execution)) => Some(target(execution, &format!("{place}.execution"), faults)?),
         Some(_) => return faults.add_at(place, "execution", "it is not a JSON object"),
@@ -85,8 +89,10 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
     let method = match execution.get("method") {
         None => Some(HttpMethod::Get),
         Some(Value::String(word)) => {
-            let method = HTTP_TOOL_METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
-            method.or_else(|| faults.add_at(place, "method", "it is none of GET, POST, PUT, PATCH and DELETE"))
+            let method =
+                HTTP_TOOL_METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
+            method
+                .or_else(|| faults.add_at(place, "method", "it is none of GET, POST, PUT, PATCH and DELETE"))
         }
         Some(_) => faults.add_at(place, "method", "it is not a text"),
     };
@@ -97,7 +103,9 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
             for (name, value) in members {
                 match value {
                     Value::String(value) => headers.push((name.as_str(), value.as_str())),
-                    _ => faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text"),
+                    _ => {
+                        faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text")
+                    }
                 }
             }
         }

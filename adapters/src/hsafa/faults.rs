@@ -52,7 +52,12 @@ impl Faults {
     }
 
     /// A required text that is not empty.
-    pub(super) fn text<'a>(&mut self, item: &'a Map<String, Value>, key: &str, place: &str) -> Option<&'a str> {
+    pub(super) fn text<'a>(
+        &mut self,
+        item: &'a Map<String, Value>,
+        key: &str,
+        place: &str,
+    ) -> Option<&'a str> {
         match item.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),
             Some(_) => self.add_at(place, key, "it is not a text"),

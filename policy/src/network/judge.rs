@@ -13,9 +13,7 @@ use std::{
 use portcullis_types::ToolName;
 use url::Url;
 
-use crate::{
-    Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork, WorkspaceSecurityPolicy,
-};
+use crate::{Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork, WorkspaceSecurityPolicy};
 
 use super::{
     Authority, HostRule, HttpMethod, InvalidUrl, NetworkGrant, PrivateEndpoint, REDIRECT_BOUNDS, Scheme,

@@ -14,7 +14,7 @@ use crate::{
     cli::{CommonOptions, ExplainOptions},
     error::CliError,
     output::{json, stream, table, text},
-    setup,
+    setup, tool_file,
 };
 
 pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<ExitCode, CliError> {
@@ -87,10 +87,11 @@ fn all_tools_of(
     files: &PolicyFiles,
     policy: &WorkspaceSecurityPolicy,
 ) -> Result<Vec<ExplainedTool>, CliError> {
-    if policy.modules_dir().is_none() && envelope.modules.is_empty() {
+    if policy.modules_dir().is_none() && envelope.modules.is_empty() && !tool_file::have_any() {
         return Ok(ExplainedTool::all_shipped(policy).collect());
     }
-    // Only a module knows the declarations of its tools, so the modules are loaded.
+    // Only a module knows the declarations of its tools, so the modules are loaded. The registry also has the tools of
+    // configurations.
     let registry = runtime.block_on(setup::describing_registry(envelope, files))?;
     Ok(registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect())
 }

@@ -102,7 +102,9 @@ impl<'a> Registration<'a> {
             let has_tool = |name: &&str| self.tools.get(name).is_some_and(|tool| is_ours(tool));
             let reason = match capability.status() {
                 CapabilityStatus::ComingSoon => "it has no tools yet",
-                CapabilityStatus::Available if capability.tools().iter().all(|name| has_tool(name)) => continue,
+                CapabilityStatus::Available if capability.tools().iter().all(|name| has_tool(name)) => {
+                    continue;
+                }
                 CapabilityStatus::Available => {
                     "its tools need guests, a shell or the HTTP client; build with `runtime_builder`"
                 }

@@ -157,9 +157,17 @@ mod tests {
     #[test]
     fn names_that_look_the_same_are_alike() {
         let likeness = |text: &str| likeness(&ToolName::parse(text).expect("a name"));
-        for other in
-            ["file-read", "fi1e_read", "flle_read", "f1le_read", "fileread", "fileRead", "FILE_READ", "_file__read-", "file_read"]
-        {
+        for other in [
+            "file-read",
+            "fi1e_read",
+            "flle_read",
+            "f1le_read",
+            "fileread",
+            "fileRead",
+            "FILE_READ",
+            "_file__read-",
+            "file_read",
+        ] {
             assert_eq!(likeness("file_read"), likeness(other), "{other}");
         }
         assert_eq!(likeness("echo"), likeness("ech0"));

@@ -60,7 +60,8 @@ impl fmt::Display for UnusableCapability {
             }
             Self::ComingSoon(capability) => write!(f, "the capability `{capability}` has no tools yet")?,
         }
-        let available = Capability::ALL.into_iter().filter(|known| known.status() == CapabilityStatus::Available);
+        let available =
+            Capability::ALL.into_iter().filter(|known| known.status() == CapabilityStatus::Available);
         let names: Vec<&str> = available.map(Capability::as_str).collect();
         write!(f, " (the capabilities are {})", names.join(", "))
     }
@@ -111,7 +112,13 @@ impl Capability {
             Self::Research => &[],
             Self::Sandbox => &["shell_exec", OUTPUT_READ],
             Self::FileSystem => &[
-                "file_read", "file_list", "file_search", "file_write", "file_edit", "file_delete", OUTPUT_READ,
+                "file_read",
+                "file_list",
+                "file_search",
+                "file_write",
+                "file_edit",
+                "file_delete",
+                OUTPUT_READ,
             ],
         }
     }
@@ -228,7 +235,10 @@ mod tests {
         ] {
             let error = Capability::available(name).expect_err(name).to_string();
             assert!(error.contains(words), "{error}");
-            assert!(error.ends_with("(the capabilities are CurrentTime, WebFetch, Sandbox, FileSystem)"), "{error}");
+            assert!(
+                error.ends_with("(the capabilities are CurrentTime, WebFetch, Sandbox, FileSystem)"),
+                "{error}"
+            );
         }
     }
 }

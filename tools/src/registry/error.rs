@@ -83,7 +83,9 @@ pub enum RegistryError {
     },
     /// Two tools whose names or aliases differ only in the case of letters. A person or a model would take one for the
     /// other.
-    #[error("the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name")]
+    #[error(
+        "the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name"
+    )]
     DiffersInCase {
         /// The refused name.
         name: ToolName,

@@ -52,15 +52,23 @@ fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolErro
     match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
         Ok(value) => Ok(ToolOutput::structured(value)),
         Err(_) if may_be_json => Ok(ToolOutput::text(text)),
-        Err(error) => Err(ToolError::failed(format!("the server's answer is declared as JSON and is none: {error}"))
-            .with_code("response_invalid")),
+        Err(error) => {
+            Err(ToolError::failed(format!("the server's answer is declared as JSON and is none: {error}"))
+                .with_code("response_invalid"))
+        }
     }
 }
 
 /// Whether a body of this type is text: the types of text, of JSON, XML, scripts and forms, and no type at all.
 fn is_text(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let texts = ["application/xml", "application/javascript", "application/x-www-form-urlencoded", "application/x-ndjson", "application/yaml"];
+    let texts = [
+        "application/xml",
+        "application/javascript",
+        "application/x-www-form-urlencoded",
+        "application/x-ndjson",
+        "application/yaml",
+    ];
     essence.is_empty()
         || essence.starts_with("text/")
         || essence.ends_with("+xml")

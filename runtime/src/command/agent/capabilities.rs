@@ -43,9 +43,17 @@ impl Capabilities {
     pub(super) fn ensure_offered(&self, registry: &ToolRegistry) -> Result<(), CliError> {
         let offered = registry.offered();
         // The tool that reads the rest of long results belongs to several capabilities.
-        let is_offered = |name: &&str| *name != "output_read" && offered.iter().any(|tool| tool.decl().name == *name);
-        match self.0.iter().flatten().find(|capability| !capability.tools().iter().any(|name| is_offered(name))) {
-            Some(capability) => Err(CliError::Capability { capability: *capability, tool: capability.tools()[0] }),
+        let is_offered =
+            |name: &&str| *name != "output_read" && offered.iter().any(|tool| tool.decl().name == *name);
+        match self
+            .0
+            .iter()
+            .flatten()
+            .find(|capability| !capability.tools().iter().any(|name| is_offered(name)))
+        {
+            Some(capability) => {
+                Err(CliError::Capability { capability: *capability, tool: capability.tools()[0] })
+            }
             None => Ok(()),
         }
     }

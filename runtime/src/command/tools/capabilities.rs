@@ -31,7 +31,12 @@ pub(super) fn show(as_json: bool) -> Result<(), CliError> {
     }
     let rows = Capability::ALL.map(|capability| {
         let tools = capability.tools().join(", ");
-        [capability.as_str().to_owned(), capability.status().to_string(), capability.description().to_owned(), tools]
+        [
+            capability.as_str().to_owned(),
+            capability.status().to_string(),
+            capability.description().to_owned(),
+            tools,
+        ]
     });
     stream::write_answer(&table::render(["CAPABILITY", "STATUS", "WHAT IT IS", "TOOLS"], rows))
 }

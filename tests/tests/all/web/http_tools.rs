@@ -65,7 +65,8 @@ fn request_line(server: &Server) -> String {
 fn a_call_of_the_command_line_is_a_request_with_a_row() {
     let server = Server::start(|_| server::json("{\"temperature\": 21.5}"));
     let fixture = granted(fixture(&server), "fetchWeather");
-    let execution = json!({"url": server.url("/current?key=1"), "method": "GET", "headers": {"X-Client": "a b"}});
+    let execution =
+        json!({"url": server.url("/current?key=1"), "method": "GET", "headers": {"X-Client": "a b"}});
     let tool = configuration("fetchWeather", &execution);
     let arguments = json!({"city": "Paris & Rome", "days": 3, "at": {"lat": 1}, "none": null});
     let called = call(&fixture, &tool, "fetchWeather", &arguments);
@@ -89,11 +90,20 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
     let file = tool_file(&fixture, &tool);
     let words = ["explain", "fetchWeather", "--tool-file", file.to_str().expect("text")];
     let explained = portcullis(&fixture, &words);
-    assert!(stdout(&explained).contains(&server.url("/current")), "{}{}", stdout(&explained), stderr(&explained));
+    assert!(
+        stdout(&explained).contains(&server.url("/current")),
+        "{}{}",
+        stdout(&explained),
+        stderr(&explained)
+    );
     let elsewhere = portcullis(&fixture, &[&words[..2], &["https://other.test/"], &words[2..]].concat());
-    assert!(!elsewhere.status.success() && stderr(&elsewhere).contains("nothing else"), "{}", stderr(&elsewhere));
-    let replayed = portcullis(&fixture, &["audit", "replay", "--policy", fixture.policy_file().to_str().expect("text")]);
-    assert_eq!(replayed.status.code(), Some(0), "{}{}", stdout(&replayed), stderr(&replayed));
+    assert!(
+        !elsewhere.status.success() && stderr(&elsewhere).contains("nothing else"),
+        "{}",
+        stderr(&elsewhere)
+    );
+    let replayed = as_json(&portcullis(&fixture, &[&["audit", "replay", "--json"], &words[2..]].concat()));
+    assert_eq!((&replayed["calls"], &replayed["same"], &replayed["undecided"]), (&json!(1), &json!(1), &json!(0)));
 }
 
 #[tokio::test]
@@ -141,9 +151,7 @@ async fn without_an_entry_of_the_operator_nothing_is_requested() {
 fn all_four_types_of_a_file_are_tools() {
     let server = Server::start(|_| server::json("{}"));
     let fixture = granted(fixture(&server), "fetchWeather");
-    let of_type = |name: &str, kind: &str| {
-        json!({"name": name, "description": "d", "inputSchema": {"type": "object", "properties": {"n": {}}}, "executionType": kind})
-    };
+    let of_type = |name: &str, kind: &str| json!({"name": name, "description": "d", "inputSchema": {"type": "object", "properties": {"n": {}}}, "executionType": kind});
     let tools = json!([
         configuration("fetchWeather", &json!({"url": server.url("/")})),
         of_type("fetchExternalData", "external"),
@@ -164,7 +172,11 @@ fn all_four_types_of_a_file_are_tools() {
         ("displayChart", "internal", "internal", "read_only"),
     ] {
         assert_eq!(fact(name, "origin"), origin, "{name}");
-        assert_eq!((fact(name, "confinement"), fact(name, "tier")), (json!(confinement), json!(tier)), "{name}");
+        assert_eq!(
+            (fact(name, "confinement"), fact(name, "tier")),
+            (json!(confinement), json!(tier)),
+            "{name}"
+        );
     }
     assert_eq!(fact("fetchWeather", "request"), format!("GET {}", server.url("/")));
     assert_eq!(fact("displayChart", "profile"), "Nothing");
