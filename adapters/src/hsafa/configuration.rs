@@ -170,6 +170,7 @@ fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfigurat
 
 #[cfg(test)]
 mod tests {
+    use portcullis_tools::policy::{LoadOptions, PolicySource, WorkspaceSecurityPolicy};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -344,6 +345,31 @@ mod tests {
         }
         assert_eq!(places("{"), [""]);
         assert_eq!(places(&" ".repeat(MAX_CONFIGURATION_BYTES + 1)), [""]);
+    }
+
+    /// The first block of this language after a heading of a manual.
+    fn block<'m>(manual: &'m str, heading: &str, language: &str) -> &'m str {
+        let (_, section) = manual.split_once(&format!("\n## {heading}\n")).expect("a section");
+        let (_, block) = section.split_once(&format!("```{language}\n")).expect("a block");
+        block.split_once("```").expect("its end").0
+    }
+
+    #[test]
+    fn the_manuals_examples_are_configurations_and_a_policy() {
+        let network = include_str!("../../../docs/network.md");
+        let tools = read_configurations(block(network, "A tool without code", "json")).expect("reads");
+        assert!(matches!(&tools[0].execution, Execution::Http(_)));
+        let text = format!("version = 1\n{}", block(network, "A tool without code", "toml"));
+        let options = LoadOptions {
+            operator: PolicySource { name: "manual", text: &text },
+            overlay: None,
+            sandbox_tier: portcullis_types::SandboxTier::Process,
+        };
+        let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
+        assert!(policy.judge_configured_url("https://api.weather.example/current").is_ok());
+        let durable = include_str!("../../../docs/durable.md");
+        let tools = read_configurations(block(durable, "Results from outside", "json")).expect("reads");
+        assert_eq!(tools[0].execution, Execution::Pending);
     }
 
     proptest! {

@@ -103,7 +103,10 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
         stderr(&elsewhere)
     );
     let replayed = as_json(&portcullis(&fixture, &[&["audit", "replay", "--json"], &words[2..]].concat()));
-    assert_eq!((&replayed["calls"], &replayed["same"], &replayed["undecided"]), (&json!(1), &json!(1), &json!(0)));
+    assert_eq!(
+        (&replayed["calls"], &replayed["same"], &replayed["undecided"]),
+        (&json!(1), &json!(1), &json!(0))
+    );
 }
 
 #[tokio::test]
