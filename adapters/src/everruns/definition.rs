@@ -58,7 +58,7 @@ impl BuiltinToolKind {
         match self {
             Self::CurrentTime => Arc::new(GetCurrentTime),
             Self::Echo => Arc::new(EchoTool),
-            Self::FailingTool => Arc::new(FailingTool),
+            Self::FailingTool => Arc::new(FailingTool::default()),
         }
     }
 }
