@@ -45,7 +45,7 @@ fn an_agent_has_only_the_tools_of_its_capabilities() {
     let told = results(&requests[1]);
     assert!(told[0].contains("20"), "{told:?}");
     assert!(
-        told[1].contains("you do not have the tool `file_read`; you have `get_current_time`"),
+        told[1].contains("you do not have the tool `file_read` (you have `get_current_time`)"),
         "{told:?}"
     );
     assert!(

@@ -87,6 +87,7 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
     assert_eq!((&*row.subjects[0].argument, &*row.subjects[0].value), ("execution.url", &*server.url(path)));
     assert!(row.posture.as_deref().is_some_and(|posture| posture.contains("seccomp=enforced")), "{row:?}");
 
+    assert!(!fixture.state().join("runs.db").exists(), "no call waits for a result, so nothing is kept");
     let file = tool_file(&fixture, &tool);
     let words = ["explain", "fetchWeather", "--tool-file", file.to_str().expect("text")];
     let explained = portcullis(&fixture, &words);
@@ -189,7 +190,6 @@ fn all_four_types_of_a_file_are_tools() {
     let row = fixture.rows().pop().expect("a row");
     assert_eq!(row.confinement.map(|confinement| confinement.as_str()), Some("internal"));
     assert!(row.labels.is_empty() && row.requests.is_empty(), "{row:?}");
-    assert!(!fixture.state().join("runs.db").exists(), "no call waits for a result, so nothing is kept");
     assert_eq!(server.requests(), 0);
 
     let near = portcullis(&fixture, &["call", "confirmaction", "{}", "--tool-file", file]);
