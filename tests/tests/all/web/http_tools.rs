@@ -194,7 +194,7 @@ fn all_four_types_of_a_file_are_tools() {
 
     let near = portcullis(&fixture, &["call", "confirmaction", "{}", "--tool-file", file]);
     assert!(stderr(&near).contains("did you mean `confirmAction`?"), "{}", stderr(&near));
-    let misspelt = Fixture::new().with_policy("[tools.confirmaction]\napproval = \"ask\"\n");
+    let misspelt = super::fixture(&server).with_policy("[tools.confirmaction]\napproval = \"ask\"\n");
     let fault = portcullis(&misspelt, &["tools", "--tool-file", file]);
     assert_eq!(fault.status.code(), Some(2));
     assert!(stderr(&fault).contains("did you mean `confirmAction`?"), "{}", stderr(&fault));
