@@ -104,7 +104,7 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
                 match value {
                     Value::String(value) => headers.push((name.as_str(), value.as_str())),
                     _ => {
-                        faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text")
+                        faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text");
                     }
                 }
             }

@@ -102,7 +102,7 @@ impl<'a> Registration<'a> {
             let has_tool = |name: &&str| self.tools.get(name).is_some_and(|tool| is_ours(tool));
             let reason = match capability.status() {
                 CapabilityStatus::ComingSoon => "it has no tools yet",
-                CapabilityStatus::Available if capability.tools().iter().all(|name| has_tool(name)) => {
+                CapabilityStatus::Available if capability.tools().iter().all(has_tool) => {
                     continue;
                 }
                 CapabilityStatus::Available => {

@@ -45,12 +45,7 @@ impl Capabilities {
         // The tool that reads the rest of long results belongs to several capabilities.
         let is_offered =
             |name: &&str| *name != "output_read" && offered.iter().any(|tool| tool.decl().name == *name);
-        match self
-            .0
-            .iter()
-            .flatten()
-            .find(|capability| !capability.tools().iter().any(|name| is_offered(name)))
-        {
+        match self.0.iter().flatten().find(|capability| !capability.tools().iter().any(&is_offered)) {
             Some(capability) => {
                 Err(CliError::Capability { capability: *capability, tool: capability.tools()[0] })
             }
