@@ -304,6 +304,8 @@ portcullis_types::words! {
         Shell = "shell",
         /// Nothing runs here: a person or another program submits the result.
         External = "external",
+        /// Nothing runs at all: the tool returns its arguments.
+        Internal = "internal",
         /// No confinement: the tool is host code.
         Native = "native, unconfined",
     }

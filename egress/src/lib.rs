@@ -87,7 +87,7 @@ pub use lazy::LazyEgress;
 pub use limits::RequestLimits;
 pub use origins::ConfiguredOrigins;
 pub use redact::redact_text;
-pub use request::{Request, Response};
+pub use request::{Request, Response, is_reserved_header};
 pub use resolve::NameSettings;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
 pub use stream::StreamedResponse;

@@ -33,7 +33,7 @@ impl Request {
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return Err(FetchError::MethodForbidden { method: self.method.clone() });
         }
-        if let Some(name) = self.headers.keys().find(|name| FORBIDDEN_HEADERS.contains(name)) {
+        if let Some(name) = self.headers.keys().find(|name| is_reserved_header(name)) {
             return Err(FetchError::HeaderForbidden { name: name.clone() });
         }
         let headers: usize =
@@ -97,6 +97,13 @@ impl fmt::Debug for Response {
             .field("redacted", &self.redacted)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a request cannot set this header, because it belongs to the connection or the framing, or because this crate
+/// sets it. A request with such a header is refused.
+#[must_use]
+pub fn is_reserved_header(name: &HeaderName) -> bool {
+    FORBIDDEN_HEADERS.contains(name)
 }
 
 /// The headers that a request cannot set: of the connection (RFC 9110, section 7.6.1), of the framing, and those that

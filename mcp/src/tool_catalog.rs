@@ -122,6 +122,7 @@ fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
         Confinement::Wasm => tool.declares_hosts(),
         Confinement::Egress | Confinement::Shell | Confinement::External => true,
+        Confinement::Internal => false,
         Confinement::Native => tool.facts().origin == ToolOrigin::Native,
     }
 }

@@ -149,6 +149,8 @@ fn profile<T: TraceSink>(
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
         | ToolOrigin::External
+        | ToolOrigin::Http
+        | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => {
             trace.record(|| {
                 let finding = "gives no profile, so the tool has `Nothing`";
@@ -166,7 +168,8 @@ fn profile<T: TraceSink>(
 /// |---|---|---|
 /// | shipped | the entry's | the tier's |
 /// | an embedder's native tool | the stricter of the entry's and the tier's | the tier's |
-/// | external | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
+/// | internal | the stricter of the entry's and the tier's | the tier's |
+/// | external, HTTP | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
 /// | of a foreign module, with an entry | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
 /// | of a foreign module, without an entry | | the stricter of the tier's and `ask` |
 fn approval(
@@ -191,14 +194,20 @@ fn approval(
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
-            | ToolOrigin::Native,
+            | ToolOrigin::Native
+            | ToolOrigin::Internal,
             None,
         ) => tier_rule.approval,
         // The tier of a foreign tool can raise the operator's approval.
-        (ToolOrigin::Native | ToolOrigin::External | ToolOrigin::ForeignModule, Some(rule_approval)) => {
-            rule_approval.max(tier_rule.approval)
-        }
-        (ToolOrigin::External, None) => {
+        (
+            ToolOrigin::Native
+            | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Internal
+            | ToolOrigin::ForeignModule,
+            Some(rule_approval),
+        ) => rule_approval.max(tier_rule.approval),
+        (ToolOrigin::External | ToolOrigin::Http, None) => {
             tier_rule.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }
         // A foreign tool's tier cannot lower the approval below that of a tool without a tier, and cannot make an
@@ -225,6 +234,8 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
         | ToolOrigin::ShippedModule
         | ToolOrigin::ShippedOperation
         | ToolOrigin::External
+        | ToolOrigin::Http
+        | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => rule_enabled != Some(false),
     }
 }

@@ -97,7 +97,7 @@ pub use network::{
     Authority, EgressSettings, HostName, HostRule, HttpMethod, InvalidHost, InvalidHostRule,
     InvalidPrivateEndpoint, InvalidProxy, InvalidTunnelRule, InvalidUrl, JudgedAddress, JudgedRequest,
     MAX_URL_BYTES, NetworkGrant, PrivateEndpoint, ProxyAddress, ResponseBytes, Robots, Scheme, ShellNetwork,
-    TunnelRule, UrlHost,
+    TunnelRule, UrlHost, parse_request_url,
 };
 pub use notify::{
     InvalidMailName, InvalidMailServer, InvalidNotifyUrl, MailAddress, MailServer, MailSettings, MailUser,

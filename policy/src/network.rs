@@ -33,7 +33,7 @@ pub use proxy::{InvalidProxy, ProxyAddress};
 pub use rule::{HostRule, InvalidHostRule};
 pub use settings::{EgressSettings, InvalidPrivateEndpoint, PrivateEndpoint, ResponseBytes, Robots};
 pub use tunnel::{InvalidTunnelRule, ShellNetwork, TunnelRule};
-pub use url_text::{InvalidUrl, MAX_URL_BYTES};
+pub use url_text::{InvalidUrl, MAX_URL_BYTES, parse_request_url};
 
 pub(crate) use judge::check_url;
 pub(crate) use profile::ProfileNetwork;

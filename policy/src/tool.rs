@@ -45,6 +45,8 @@ impl ToolFacts {
                 | ToolOrigin::ShippedShell
                 | ToolOrigin::Native
                 | ToolOrigin::External
+                | ToolOrigin::Http
+                | ToolOrigin::Internal
                 | ToolOrigin::ShippedModule
                 | ToolOrigin::ShippedOperation => PinStatus::Unpinned,
             },
@@ -73,6 +75,12 @@ pub enum ToolOrigin {
     /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
     /// and at least the approval of a tool with effects. Flow rules treat its calls like requests to a network.
     External,
+    /// A tool whose calls are requests to one address, which its configuration names; the host makes them. It has the
+    /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
+    /// effects.
+    Http,
+    /// A tool without code: a call returns its arguments and has no effect. It has the profile `Nothing`.
+    Internal,
     /// A shipped module.
     ShippedModule,
     /// A shipped operation or one of its steps: it has the profile `Nothing`, unless the policy names another. No

@@ -1,4 +1,5 @@
-//! [`AgentFile`]: the operator's default model and the prices of models, `agent.toml` beside the policy.
+//! [`AgentFile`]: the operator's default model, the agent's capabilities and the prices of models, `agent.toml` beside the
+//! policy.
 //!
 //! The file names the server that keys and conversations go to. It is therefore read like a policy, only if no other user
 //! can change it, and never from a project's folder.
@@ -10,9 +11,12 @@ use std::{
 };
 
 use portcullis_agent::{ProviderKind, Usage};
-use portcullis_tools::confine::{
-    bounded,
-    trusted::{self, TrustError},
+use portcullis_tools::{
+    confine::{
+        bounded,
+        trusted::{self, TrustError},
+    },
+    native::Capability,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use thiserror::Error;
@@ -65,6 +69,9 @@ pub(crate) struct AgentSection {
     pub(crate) base_url: Option<String>,
     /// The file with the key for that address, as an absolute path.
     pub(crate) key_file: Option<PathBuf>,
+    /// The capabilities of the agent. Unset: all tools that the policy offers.
+    #[serde(default, deserialize_with = "capabilities")]
+    pub(crate) capabilities: Option<Vec<Capability>>,
 }
 
 /// The price of a model's tokens.
@@ -152,6 +159,15 @@ fn provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Provide
     text.parse().map(Some).map_err(D::Error::custom)
 }
 
+fn capabilities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Capability>>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    names
+        .iter()
+        .map(|name| Capability::available(name).map_err(D::Error::custom))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let amount = f64::deserialize(deserializer)?;
     if amount.is_finite() && amount >= 0.0 {
@@ -186,6 +202,10 @@ mod tests {
         let usage = Usage { input_tokens: 1_000_000, output_tokens: 100_000 };
         assert_eq!(file.prices["m-1.5"].cost(usage), "4.5500 USD");
         assert_eq!(read("").expect("reads"), AgentFile::default());
+        let capabilities = |text: &str| read(text).expect("reads").agent.capabilities;
+        assert_eq!(capabilities("[agent]\ncapabilities = []\n"), Some(Vec::new()));
+        let given = capabilities("[agent]\ncapabilities = [\"Sandbox\", \"FileSystem\"]\n");
+        assert_eq!(given, Some(vec![Capability::Sandbox, Capability::FileSystem]));
     }
 
     #[test]
@@ -206,6 +226,8 @@ mod tests {
             ("[prices.m]\ninput = 1\noutput = -1\ncurrency = \"EUR\"\n", "negative"),
             ("[prices.m]\ninput = 1\noutput = 1\n", "currency"),
             ("model = \"m\"\n", "model"),
+            ("[agent]\ncapabilities = [\"WebFech\"]\n", "WebFetch"),
+            ("[agent]\ncapabilities = [\"Research\"]\n", "no tools yet"),
         ] {
             let error = read(text).expect_err(text);
             let AgentFileError::Malformed { source, .. } = &error else { panic!("{error:?}") };

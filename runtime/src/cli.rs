@@ -104,10 +104,11 @@ pub(crate) struct CommonOptions {
     #[arg(long = "mount", global = true, value_name = "NAME=PATH")]
     pub(crate) mounts: Vec<MountOption>,
 
-    /// A file of external tools: tools whose results are submitted from outside. May be given several times.
+    /// A file of tools that are a configuration instead of code. May be given several times.
     ///
-    /// JSON: one tool, or a list, with `name`, `description`, `inputSchema`, `executionType` (`external`) and the options
-    /// `isAsync` and `timeout` in milliseconds. `portcullis calls` shows the calls and takes their results.
+    /// JSON: one tool, or a list, with `name`, `description`, `inputSchema` and `executionType`: `gateway` requests the
+    /// URL in `execution`, if the policy lets the tool; the results of `external` and `space` are submitted from outside,
+    /// to `portcullis calls`; `internal` returns its arguments. Options: `isAsync`, `timeout` in milliseconds.
     #[arg(long = "tool-file", global = true, value_name = "FILE")]
     pub(crate) tool_files: Vec<PathBuf>,
 
@@ -295,6 +296,10 @@ pub(crate) struct ToolsOptions {
 
     #[command(flatten)]
     pub(crate) format: ToolsFormat,
+
+    /// List the capabilities that an agent can get by name (`portcullis agent --capability`), each with its tools.
+    #[arg(long, conflicts_with_all = ["name", "openai", "openai_strict", "anthropic", "gemini", "mcp"])]
+    pub(crate) capabilities: bool,
 
     #[command(flatten)]
     pub(crate) modules: Modules,

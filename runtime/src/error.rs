@@ -11,6 +11,7 @@ use portcullis_tools::{
     BootstrapError, RowError,
     audit::{AuditError, BundleError, KeyError},
     modules::{ApproveError, PinError},
+    native::Capability,
     state::StateError,
     undo::UndoError,
 };
@@ -35,7 +36,12 @@ pub(crate) enum CliError {
     /// No registry could be assembled, or no policy loaded.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
-    /// A file of external tools cannot be used.
+    /// No tool of a capability can be used here.
+    #[error(
+        "the agent cannot have the capability `{capability}`: none of its tools is offered here; `portcullis tools {tool}` says why"
+    )]
+    Capability { capability: Capability, tool: &'static str },
+    /// A file of tools cannot be used.
     #[error(transparent)]
     ToolFile(#[from] ToolFileError),
     /// A submitted result is no JSON.
@@ -231,6 +237,7 @@ impl CliError {
         let code = match self {
             Self::Bootstrap(
                 BootstrapError::Policy(_)
+                | BootstrapError::Registry(_)
                 | BootstrapError::PolicyFile { .. }
                 | BootstrapError::UntrustedPolicy { .. }
                 | BootstrapError::ExpectationsFile(_)
@@ -285,6 +292,7 @@ impl CliError {
             | Self::State(_)
             | Self::EditedArguments
             | Self::SubmittedResult { .. }
+            | Self::Capability { .. }
             | Self::ToolFile(_) => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,

@@ -13,10 +13,7 @@ use portcullis_runs::{
 use portcullis_tools::{ExternalCalls, state};
 use portcullis_types::RunnerBootstrapEnvelope;
 
-use crate::{
-    cli::{CommonOptions, StoreOptions},
-    error::CliError,
-};
+use crate::{cli::StoreOptions, error::CliError, tool_file};
 
 /// The variable with the location of the store.
 const STORE_VARIABLE: &str = "PORTCULLIS_STORE";
@@ -64,13 +61,12 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     Ok(Runs::new(store, Driver::start(state)?))
 }
 
-/// Keeps the external calls of clients that have no agent loop here, if the command line names external tools.
+/// Keeps the external calls of clients that have no agent loop here, if a tool of the command line is external.
 pub(crate) async fn client_calls(
-    common: &CommonOptions,
     options: &StoreOptions,
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<Option<Arc<dyn ExternalCalls>>, CliError> {
-    if common.tool_files.is_empty() {
+    if !tool_file::have_external() {
         return Ok(None);
     }
     let runs = open_to_drive(options, &envelope.state).await?;

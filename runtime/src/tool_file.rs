@@ -1,4 +1,4 @@
-//! Reads the files of external tools that the command line names.
+//! Reads the files of configured tools that the command line names.
 
 use std::{
     fs::File,
@@ -7,15 +7,17 @@ use std::{
     sync::OnceLock,
 };
 
-use portcullis_adapters::hsafa::{InvalidConfigurations, MAX_CONFIGURATION_BYTES, read_configurations};
-use portcullis_tools::{ExternalTool, RegistryBuilder, confine::bounded};
+use portcullis_adapters::hsafa::{
+    InvalidConfigurations, MAX_CONFIGURATION_BYTES, ToolConfiguration, read_configurations,
+};
+use portcullis_tools::{ConfiguredTool, RegistryBuilder, confine::bounded};
 use thiserror::Error;
 
 /// The tools of the command line. They are process-wide, as the command line is: a program builds registries at several
 /// places, and each must know the tools, because the policy can name them.
-static TOOLS: OnceLock<Vec<ExternalTool>> = OnceLock::new();
+static TOOLS: OnceLock<Vec<ConfiguredTool>> = OnceLock::new();
 
-/// Why a file of external tools cannot be used.
+/// Why a file of tools cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum ToolFileError {
     /// It cannot be read.
@@ -33,7 +35,7 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<(), ToolFileError> {
     }
     let mut tools = Vec::new();
     for file in files {
-        tools.extend(read_file(file)?);
+        tools.extend(read_file(file)?.iter().map(ToolConfiguration::to_tool));
     }
     let _ = TOOLS.get_or_init(|| tools);
     Ok(())
@@ -41,10 +43,24 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<(), ToolFileError> {
 
 /// Adds the tools to a registry.
 pub(crate) fn add_to(builder: RegistryBuilder) -> RegistryBuilder {
-    TOOLS.get().into_iter().flatten().cloned().fold(builder, RegistryBuilder::external_tool)
+    tools().cloned().fold(builder, RegistryBuilder::configured_tool)
 }
 
-fn read_file(path: &Path) -> Result<Vec<ExternalTool>, ToolFileError> {
+/// Whether the command line names any tool.
+pub(crate) fn have_any() -> bool {
+    tools().next().is_some()
+}
+
+/// Whether the results of some tool are submitted from outside.
+pub(crate) fn have_external() -> bool {
+    tools().any(|tool| matches!(tool, ConfiguredTool::External(_)))
+}
+
+fn tools() -> impl Iterator<Item = &'static ConfiguredTool> {
+    TOOLS.get().into_iter().flatten()
+}
+
+fn read_file(path: &Path) -> Result<Vec<ToolConfiguration>, ToolFileError> {
     let text = File::open(path)
         .and_then(|file| bounded::read_text(file, MAX_CONFIGURATION_BYTES as u64))
         .map_err(|source| ToolFileError::Read { path: path.to_owned(), source })?;

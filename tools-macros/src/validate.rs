@@ -300,10 +300,10 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
     roles.first().and_then(|(_, role)| *role)
 }
 
-const NAME_RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
+const NAME_RULE: &str = "a tool's name has 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`";
 
 fn is_tool_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    let is_allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
@@ -313,9 +313,9 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> ToolHints 
         let text = alias.value();
         if !is_tool_name(&text) {
             errors.add_at(alias, format!("`{}` is not a tool name: {NAME_RULE}", text.escape_default()));
-        } else if name == Some(text.as_str()) {
+        } else if name.is_some_and(|name| name.eq_ignore_ascii_case(&text)) {
             errors.add_at(alias, "this is the tool's name: remove it from the aliases");
-        } else if aliases.contains(&text) {
+        } else if aliases.iter().any(|alias| alias.eq_ignore_ascii_case(&text)) {
             errors.add_at(alias, "this alias is listed twice: remove one");
         }
         aliases.push(text);

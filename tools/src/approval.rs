@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use crate::audit::ApproverKind;
-use crate::{digest, spawn};
+use crate::{audit::Confinement, digest, spawn};
 
 mod question;
 mod session;
@@ -101,6 +101,9 @@ pub struct ApprovalRequest {
     pub tier: SafetyTier,
     /// Whether the tool runs unconfined, outside the sandbox.
     pub unconfined: bool,
+    /// The confinement of the tool, for the text of the question.
+    #[serde(skip)]
+    pub confinement: Confinement,
     /// The full JSON text of the arguments. The text is untrusted: show it with
     /// [`escape_for_display`](portcullis_types::escape_for_display).
     pub arguments: String,

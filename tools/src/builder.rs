@@ -21,6 +21,7 @@ use crate::{
     approval::{RuleWriter, StandingApprovals},
     audit::CheckpointSink,
     call::{Caller, NestingContext},
+    configured_tool::ConfiguredTool,
     error::BootstrapError,
     expectations::ExpectedPolicy,
     external::ExternalTool,
@@ -68,7 +69,7 @@ pub struct RegistryBuilder {
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
-    external: Vec<ExternalTool>,
+    configured: Vec<ConfiguredTool>,
     states: NativeStates,
     /// Shipped tools that are hidden from models, unless the policy enables them by name.
     hidden_examples: Vec<&'static str>,
@@ -103,7 +104,7 @@ impl RegistryBuilder {
             mounts: None,
             runner: None,
             natives: Vec::new(),
-            external: Vec::new(),
+            configured: Vec::new(),
             states: NativeStates::default(),
             hidden_examples: Vec::new(),
             capabilities: Vec::new(),
@@ -133,10 +134,14 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds a tool whose results are submitted from outside. Each caller of it needs
-    /// [`external_calls`](crate::Caller::external_calls).
-    pub fn external_tool(mut self, tool: ExternalTool) -> Self {
-        self.external.push(tool);
+    /// Adds an external tool. Each caller of it needs [`external_calls`](crate::Caller::external_calls).
+    pub fn external_tool(self, tool: ExternalTool) -> Self {
+        self.configured_tool(tool)
+    }
+
+    /// Adds a tool that a configuration describes: an HTTP tool, an external tool or an internal tool.
+    pub fn configured_tool(mut self, tool: impl Into<ConfiguredTool>) -> Self {
+        self.configured.push(tool.into());
         self
     }
 
@@ -347,7 +352,7 @@ impl RegistryBuilder {
         hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
         let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
         registration.natives(self.natives, &hidden)?;
-        registration.external(self.external)?;
+        registration.configured(self.configured, &policy)?;
         registration.capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
@@ -359,7 +364,6 @@ impl RegistryBuilder {
         let connection = self.http_client.clone();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
         registration.operations(self.steps, http_client.as_ref(), (policy.search(), policy.notify()))?;
-        registration.ensure_capabilities(&self.capabilities)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let policy_and_tools = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());
@@ -368,6 +372,7 @@ impl RegistryBuilder {
             still_granted(Arc::clone(&policy_and_tools)),
             output_follower(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
         )?;
+        registration.ensure_capabilities(&self.capabilities)?;
         // Foreign modules come last, so that all shipped names are taken before a module claims one.
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;

@@ -12,8 +12,8 @@ use std::{
 
 use portcullis_policy::FlowLabel;
 use portcullis_types::{
-    CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolError, ToolEvent, ToolUpdateFn,
-    async_trait,
+    CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolError, ToolEvent, ToolName,
+    ToolUpdateFn, async_trait,
 };
 
 use crate::{
@@ -100,6 +100,9 @@ pub struct Caller {
     pub operation_id: Option<String>,
     /// Cancelled when the caller gives up.
     pub cancel: CancellationToken,
+    /// The names of the only tools that the caller may call, and is offered. Calls of other tools are refused with the
+    /// code `tool_not_given`. Default: none, so the policy alone decides.
+    pub tools: Option<Arc<BTreeSet<ToolName>>>,
     /// When the caller's turn ends. No call runs longer. Hooks get one more second for the result.
     pub turn_deadline: Option<Instant>,
     /// The caller's approval policy, in addition to the policy file. Default: none.
@@ -179,6 +182,7 @@ impl Caller {
             space_id: None,
             operation_id: None,
             cancel: CancellationToken::new(),
+            tools: None,
             turn_deadline: None,
             approval_policy: None,
             approver: None,
@@ -240,6 +244,12 @@ impl Caller {
             operation_step: None,
             ..base
         }
+    }
+
+    /// Whether the caller may call the tool of this name, as far as [`Caller::tools`] decides. The steps of an operation
+    /// belong to the operation's call.
+    pub(crate) fn is_given(&self, tool: &str) -> bool {
+        self.operation_step.is_some() || self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }
 
     /// Whether a listener wants the reports of a running tool.

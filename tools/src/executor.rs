@@ -80,7 +80,9 @@ impl RegistryExecutor {
 #[async_trait]
 impl ToolExecutor for RegistryExecutor {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.registry.offers()
+        let mut offers = self.registry.offers();
+        offers.retain(|offer| self.template.is_given(&offer.decl.name));
+        offers
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
@@ -111,11 +113,11 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The effective tier, in which the policy overrules the declared tier. Only a native and an external tool can have no tier.
+/// The effective tier, in which the policy overrules the declared tier. Only native, external and HTTP tools can have no tier.
 /// A module without a declared tier gets the tier of the policy.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
-    let has_none =
-        facts.declared_tier.is_none() && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External);
+    let has_none = facts.declared_tier.is_none()
+        && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http);
     (!has_none).then(|| registry.policy().describe(facts).tier)
 }
 

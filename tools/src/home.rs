@@ -31,7 +31,11 @@ impl Home {
                 parameters: JsonSchema::new(self.rename_all(decl.parameters.as_value().clone())),
                 ..decl
             },
-            ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External => decl,
+            ToolOrigin::ForeignModule
+            | ToolOrigin::Native
+            | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Internal => decl,
         }
     }
 

@@ -14,8 +14,7 @@ mod states;
 mod time;
 
 pub use arithmetic::Arithmetic;
-pub(crate) use capability::CapabilityTools;
-pub use capability::{Capability, CapabilityStatus};
+pub use capability::{Capability, CapabilityStatus, UnusableCapability};
 pub use defaults::{EXAMPLES, default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;

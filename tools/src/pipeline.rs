@@ -29,7 +29,10 @@ mod shape;
 
 pub(crate) use admit::admit;
 pub(crate) use authorize::authorize;
-pub(crate) use backend::{Backend, ExternalBackend, GuestTool, NativeTool, time_limit_error};
+pub(crate) use backend::{
+    Backend, CONFIGURED_URL, ExternalBackend, GuestTool, HttpBackend, InternalBackend, NativeTool,
+    time_limit_error,
+};
 pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
 pub(crate) use explain::answer_by_names;

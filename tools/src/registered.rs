@@ -2,16 +2,19 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{FunctionDecl, JsonSchema, Tool, ToolArgs, ToolDeclaration, ToolMeta, ToolName};
 use serde_json::Value;
 
 use crate::{
     arguments::ArgumentSchema,
+    configured_tool::ConfiguredTool,
     external::ExternalTool,
     home::Home,
+    http_tool::{HttpTarget, HttpTool},
+    internal_tool::InternalTool,
     modules::{DeclarationFacts, Lock},
-    pipeline::{Backend, ExternalBackend, GuestTool, NativeTool},
+    pipeline::{Backend, ExternalBackend, GuestTool, HttpBackend, InternalBackend, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
@@ -84,6 +87,8 @@ impl RegisteredTool {
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Internal
             | ToolOrigin::Native => PinStatus::Unpinned,
         };
         let facts = ToolFacts {
@@ -114,8 +119,35 @@ impl RegisteredTool {
         Self::new(decl, DeclaredExtras::with_label(label), facts, operation)
     }
 
-    /// A tool whose results are submitted from outside.
-    pub(crate) fn external(tool: ExternalTool) -> Result<Self, RegistryError> {
+    /// A tool that a configuration describes. The policy refuses some addresses before any call.
+    pub(crate) fn configured(
+        tool: ConfiguredTool,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<Self, RegistryError> {
+        match tool {
+            ConfiguredTool::Http(tool) => Self::http(tool, policy),
+            ConfiguredTool::External(tool) => Self::external(tool),
+            ConfiguredTool::Internal(tool) => Self::internal(tool),
+        }
+    }
+
+    fn http(tool: HttpTool, policy: &WorkspaceSecurityPolicy) -> Result<Self, RegistryError> {
+        let facts = tool.facts()?;
+        let HttpTool { decl, label, target, meta, .. } = tool;
+        policy
+            .judge_configured_url(target.url())
+            .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
+        let extras = DeclaredExtras { label, output_schema: None, meta };
+        Self::new(decl, extras, facts, HttpBackend(target))
+    }
+
+    fn internal(tool: InternalTool) -> Result<Self, RegistryError> {
+        let facts = tool.facts()?;
+        let InternalTool { decl, label, meta, .. } = tool;
+        Self::new(decl, DeclaredExtras { label, output_schema: None, meta }, facts, InternalBackend)
+    }
+
+    fn external(tool: ExternalTool) -> Result<Self, RegistryError> {
         let facts = tool.facts()?;
         let ExternalTool { decl, label, waits, expires, meta, .. } = tool;
         let extras = DeclaredExtras { label, output_schema: None, meta };
@@ -237,10 +269,16 @@ impl RegisteredTool {
         &self.facts
     }
 
-    /// The tool's confinement: `wasm`, `egress`, `shell`, or `native, unconfined`.
+    /// The tool's confinement: `wasm`, `egress`, `shell`, `external`, `internal`, or `native, unconfined`.
     #[must_use]
     pub fn confinement(&self) -> crate::audit::Confinement {
         self.backend.confinement()
+    }
+
+    /// The request of an HTTP tool: method and address.
+    #[must_use]
+    pub fn http_target(&self) -> Option<&HttpTarget> {
+        self.backend.http_target()
     }
 
     /// Whether the tool's module declares hosts. The host makes requests to them for the tool, where they are granted.

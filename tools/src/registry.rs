@@ -16,6 +16,7 @@ use crate::{
     audit::{AuditError, AuditLog, CallRecord, ModelEnding, PolicyChange, PolicyChangeCause, Record},
     builder::RegistryBuilder,
     call::Caller,
+    configured_tool::ConfiguredTool,
     external::ExternalTool,
     modules::{Lock, RefusedModule},
     native::ensure_given,
@@ -213,7 +214,17 @@ impl ToolRegistry {
     /// # Errors
     /// [`RegistryError`] if a name is invalid or taken, or if a schema is unusable. Nothing changes then.
     pub fn add_external_tool(&self, tool: ExternalTool) -> Result<(), RegistryError> {
-        let tool = RegisteredTool::external(tool)?;
+        self.add_configured_tool(tool)
+    }
+
+    /// Adds a tool that a configuration describes, while the registry serves. As for [`Self::add_tool`], an entry of the
+    /// policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    ///
+    /// # Errors
+    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the address of
+    /// an HTTP tool. Nothing changes then.
+    pub fn add_configured_tool(&self, tool: impl Into<ConfiguredTool>) -> Result<(), RegistryError> {
+        let tool = RegisteredTool::configured(tool.into(), &self.host.policy)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 
@@ -222,9 +233,12 @@ impl ToolRegistry {
     #[must_use = "a name that is no tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
-            let is_ours = tools
-                .get(name)
-                .is_some_and(|tool| matches!(tool.facts().origin, ToolOrigin::Native | ToolOrigin::External));
+            let is_ours = tools.get(name).is_some_and(|tool| {
+                matches!(
+                    tool.facts().origin,
+                    ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal
+                )
+            });
             if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }
         };
         self.host.tools.change(remove).ok()

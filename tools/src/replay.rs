@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{Confinement, Decision, Row, RowKind, SubjectKind},
-    pipeline::answer_by_names,
+    pipeline::{CONFIGURED_URL, answer_by_names},
 };
 
 /// Recorded calls whose answer would change in the same way.
@@ -169,6 +169,11 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
         Confinement::Wasm => ToolOrigin::ForeignModule,
         Confinement::Native => ToolOrigin::Native,
         Confinement::External => ToolOrigin::External,
+        Confinement::Internal => ToolOrigin::Internal,
+        // A request of a module's tool is a row of its own, with another subject.
+        Confinement::Egress if row.subjects.iter().any(|subject| &*subject.argument == CONFIGURED_URL) => {
+            ToolOrigin::Http
+        }
         Confinement::Egress | Confinement::Shell => return None,
     };
     Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })

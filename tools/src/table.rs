@@ -16,7 +16,7 @@ use crate::{
     registry::{NameHolder, RegistryError},
 };
 
-/// The registered tools. No two of them share a name or an alias.
+/// The registered tools. No two of them share a name or an alias, nor names that differ only in the case of letters.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ToolTable {
     tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
@@ -37,7 +37,8 @@ impl ToolTable {
     /// Adds a tool that callers can name. On an error nothing is added.
     pub(crate) fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
         // A tool with the name of a step would get the policy's entry for that step.
-        if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
+        if let Some(name) = tool.names().find(|name| Operation::has_step(&name.as_str().to_ascii_lowercase()))
+        {
             return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
         }
         self.insert(tool)
@@ -45,8 +46,8 @@ impl ToolTable {
 
     /// Adds a tool, which can be a step, under its name and its aliases. On an error nothing is added.
     pub(crate) fn insert(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
-        if let Some((name, holder)) = tool.names().find_map(|name| Some((name, self.get(name.as_str())?))) {
-            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::new(holder) });
+        if let Some(error) = tool.names().find_map(|name| self.clash(name)) {
+            return Err(error);
         }
         let tool = match &self.home {
             Some(home) => tool.with_home(home)?,
@@ -55,13 +56,26 @@ impl ToolTable {
         let name = tool.facts().name.clone();
         let mut aliases = BTreeMap::new();
         for alias in tool.aliases() {
-            if *alias == name || aliases.insert(alias.clone(), name.clone()).is_some() {
+            let mut earlier_names = std::iter::once(&name).chain(aliases.keys());
+            if earlier_names.any(|earlier| earlier.is_same_but_for_case(alias)) {
                 return Err(RegistryError::Taken { name: alias.clone(), holder: NameHolder::SameTool });
             }
+            aliases.insert(alias.clone(), name.clone());
         }
         self.aliases.append(&mut aliases);
         self.tools.insert(name, Arc::new(tool));
         Ok(())
+    }
+
+    /// Why a name cannot be given to one more tool: it is taken, or it is a taken name in another case. `None` if the
+    /// name is free.
+    fn clash(&self, name: &ToolName) -> Option<RegistryError> {
+        if let Some(holder) = self.get(name.as_str()) {
+            return Some(RegistryError::Taken { name: name.clone(), holder: NameHolder::new(holder) });
+        }
+        let taken_names = self.tools.keys().chain(self.aliases.keys());
+        let other = taken_names.into_iter().find(|taken| taken.is_same_but_for_case(name))?;
+        Some(RegistryError::DiffersInCase { name: name.clone(), other: other.clone() })
     }
 
     /// Removes a tool with its aliases.

@@ -10,9 +10,11 @@
 //! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions from the
 //!   grant of the call. `request` makes one request through both, with the secrets that `secrets` reads and
 //!   `known_secrets` remembers.
+//! - `answer` makes the result of an HTTP tool's call from the response.
 //! - `notification` sends messages, through the request step or to a mail server.
 //! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
 
+mod answer;
 mod declared_hosts;
 mod fetch;
 mod http_client;
@@ -30,6 +32,7 @@ mod secrets;
 mod steps;
 mod tool;
 
+pub(crate) use answer::output_of_response;
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};

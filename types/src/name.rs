@@ -5,8 +5,9 @@ use std::{borrow::Borrow, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The name of a tool: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. Upper case and other alphabets
-/// are excluded so that no two names look alike.
+/// The name of a tool: 1 to 64 characters of `A`–`Z`, `a`–`z`, `0`–`9`, `_` and `-`, which the interfaces of all models
+/// accept. Other alphabets are excluded so that no two names look alike. Two names that differ only in the case of their
+/// letters are different names, but no registry has both.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);
@@ -18,7 +19,7 @@ impl ToolName {
     /// [`InvalidToolName`] with the text.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidToolName> {
         let text = text.into();
-        let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        let is_allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
         if (1..=64).contains(&text.len()) && text.bytes().all(is_allowed) {
             Ok(Self(text))
         } else {
@@ -30,6 +31,12 @@ impl ToolName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether this is the same name but for the case of letters.
+    #[must_use]
+    pub fn is_same_but_for_case(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
     }
 }
 
@@ -69,7 +76,7 @@ impl From<ToolName> for String {
 
 /// A text that cannot name a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is not a tool name: 1 to 64 characters of a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
+#[error("`{}` is not a tool name: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
 pub struct InvalidToolName {
     /// The refused text.
     pub name: String,
@@ -81,11 +88,19 @@ mod tests {
 
     #[test]
     fn names_are_small_and_plain() {
-        for valid in ["a", "file_read", "x-1", &"a".repeat(64)] {
+        for valid in ["a", "file_read", "confirmAction", "X-1", &"a".repeat(64)] {
             assert!(ToolName::parse(valid).is_ok(), "{valid}");
         }
-        for invalid in ["", "File_read", "file read", "filе_read", "a/b", &"a".repeat(65)] {
+        for invalid in ["", "file read", "filе_read", "Ａ", "a/b", "a.b", &"a".repeat(65)] {
             assert!(ToolName::parse(invalid).is_err(), "{invalid}");
         }
+    }
+
+    #[test]
+    fn names_in_another_case_are_other_names_that_are_recognised() {
+        let name = |text: &str| ToolName::parse(text).expect("a name");
+        assert_ne!(name("confirmAction"), name("confirmaction"));
+        assert!(name("confirmAction").is_same_but_for_case(&name("ConfirmAction")));
+        assert!(!name("confirmAction").is_same_but_for_case(&name("confirm_action")));
     }
 }

@@ -1,65 +1,90 @@
 //! Tool configurations, in the form of specification 003: `name`, `description`, `inputSchema`, `executionType`, and
-//! the options `visible`, `isAsync` and `timeout`.
+//! the options `visible`, `isAsync`, `timeout` and `execution`.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use portcullis_tools::ExternalTool;
+use portcullis_tools::{ConfiguredTool, ExternalTool, HttpTool, InternalTool};
 use portcullis_types::{DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, ToolName};
-use serde_json::{Map, Value};
-use thiserror::Error;
+use serde_json::Value;
 
-/// The longest file of tool configurations, in bytes: 1 MiB.
+use super::{
+    execution::{self, Execution, ExecutionType},
+    faults::{Faults, InvalidConfigurations},
+};
+
+/// The longest text of tool configurations, in bytes: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: usize = 1 << 20;
 
-/// The longest time that a run waits for a result: 24 hours. The policy may shorten it.
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest time that a call may state: 24 hours. The policy may shorten it.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The keys of a configuration, required ones first.
 const KEYS: [&str; 8] =
     ["name", "description", "inputSchema", "executionType", "visible", "isAsync", "timeout", "execution"];
 
-/// The words of `executionType`.
-const EXECUTION_TYPES: [&str; 4] = ["gateway", "external", "space", "internal"];
-
-/// The only execution type that is run here.
-const EXTERNAL: &str = "external";
-
-/// One mistake in a text of configurations.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigurationFault {
-    /// The place: a path in the JSON, such as `[1].timeout`. Empty for the text as a whole.
-    pub place: String,
-    /// The mistake, and the remedy.
-    pub fault: String,
+/// A tool configuration without mistakes.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ToolConfiguration {
+    /// The name, by which a page chooses how it shows a call.
+    pub name: ToolName,
+    /// The description for the model.
+    pub description: String,
+    /// The JSON Schema of the arguments. It describes an object.
+    pub input_schema: JsonSchema,
+    /// The type, as the configuration states it.
+    pub execution_type: ExecutionType,
+    /// What a call does.
+    pub execution: Execution,
+    /// Whether calls and results are shown in the active space. Default: true, for an internal tool false. Without a
+    /// space it changes nothing.
+    pub visible: bool,
+    /// Whether a run goes on before the result of a call is submitted. Default: false. A request and an internal tool
+    /// return their results at once nevertheless.
+    pub is_async: bool,
+    /// How long a run waits for a submitted result, or how long a request may take. Default: 30 s.
+    pub timeout: Duration,
 }
 
-impl fmt::Display for ConfigurationFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() {
-            f.write_str(&self.fault)
-        } else {
-            write!(f, "{}: {}", self.place, self.fault)
+impl ToolConfiguration {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// [`InvalidConfigurations`] with all mistakes at once.
+    pub fn read(value: &Value) -> Result<Self, InvalidConfigurations> {
+        let mut faults = Faults::default();
+        match read(value, "", &mut faults) {
+            Some(configuration) if faults.0.is_empty() => Ok(configuration),
+            _ => Err(InvalidConfigurations(faults.0)),
+        }
+    }
+
+    /// The tool for a registry.
+    #[must_use]
+    pub fn to_tool(&self) -> ConfiguredTool {
+        let decl = FunctionDecl {
+            name: self.name.to_string(),
+            description: Some(self.description.clone()),
+            parameters: self.input_schema.clone(),
+        };
+        match &self.execution {
+            Execution::Http(target) => {
+                HttpTool { timeout: self.timeout, ..HttpTool::new(decl, target.clone()) }.into()
+            }
+            Execution::Pending => {
+                ExternalTool { waits: !self.is_async, timeout: self.timeout, ..ExternalTool::new(decl) }
+                    .into()
+            }
+            Execution::Internal => InternalTool::new(decl).into(),
         }
     }
 }
 
-/// All mistakes of a text of configurations. None of its tools is usable.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", lines(.0))]
-pub struct InvalidConfigurations(pub Vec<ConfigurationFault>);
-
-fn lines(faults: &[ConfigurationFault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
-/// Reads the configuration of one tool, or a list of them.
-///
-/// The defaults are those of the specification: `isAsync` is false, so that the run waits for the result, and
-/// `timeout` is 30,000 ms. `visible` says whether a space shows the call; without a space it changes nothing.
+/// Reads the configuration of one tool, or a list of them. No two names may differ only in the case of letters.
 ///
 /// # Errors
 /// [`InvalidConfigurations`] with all mistakes at once.
-pub fn read_configurations(text: &str) -> Result<Vec<ExternalTool>, InvalidConfigurations> {
+pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, InvalidConfigurations> {
     let mut faults = Faults::default();
     if text.len() > MAX_CONFIGURATION_BYTES {
         faults.add("", format!("it is longer than {MAX_CONFIGURATION_BYTES} bytes"));
@@ -71,19 +96,24 @@ pub fn read_configurations(text: &str) -> Result<Vec<ExternalTool>, InvalidConfi
             Vec::new()
         }
         Ok(Value::Array(items)) => items
-            .into_iter()
+            .iter()
             .enumerate()
-            .map(|(index, item)| read(&item, &format!("[{index}]"), &mut faults))
+            .map(|(index, item)| read(item, &format!("[{index}]"), &mut faults))
             .collect(),
         Ok(item) => vec![read(&item, "", &mut faults)],
     };
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<&ToolName> = Vec::new();
     for (index, tool) in tools.iter().enumerate() {
-        let Some(tool) = tool else { continue };
-        if names.contains(&tool.decl.name.as_str()) {
-            faults.add(&format!("[{index}].name"), format!("two tools are named `{}`", tool.decl.name));
+        let Some(ToolConfiguration { name, .. }) = tool else { continue };
+        let place = format!("[{index}].name");
+        match names.iter().find(|other| other.is_same_but_for_case(name)) {
+            Some(other) if *other == name => faults.add(&place, format!("two tools are named `{name}`")),
+            Some(other) => {
+                faults.add(&place, format!("`{name}` and `{other}` differ only in upper and lower case"));
+            }
+            None => {}
         }
-        names.push(&tool.decl.name);
+        names.push(name);
     }
     if faults.0.is_empty() {
         Ok(tools.into_iter().flatten().collect())
@@ -92,66 +122,27 @@ pub fn read_configurations(text: &str) -> Result<Vec<ExternalTool>, InvalidConfi
     }
 }
 
-#[derive(Default)]
-struct Faults(Vec<ConfigurationFault>);
-
-impl Faults {
-    fn add(&mut self, place: &str, fault: impl Into<String>) {
-        self.0.push(ConfigurationFault {
-            place: place.trim_start_matches('.').to_owned(),
-            fault: fault.into(),
-        });
-    }
-}
-
-/// None if the configuration has a mistake.
-fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ExternalTool> {
+/// None if a required part is missing or has a mistake. All mistakes are in `faults`.
+fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfiguration> {
     let Some(item) = item.as_object() else {
         faults.add(place, "a tool configuration is a JSON object");
         return None;
     };
-    for key in item.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-        let fault = match key.as_str() {
-            // The page chooses the component by the tool's name.
-            "display" => "there is no `display`: the tool's name chooses how it is shown".to_owned(),
-            _ => format!("there is no such key; the keys are {}", KEYS.join(", ")),
-        };
-        faults.add(&format!("{place}.{key}"), fault);
-    }
-    let name = text(item, "name", place, faults);
-    if let Some(Err(error)) = name.map(ToolName::parse) {
-        faults.add(&format!("{place}.name"), portcullis_types::chain(&error));
-    }
-    let description = text(item, "description", place, faults);
+    faults.check_keys(item, &KEYS, place);
+    let name = faults.text(item, "name", place).and_then(|name| {
+        let parsed = ToolName::parse(name);
+        parsed.map_err(|error| faults.add(&format!("{place}.name"), portcullis_types::chain(&error))).ok()
+    });
+    let description = faults.text(item, "description", place);
     let schema = match item.get("inputSchema") {
         Some(schema @ Value::Object(_)) => Some(JsonSchema::new(schema.clone())),
-        Some(_) => fault(faults, place, "inputSchema", "it is not a JSON Schema of an object"),
-        None => fault(faults, place, "inputSchema", "it is missing"),
+        Some(_) => faults.add_at(place, "inputSchema", "it is not a JSON Schema of an object"),
+        None => faults.add_at(place, "inputSchema", "it is missing"),
     };
-    let execution = text(item, "executionType", place, faults);
-    match execution {
-        Some(EXTERNAL) | None => {}
-        Some(word) if EXECUTION_TYPES.contains(&word) => {
-            faults.add(
-                &format!("{place}.executionType"),
-                format!(
-                    "`{word}` is not run here; the results of an `{EXTERNAL}` tool are submitted from outside"
-                ),
-            );
-        }
-        Some(word) => {
-            let known = EXECUTION_TYPES.join(", ");
-            faults.add(
-                &format!("{place}.executionType"),
-                format!("`{}` is none of {known}", word.escape_default()),
-            );
-        }
-    }
-    if item.contains_key("execution") && execution == Some(EXTERNAL) {
-        faults.add(&format!("{place}.execution"), "an external tool has none: nothing is requested for it");
-    }
-    flag(item, "visible", true, place, faults);
-    let is_async = flag(item, "isAsync", false, place, faults);
+    let execution = execution::read(item, place, faults);
+    let is_internal = matches!(execution, Some((ExecutionType::Internal, _)));
+    let visible = faults.flag(item, "visible", !is_internal, place);
+    let is_async = faults.flag(item, "isAsync", false, place);
     let timeout = match item.get("timeout").map(|timeout| timeout.as_u64().map(Duration::from_millis)) {
         None => DEFAULT_TIMEOUT,
         Some(Some(timeout)) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => timeout,
@@ -164,40 +155,22 @@ fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ExternalTool> 
             DEFAULT_TIMEOUT
         }
     };
-    let decl = FunctionDecl {
-        name: name?.to_owned(),
-        description: Some(description?.to_owned()),
-        parameters: schema?,
-    };
-    Some(ExternalTool { waits: !is_async, timeout, ..ExternalTool::new(decl) })
-}
-
-fn fault<T>(faults: &mut Faults, place: &str, key: &str, fault: &str) -> Option<T> {
-    faults.add(&format!("{place}.{key}"), fault);
-    None
-}
-
-fn text<'a>(item: &'a Map<String, Value>, key: &str, place: &str, faults: &mut Faults) -> Option<&'a str> {
-    match item.get(key) {
-        Some(Value::String(text)) if !text.is_empty() => Some(text),
-        Some(_) => fault(faults, place, key, "it is not a text"),
-        None => fault(faults, place, key, "it is missing"),
-    }
-}
-
-fn flag(item: &Map<String, Value>, key: &str, default: bool, place: &str, faults: &mut Faults) -> bool {
-    match item.get(key) {
-        None => default,
-        Some(Value::Bool(flag)) => *flag,
-        Some(_) => {
-            faults.add(&format!("{place}.{key}"), "it is neither true nor false");
-            default
-        }
-    }
+    let (execution_type, execution) = execution?;
+    Some(ToolConfiguration {
+        name: name?,
+        description: description?.to_owned(),
+        input_schema: schema?,
+        execution_type,
+        execution,
+        visible,
+        is_async,
+        timeout,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use portcullis_tools::policy::{LoadOptions, PolicySource, WorkspaceSecurityPolicy};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -205,10 +178,10 @@ mod tests {
 
     fn confirm() -> Value {
         json!({
-            "name": "confirm_action",
+            "name": "confirmAction",
             "description": "Asks a person to confirm.",
             "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
-            "executionType": "external",
+            "executionType": "space",
         })
     }
 
@@ -218,26 +191,99 @@ mod tests {
         item
     }
 
+    /// A configuration of this type with this execution.
+    fn of_type(kind: &str, execution: Value) -> Value {
+        let mut item = with("executionType", json!(kind));
+        if !execution.is_null() {
+            item["execution"] = execution;
+        }
+        item
+    }
+
     fn places(text: &str) -> Vec<String> {
-        let InvalidConfigurations(faults) = read_configurations(text).expect_err("has mistakes");
+        let InvalidConfigurations(faults) = read_configurations(text).expect_err(text);
         faults.into_iter().map(|fault| fault.place).collect()
+    }
+
+    fn read_one(item: &Value) -> ToolConfiguration {
+        ToolConfiguration::read(item).unwrap_or_else(|error| panic!("{item}: {error}"))
     }
 
     #[test]
     fn a_configuration_has_the_defaults_of_the_specification() {
-        let [tool] = &read_configurations(&confirm().to_string()).expect("reads")[..] else {
-            panic!("one tool")
-        };
-        assert_eq!(tool.decl.name, "confirm_action");
-        assert!(tool.waits);
-        assert_eq!(tool.timeout, Duration::from_millis(30_000));
+        let tool = read_one(&confirm());
+        assert_eq!((tool.name.as_str(), tool.execution_type), ("confirmAction", ExecutionType::Space));
+        assert_eq!((tool.visible, tool.is_async, tool.timeout), (true, false, Duration::from_millis(30_000)));
+        let ConfiguredTool::External(external) = tool.to_tool() else { panic!("{tool:?}") };
+        assert!(external.waits && external.timeout == tool.timeout && external.decl.name == "confirmAction");
+        assert_eq!(read_configurations(&confirm().to_string()).expect("one tool"), [tool]);
     }
 
     #[test]
-    fn an_asynchronous_tool_does_not_wait() {
-        let list = json!([with("isAsync", json!(true)), with("name", json!("b"))]);
+    fn all_examples_of_the_specification_are_read() {
+        let list = json!([
+            {
+                "name": "fetchWeather", "description": "d", "inputSchema": {"type": "object"},
+                "executionType": "gateway", "visible": true,
+                "execution": {"url": "https://api.weather.com/current", "method": "GET"},
+            },
+            {
+                "name": "fetchExternalData", "description": "d", "inputSchema": {"type": "object"},
+                "executionType": "external", "visible": false, "isAsync": false, "timeout": 10000,
+            },
+            {
+                "name": "confirmAction", "description": "d", "inputSchema": {"type": "object"},
+                "executionType": "space", "visible": true, "isAsync": true,
+            },
+            {
+                "name": "displayChart", "description": "d", "inputSchema": {"type": "object"},
+                "executionType": "internal", "visible": true,
+            },
+        ]);
         let tools = read_configurations(&list.to_string()).expect("reads");
-        assert_eq!(tools.iter().map(|tool| tool.waits).collect::<Vec<_>>(), [false, true]);
+        let visible: Vec<bool> = tools.iter().map(|tool| tool.visible).collect();
+        assert_eq!(visible, [true, false, true, true]);
+        let made: Vec<ConfiguredTool> = tools.iter().map(ToolConfiguration::to_tool).collect();
+        let [
+            ConfiguredTool::Http(weather),
+            ConfiguredTool::External(data),
+            ConfiguredTool::External(confirm),
+            ConfiguredTool::Internal(chart),
+        ] = &made[..]
+        else {
+            panic!("{made:?}");
+        };
+        assert_eq!(weather.target.url(), "https://api.weather.com/current");
+        assert_eq!((data.waits, data.timeout), (true, Duration::from_secs(10)));
+        assert!(!confirm.waits && chart.decl.name == "displayChart");
+    }
+
+    #[test]
+    fn only_an_internal_tool_is_invisible_by_default() {
+        let http = json!({"url": "https://a.example/"});
+        for (kind, execution, visible) in [
+            ("gateway", http, true),
+            ("external", Value::Null, true),
+            ("space", Value::Null, true),
+            ("internal", Value::Null, false),
+        ] {
+            assert_eq!(read_one(&of_type(kind, execution)).visible, visible, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_url_makes_a_request_of_any_tool_but_an_internal_one() {
+        let http = json!({"url": "https://a.example/x#y", "method": "post", "headers": {"X-A": "1"}});
+        for kind in ["gateway", "external", "space"] {
+            let mut item = of_type(kind, http.clone());
+            item["isAsync"] = json!(true);
+            let tool = read_one(&item);
+            assert!(matches!(tool.to_tool(), ConfiguredTool::Http(_)), "{kind}");
+            assert!(tool.is_async, "as it is written");
+        }
+        assert_eq!(places(&of_type("internal", http).to_string()), ["execution"]);
+        assert_eq!(places(&of_type("gateway", Value::Null).to_string()), ["execution.url"]);
+        assert_eq!(places(&of_type("external", json!({})).to_string()), ["execution.url"]);
     }
 
     #[test]
@@ -247,6 +293,7 @@ mod tests {
             {"name": "a b", "executionType": "cloud", "visible": 1, "display": {"customUI": "x"}},
             confirm(),
             confirm(),
+            with("name", json!("confirmaction")),
         ]);
         assert_eq!(
             places(&list.to_string()),
@@ -260,25 +307,69 @@ mod tests {
                 "[1].visible",
                 "[2].name",
                 "[3].name",
+                "[4].name",
             ]
         );
     }
 
     #[test]
     fn each_mistake_is_told_with_its_place() {
+        let gateway = |execution: Value| of_type("gateway", execution);
         for (item, place) in [
-            (with("executionType", json!("gateway")), "executionType"),
-            (with("execution", json!({"url": "https://example.com"})), "execution"),
+            (with("executionType", json!("gateway")), "execution.url"),
+            (with("executionType", json!("Space")), "executionType"),
+            (with("execution", json!("https://a.example")), "execution"),
             (with("inputSchema", json!("object")), "inputSchema"),
             (with("timeout", json!(1.5)), "timeout"),
+            (with("timeout", json!(-1)), "timeout"),
             (with("timeout", json!(86_400_001)), "timeout"),
             (with("name", json!("")), "name"),
+            (gateway(json!({"url": "ftp://a.example"})), "execution.url"),
+            (gateway(json!({"url": "https://u:p@a.example"})), "execution.url"),
+            (gateway(json!({"url": 5})), "execution.url"),
+            (gateway(json!({"url": "https://a.example", "method": "TRACE"})), "execution.method"),
+            (gateway(json!({"url": "https://a.example", "body": "x"})), "execution.body"),
+            (gateway(json!({"url": "https://a.example", "headers": []})), "execution.headers"),
+            (gateway(json!({"url": "https://a.example", "headers": {"X": 1}})), "execution.headers.X"),
+            (
+                gateway(json!({"url": "https://a.example", "headers": {"Host": "b"}})),
+                "execution.headers.Host",
+            ),
+            (
+                gateway(json!({"url": "https://a.example", "headers": {"X": "a\r\nY: b"}})),
+                "execution.headers.X",
+            ),
             (json!("x"), ""),
         ] {
             assert_eq!(places(&item.to_string()), [place], "{item}");
         }
         assert_eq!(places("{"), [""]);
         assert_eq!(places(&" ".repeat(MAX_CONFIGURATION_BYTES + 1)), [""]);
+    }
+
+    /// The first block of this language after a heading of a manual.
+    fn block<'m>(manual: &'m str, heading: &str, language: &str) -> &'m str {
+        let (_, section) = manual.split_once(&format!("\n## {heading}\n")).expect("a section");
+        let (_, block) = section.split_once(&format!("```{language}\n")).expect("a block");
+        block.split_once("```").expect("its end").0
+    }
+
+    #[test]
+    fn the_manuals_examples_are_configurations_and_a_policy() {
+        let network = include_str!("../../../docs/network.md");
+        let tools = read_configurations(block(network, "A tool without code", "json")).expect("reads");
+        assert!(matches!(&tools[0].execution, Execution::Http(_)));
+        let text = format!("version = 1\n{}", block(network, "A tool without code", "toml"));
+        let options = LoadOptions {
+            operator: PolicySource { name: "manual", text: &text },
+            overlay: None,
+            sandbox_tier: portcullis_types::SandboxTier::Process,
+        };
+        let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
+        assert!(policy.judge_configured_url("https://api.weather.example/current").is_ok());
+        let durable = include_str!("../../../docs/durable.md");
+        let tools = read_configurations(block(durable, "Results from outside", "json")).expect("reads");
+        assert_eq!(tools[0].execution, Execution::Pending);
     }
 
     proptest! {
@@ -288,11 +379,18 @@ mod tests {
         }
 
         #[test]
-        fn a_value_of_any_kind_in_any_key_is_read_or_refused(key in 0..KEYS.len(), value in prop_oneof![
-            Just(json!(null)), Just(json!(true)), any::<i64>().prop_map(|n| json!(n)), ".{0,20}".prop_map(|t| json!(t)),
-            Just(json!([])), Just(json!({})),
-        ]) {
-            let _ = read_configurations(&with(KEYS[key], value).to_string());
+        fn a_value_of_any_kind_in_any_key_is_read_or_refused(
+            key in 0..KEYS.len(),
+            of_execution in prop::sample::select(vec!["url", "method", "headers", "body"]),
+            value in prop_oneof![
+                Just(json!(null)), Just(json!(true)), any::<i64>().prop_map(|n| json!(n)),
+                ".{0,20}".prop_map(|t| json!(t)), Just(json!([])), Just(json!({})), ".{0,9}".prop_map(|t| json!({t: "x"})),
+            ],
+        ) {
+            let _ = read_configurations(&with(KEYS[key], value.clone()).to_string());
+            let mut execution = json!({"url": "https://a.example/"});
+            execution[of_execution] = value;
+            let _ = read_configurations(&of_type("gateway", execution).to_string());
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use portcullis_types::ToolName;
 use url::Url;
 
-use crate::{Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork};
+use crate::{Denial, DenialCode, Grant, GrantedMount, ProfileName, ShellNetwork, WorkspaceSecurityPolicy};
 
 use super::{
     Authority, HostRule, HttpMethod, InvalidUrl, NetworkGrant, PrivateEndpoint, REDIRECT_BOUNDS, Scheme,
@@ -168,6 +168,25 @@ impl ShellNetwork {
     }
 }
 
+impl WorkspaceSecurityPolicy {
+    /// Judges the URL that the configuration of a tool names, as far as this is possible before a call and without a
+    /// profile: the URL's text, and a host that is an address or the name of a metadata service.
+    ///
+    /// # Errors
+    /// A [`Denial`] with one of these codes:
+    /// - [`DenialCode::UrlRefused`]: the text is not a URL that can be fetched.
+    /// - [`DenialCode::AddressNotPublic`]: `allow_private` does not list the address with its port.
+    pub fn judge_configured_url(&self, url: &str) -> Result<(), Denial> {
+        let (_, target) = parse_url(url).map_err(|error| Denial {
+            code: DenialCode::UrlRefused,
+            rule: "egress".to_owned(),
+            subject: url.to_owned(),
+            hint: format!("no policy allows it: {error}"),
+        })?;
+        judge_host(&self.egress().allow_private, &target)
+    }
+}
+
 /// Checks the URL of an argument before a call runs, when the method is not known yet. Returns the rule that covers the
 /// URL.
 pub(crate) fn check_url<'n>(
@@ -314,13 +333,18 @@ fn judge_authority<'r>(
     let Some(covering) = hosts.clone().find(|rule| rule.covers(target)) else {
         return Err(host_not_granted(hosts, section, target));
     };
+    judge_host(allow_private, target)?;
+    Ok(covering)
+}
+
+/// Judges a host as far as possible before its name is resolved.
+fn judge_host(allow_private: &BTreeSet<PrivateEndpoint>, target: &Authority) -> Result<(), Denial> {
     match target.host() {
         UrlHost::Address(address) => {
-            judge_address(allow_private, target.host(), target.port(), *address)?;
+            judge_address(allow_private, target.host(), target.port(), *address).map(|_judged| ())
         }
-        UrlHost::Name(_) => judge_name(allow_private, target.host(), target.port())?,
+        UrlHost::Name(_) => judge_name(allow_private, target.host(), target.port()),
     }
-    Ok(covering)
 }
 
 fn judge_address(

@@ -42,6 +42,14 @@ pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     canonical(Url::parse(text))
 }
 
+/// Parses the URL of a request, as every request is parsed: the result has a canonical host and no fragment.
+///
+/// # Errors
+/// [`InvalidUrl`] for a text that no policy allows.
+pub fn parse_request_url(text: &str) -> Result<Url, InvalidUrl> {
+    parse_url(text).map(|(url, _)| url)
+}
+
 /// The authority of a URL that [`parse_url`] has returned.
 pub(crate) fn authority_of(url: &Url) -> Option<Authority> {
     parse_url(url.as_str()).ok().map(|(_, authority)| authority)

@@ -114,7 +114,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     if !is_shipped {
         demands.push(tier_approval);
     }
-    let external = tool.origin == ToolOrigin::External;
+    let external = matches!(tool.origin, ToolOrigin::External | ToolOrigin::Http);
     if (foreign || external) && entry("approval").is_none() {
         demands.push(if has_entry || external { default_approval } else { 1 });
     }
@@ -127,6 +127,8 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
         | ToolOrigin::External
+        | ToolOrigin::Http
+        | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => "Nothing",
     };
     Ok(entry("profile").unwrap_or(fallback).to_owned())

@@ -156,6 +156,8 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
         ToolOrigin::ShippedShell,
         ToolOrigin::Native,
         ToolOrigin::External,
+        ToolOrigin::Http,
+        ToolOrigin::Internal,
         ToolOrigin::ShippedModule,
         ToolOrigin::ShippedOperation,
         ToolOrigin::ForeignModule,

@@ -8,10 +8,11 @@ use std::{
 
 use clap::{
     Args,
-    builder::{PossibleValuesParser, TypedValueParser},
+    builder::{PossibleValuesParser, StringValueParser, TypedValueParser},
 };
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind};
+use portcullis_tools::native::Capability;
 
 use super::Modules;
 
@@ -94,6 +95,13 @@ pub(crate) struct ModelOptions {
     /// The file with your instructions to the model. They replace a few lines about its folders.
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
+
+    /// Give the model the tools of this capability, and no others but those of further ones. May be given several times.
+    ///
+    /// Default: those of `agent.toml`, else all tools that the policy offers. The policy decides about each call
+    /// nevertheless. `portcullis tools --capabilities` lists them.
+    #[arg(long = "capability", value_name = "NAME", value_parser = capability())]
+    pub(crate) capabilities: Vec<Capability>,
 
     /// Do not read the project's file `AGENTS.md`.
     ///
@@ -181,6 +189,10 @@ impl FromStr for Strategy {
 fn provider() -> impl TypedValueParser<Value = ProviderKind> {
     PossibleValuesParser::new(ProviderKind::ALL.map(ProviderKind::as_str))
         .try_map(|text| text.parse::<ProviderKind>())
+}
+
+fn capability() -> impl TypedValueParser<Value = Capability> {
+    StringValueParser::new().try_map(|name| Capability::available(&name))
 }
 
 fn form() -> impl TypedValueParser<Value = EventFormatKind> {

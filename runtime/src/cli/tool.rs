@@ -22,7 +22,7 @@ pub(crate) enum ToolCommand {
 /// SDK's checkout was built with. Existing files are never overwritten. If a step fails, the new folder is removed.
 #[derive(Debug, Args)]
 pub(crate) struct NewOptions {
-    /// The tool's name: 1 to 64 characters of a-z, 0-9, `_` and `-`.
+    /// The tool's name: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 

@@ -1,5 +1,6 @@
 //! `portcullis agent`: a model works with the tools, for one question or in a conversation.
 
+mod capabilities;
 mod conversation;
 mod detached;
 mod instructions;
@@ -38,6 +39,7 @@ use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope};
 use tokio::runtime::Runtime;
 
 use self::{
+    capabilities::Capabilities,
     instructions::{PROJECT_FILE, ProjectFile},
     question::exit_code,
     session::{Answers, Session, View},
@@ -136,6 +138,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
     let mut config = AgentConfig::new(AGENT_ID);
     config.max_iterations = model.max_turns;
     config.strategy = model.strategy.0;
+    let capabilities = Capabilities::chosen(model, &file);
     let operator_text = instructions::operator_text(model.system.as_deref())?;
     if let Task::Ask { prompt, .. } | Task::AskDetached { prompt } = &mut task {
         *prompt = call::arguments(std::mem::take(prompt))?;
@@ -148,14 +151,15 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
     let workspace = project.as_ref().map_or(&envelope.workspace, |project| &project.folder);
 
     let view = json.map_or_else(|| View::Live(Arc::new(Live::to_stderr())), View::Json);
-    config.system = Some(operator_text);
+    config.system = Some(capabilities.with_prompts(&operator_text));
     let is_background = matches!(task, Task::Background { .. });
     let setting = Setting {
         workspace: workspace.to_string_lossy().into_owned(),
         price: file.prices.get(&settings.model).cloned(),
         config,
         settings,
-        caller: caller(model.approve, &view),
+        caller: caller(model.approve, &view, &capabilities),
+        capabilities,
         answers: match (model.approve, is_background) {
             (true, _) => Answers::InAdvance,
             (false, true) => Answers::Elsewhere,
@@ -188,6 +192,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
 struct Setting {
     /// The workspace or the project's folder that the run is about.
     workspace: String,
+    capabilities: Capabilities,
     config: AgentConfig,
     settings: ProviderSettings,
     caller: Caller,
@@ -272,10 +277,22 @@ impl Setting {
     ) -> Result<Session, CliError> {
         let subject = self.subject(id);
         let Self {
-            mut config, settings, caller, answers, notifier, view, price, files, envelope, shell, ..
+            capabilities,
+            mut config,
+            settings,
+            caller,
+            answers,
+            notifier,
+            view,
+            price,
+            files,
+            envelope,
+            shell,
+            ..
         } = self;
         config.run_id = Some(subject.id.to_string());
         let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
+        capabilities.ensure_offered(&registry)?;
         let run_caller = Caller::new(AGENT_ID, subject.id.as_str());
         if self.reads_project_file {
             add_project_file(&mut config, &registry, &run_caller, &view);
@@ -309,8 +326,9 @@ impl Setting {
 }
 
 /// The caller of the model's calls. Its approver leaves the terminal to a question.
-fn caller(approve: bool, view: &View) -> Caller {
+fn caller(approve: bool, view: &View, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
+    caller.tools = capabilities.tools();
     // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
     if let View::Live(live) = view {

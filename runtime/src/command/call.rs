@@ -37,8 +37,8 @@ pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCo
     let stderr = options.stderr.then(|| Diagnostics::attach(&mut caller));
     let run_id = caller.run_id.clone();
     let (shell, cancel) = (sidecar::shell_source(common), caller.cancel.clone());
-    let (common, store) = (common.clone(), options.store);
-    let work = move || run_call((&common, &store), &envelope, shell, call, caller);
+    let store = options.store;
+    let work = move || run_call(&store, &envelope, shell, call, caller);
     match run_interruptibly(&cancel, work)? {
         Some(result) => {
             let stderr = stderr.and_then(|stderr| stderr.text());
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCo
 
 /// Makes the call, from the registry's start to its end. This blocks until the audit row is on the disk.
 fn run_call(
-    (common, store): (&CommonOptions, &StoreOptions),
+    store: &StoreOptions,
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
     call: ToolCall,
@@ -59,7 +59,7 @@ fn run_call(
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
         let registry = setup::calling_registry(envelope, shell).await?;
-        caller.external_calls = run_store::client_calls(common, store, envelope).await?;
+        caller.external_calls = run_store::client_calls(store, envelope).await?;
         Ok(registry.execute_with_policy(call, &caller).await)
     });
     // Do not wait for a native tool that blocks its thread, or for an unanswered question.

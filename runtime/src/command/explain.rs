@@ -14,7 +14,7 @@ use crate::{
     cli::{CommonOptions, ExplainOptions},
     error::CliError,
     output::{json, stream, table, text},
-    setup,
+    setup, tool_file,
 };
 
 pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<ExitCode, CliError> {
@@ -61,7 +61,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     }
     let explained = match ExplainedTool::shipped(&tool) {
         Some(explained) => explained,
-        None if explainer.policy().modules_dir().is_none() && envelope.modules.is_empty() => {
+        None if has_only_shipped_tools(&envelope, explainer.policy()) => {
             return Err(CliError::NoTool { name: tool });
         }
         // Only a module knows the tool's declarations, so the modules are loaded.
@@ -80,6 +80,11 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     Ok(exit_code(explanation.verdict))
 }
 
+/// Whether there are neither modules nor tools of configurations.
+fn has_only_shipped_tools(envelope: &RunnerBootstrapEnvelope, policy: &WorkspaceSecurityPolicy) -> bool {
+    policy.modules_dir().is_none() && envelope.modules.is_empty() && !tool_file::have_any()
+}
+
 /// All tools that a call can name.
 fn all_tools_of(
     runtime: &Runtime,
@@ -87,10 +92,11 @@ fn all_tools_of(
     files: &PolicyFiles,
     policy: &WorkspaceSecurityPolicy,
 ) -> Result<Vec<ExplainedTool>, CliError> {
-    if policy.modules_dir().is_none() && envelope.modules.is_empty() {
+    if has_only_shipped_tools(envelope, policy) {
         return Ok(ExplainedTool::all_shipped(policy).collect());
     }
-    // Only a module knows the declarations of its tools, so the modules are loaded.
+    // Only a module knows the declarations of its tools, so the modules are loaded. The registry also has the tools of
+    // configurations.
     let registry = runtime.block_on(setup::describing_registry(envelope, files))?;
     Ok(registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect())
 }

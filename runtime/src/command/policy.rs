@@ -58,7 +58,7 @@ pub(crate) fn check_file(
             let runtime = setup::runtime()?;
             let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
             add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
-            format!("{}{}", tools::listing(&registry), tools::refused_modules(&registry))
+            format!("{}{}", tools::listing(&registry, None), tools::refused_modules(&registry))
         }
         Err(error) => return Err(BootstrapError::from(error).into()),
     };
@@ -76,7 +76,7 @@ pub(crate) fn check_in_force(common: &CommonOptions, modules: Modules) -> Result
     let policy = registry.policy();
     let mut warnings = Vec::new();
     add_warnings(&mut warnings, registry.unused_entries().iter().chain(policy.warnings()));
-    let listing = format!("{}{}", tools::listing(&registry), tools::refused_modules(&registry));
+    let listing = format!("{}{}", tools::listing(&registry, None), tools::refused_modules(&registry));
     answer(&files, policy, &listing, &warnings)
 }
 

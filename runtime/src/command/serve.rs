@@ -69,7 +69,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
     if approve {
         server = server.approver(Arc::new(ApproveAll));
     }
-    if let Some(calls) = run_store::client_calls(common, &store, &envelope).await? {
+    if let Some(calls) = run_store::client_calls(&store, &envelope).await? {
         server = server.external_calls(calls);
     }
     let stop = CancellationToken::new();

@@ -1,16 +1,17 @@
 //! `portcullis tools`: lists the registered tools with the policy's grant to each.
 
+mod capabilities;
 mod one;
 mod shell;
 
-use std::{fmt::Write as _, process::ExitCode, sync::Arc};
+use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, sync::Arc};
 
 use portcullis_mcp::tool_catalog::ToolListFormat;
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
     policy::{Approval, PinStatus, ProfileName, ToolOrigin},
 };
-use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolicy};
+use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolName, ToolPolicy};
 use serde::Serialize;
 
 use crate::{
@@ -23,7 +24,11 @@ use crate::{
 pub(crate) use shell::ShellState;
 
 pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitCode, CliError> {
-    let ToolsOptions { name, format, modules } = options;
+    let ToolsOptions { name, format, capabilities, modules } = options;
+    if capabilities {
+        capabilities::show(format.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
@@ -47,7 +52,7 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
         let project = setup::project(common)?.map_or_else(String::new, |project| format!("{project}\n\n"));
         stream::write_answer(&format!(
             "{project}{}{}{}",
-            listing(&registry),
+            listing(&registry, None),
             shell,
             refused_modules(&registry)
         ))?;
@@ -68,9 +73,10 @@ fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
     .find_map(|(is_wanted, client)| is_wanted.then_some(client))
 }
 
-/// The tools as a table.
-pub(crate) fn listing(registry: &ToolRegistry) -> String {
-    let tools = registry.tools();
+/// The tools as a table; only those of `given`, if there are only some.
+pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>>) -> String {
+    let mut tools = registry.tools();
+    tools.retain(|tool| given.is_none_or(|given| given.contains(&tool.facts().name)));
     let rows = tools.iter().map(|tool| {
         let assigned = registry.policy().describe(tool.facts());
         let approval = match (tool.facts().pin_status, registry.assignment(tool)) {
@@ -160,6 +166,9 @@ struct Facts<'a> {
     approval: Approval,
     profile: String,
     mounts: Vec<MountFacts<'a>>,
+    /// The request of an HTTP tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
     /// The hosts of the tool's profile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<String>,
@@ -213,6 +222,7 @@ impl<'a> Facts<'a> {
                 .iter()
                 .map(|mount| MountFacts { name: mount.name.as_str(), access: mount.access })
                 .collect(),
+            request: request_of(tool),
             hosts: host_texts(registry, &assigned.profile),
             methods: network
                 .into_iter()
@@ -232,12 +242,19 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// The request of an HTTP tool: method and address.
+fn request_of(tool: &RegisteredTool) -> Option<String> {
+    tool.http_target().map(|target| format!("{} {}", target.method(), target.url()))
+}
+
 fn origin(origin: ToolOrigin) -> &'static str {
     match origin {
         ToolOrigin::ShippedNative => "shipped_native",
         ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
         ToolOrigin::External => "external",
+        ToolOrigin::Http => "http",
+        ToolOrigin::Internal => "internal",
         ToolOrigin::ShippedModule => "shipped_module",
         ToolOrigin::ShippedOperation => "shipped_operation",
         ToolOrigin::ForeignModule => "foreign_module",
@@ -253,7 +270,7 @@ mod tests {
     #[test]
     fn the_table_shows_what_the_policy_gives_to_each_tool() {
         let (_state, registry) = registry("[tools.add]\nenabled = false\n[tools.echo]\napproval = \"ask\"\n");
-        insta::assert_snapshot!(listing(&registry));
+        insta::assert_snapshot!(listing(&registry, None));
     }
 
     #[test]

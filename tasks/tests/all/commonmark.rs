@@ -72,7 +72,15 @@ fn examples() -> Vec<String> {
 fn parser_sources() -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "a test asks cargo where it has unpacked a dependency")]
     let output = std::process::Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "host-tuple", "--manifest-path"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--filter-platform",
+            "host-tuple",
+            "--manifest-path",
+        ])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .output()
         .expect("cargo runs");

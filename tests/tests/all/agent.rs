@@ -1,5 +1,6 @@
 //! A model that uses the tools: the demonstration, and `portcullis agent` against a server that plays a model.
 
+mod capabilities;
 mod command_line;
 mod conversation;
 mod demo;

@@ -79,6 +79,8 @@ async fn an_alias_that_is_already_a_name_is_refused() {
         (aliases(&["grep"]), "grep"),
         (aliases(&["twice", "twice"]), "twice"),
         (aliases(&["other"]), "other"),
+        (aliases(&["Grep"]), "Grep"),
+        (aliases(&["twice", "Twice"]), "Twice"),
     ] {
         let fixture = Fixture::new();
         let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");

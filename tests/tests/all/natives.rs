@@ -223,10 +223,16 @@ async fn a_taken_or_lookalike_name_is_refused_at_the_build() {
         let is_taken_name = matches!(&error, BootstrapError::Registry(RegistryError::Taken { name: taken_name, .. }) if taken_name.as_str() == name);
         assert!(is_taken_name, "{name}: {error:?}");
     }
+    for name in ["Echo", "ECHO", "File_Read"] {
+        let fixture = Fixture::new();
+        let builder = fixture.builder().await.expect("bootstraps");
+        let error = builder.tool(Spy::repeating(name)).build().expect_err(name);
+        let is_other_case = matches!(&error, BootstrapError::Registry(RegistryError::DiffersInCase { name: refused, other })
+            if [refused.as_str(), other.as_str()].contains(&&*name.to_lowercase()));
+        assert!(is_other_case, "{name}: {error:?}");
+    }
     let fixture = Fixture::new();
     for name in [
-        "Echo",
-        "ECHO",
         "ech\u{43e}",
         "echo\u{200b}",
         "e\u{301}cho",

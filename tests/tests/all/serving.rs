@@ -79,6 +79,12 @@ async fn a_name_that_is_taken_or_shipped_is_neither_added_nor_removed() {
         let error = registry.add_tool(Arc::new(Spy::repeating(taken_name))).expect_err(taken_name);
         assert!(matches!(error, RegistryError::Taken { .. }), "{taken_name}: {error:?}");
     }
+    for other_case in ["Late", "eCho", "Output_Read"] {
+        let error = registry.add_tool(Arc::new(Spy::repeating(other_case))).expect_err(other_case);
+        assert!(matches!(error, RegistryError::DiffersInCase { .. }), "{other_case}: {error:?}");
+    }
+    let step = registry.add_tool(Arc::new(Spy::repeating("Vault_Copyto_Read"))).expect_err("a step");
+    assert!(matches!(step, RegistryError::Taken { .. }), "{step:?}");
     let doubled = ToolMeta { aliases: vec!["second".to_owned(), "echo".to_owned()], ..ToolMeta::default() };
     let error = registry.add_tool(Arc::new(Spy::repeating("other").meta(doubled))).expect_err("an alias");
     assert!(matches!(error, RegistryError::Taken { .. }), "{error:?}");

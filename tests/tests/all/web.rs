@@ -5,6 +5,7 @@ mod canary;
 mod command_line;
 mod connections;
 mod hostile;
+mod http_tools;
 mod notification;
 mod pdf;
 mod proxy;

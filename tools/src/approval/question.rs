@@ -9,6 +9,7 @@ use portcullis_types::display::{
 };
 
 use super::{ApprovalRequest, origin};
+use crate::audit::Confinement;
 
 /// How many subjects (paths, URLs, commands) a question shows. The question gives the number of the others.
 const MAX_NAMES: usize = 32;
@@ -25,7 +26,7 @@ pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     line("agent", &request.agent_id, LineLimit::FEW);
     line("run", &request.run_id, LineLimit::FEW);
     line("call", &request.call_id, LineLimit::FEW);
-    line("runs", &where_it_runs(&request.grant, request.unconfined), LineLimit::FEW);
+    line("runs", &where_the_call_runs(request), LineLimit::FEW);
     if request.steps.is_empty() {
         add_grant_lines(&mut line, &request.grant);
     }
@@ -43,6 +44,20 @@ pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     line("limits", &limits, LineLimit::FEW);
     line("arguments", &request.arguments, LineLimit::MANY);
     framed.finish()
+}
+
+/// Where the call of a request runs, if it runs here at all.
+fn where_the_call_runs(request: &ApprovalRequest) -> String {
+    match request.confinement {
+        Confinement::External => "nowhere here: a person or another program submits the result".to_owned(),
+        Confinement::Internal => "nowhere: the call returns its arguments".to_owned(),
+        Confinement::Egress if request.steps.is_empty() => {
+            "as a request that the host makes, on a confined thread".to_owned()
+        }
+        Confinement::Egress | Confinement::Wasm | Confinement::Shell | Confinement::Native => {
+            where_it_runs(&request.grant, request.unconfined)
+        }
+    }
 }
 
 /// Where a call runs, and what confines it there.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{MountName, NotifySettings, Operation, SearchSettings, ShellPolicy, ToolOrigin};
+use portcullis_policy::{
+    MountName, NotifySettings, Operation, SearchSettings, ShellPolicy, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{Declarations, Tool};
 
 use crate::{
+    configured_tool::ConfiguredTool,
     error::BootstrapError,
-    external::ExternalTool,
     modules::{self, ForeignModule, Lock, RefusedModule},
-    native::{Capability, CapabilityTools, FollowOutput, OutputRead, StillGranted},
+    native::{Capability, CapabilityStatus, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
     registry::RegistryError,
@@ -62,18 +64,18 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Adds external tools.
-    pub(super) fn external(&mut self, tools: Vec<ExternalTool>) -> Result<(), RegistryError> {
-        tools.into_iter().try_for_each(|tool| self.add(RegisteredTool::external(tool)?))
+    /// Adds the tools that configurations describe.
+    pub(super) fn configured(
+        &mut self,
+        tools: Vec<ConfiguredTool>,
+        policy: &WorkspaceSecurityPolicy,
+    ) -> Result<(), RegistryError> {
+        tools.into_iter().try_for_each(|tool| self.add(RegisteredTool::configured(tool, policy)?))
     }
 
     /// Adds the tools of capabilities, unless they are already registered.
     pub(super) fn capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let natives = capabilities.iter().filter_map(|capability| match capability.tools() {
-            CapabilityTools::Native(tools) => Some(tools),
-            CapabilityTools::Registered(_) | CapabilityTools::None => None,
-        });
-        for tool in natives.flatten() {
+        for tool in capabilities.iter().flat_map(|capability| capability.natives()) {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let registered = self.tools.get(&shipped.decl().name);
             if registered.is_none_or(|tool| tool.facts().origin != ToolOrigin::ShippedNative) {
@@ -85,22 +87,29 @@ impl<'a> Registration<'a> {
 
     /// Refuses capabilities whose tools are not registered: no agent may be given a capability without its tools.
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let missing_error =
-            |capability: Capability, reason| Err(RegistryError::CapabilityMissing { capability, reason });
+        let is_ours = |tool: &RegisteredTool| match tool.facts().origin {
+            ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
+            | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation => true,
+            ToolOrigin::Native
+            | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Internal
+            | ToolOrigin::ForeignModule => false,
+        };
         for capability in capabilities {
-            match capability.tools() {
-                CapabilityTools::Native(_) => {}
-                CapabilityTools::None => return missing_error(*capability, "it has no tools yet"),
-                CapabilityTools::Registered(name) => {
-                    let is_ours = |tool: &RegisteredTool| tool.facts().origin == ToolOrigin::ShippedOperation;
-                    if !self.tools.get(name).is_some_and(|tool| is_ours(tool)) {
-                        return missing_error(
-                            *capability,
-                            "its tool needs guests and the HTTP client; build with `runtime_builder`",
-                        );
-                    }
+            let has_tool = |name: &&str| self.tools.get(name).is_some_and(|tool| is_ours(tool));
+            let reason = match capability.status() {
+                CapabilityStatus::ComingSoon => "it has no tools yet",
+                CapabilityStatus::Available if capability.tools().iter().all(has_tool) => {
+                    continue;
                 }
-            }
+                CapabilityStatus::Available => {
+                    "its tools need guests, a shell or the HTTP client; build with `runtime_builder`"
+                }
+            };
+            return Err(RegistryError::CapabilityMissing { capability: *capability, reason });
         }
         Ok(())
     }

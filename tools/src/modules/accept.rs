@@ -137,10 +137,11 @@ fn name_clash_error(name: &ToolName, other_name: &ToolName, holder: NameHolder) 
     }
 }
 
-/// The skeleton of a name: no separators, and one letter for all letters that look alike (Unicode Technical Standard
+/// The skeleton of a name: no separators, no capitals, and one letter for all letters that look alike (Unicode Technical Standard
 /// 39, "skeleton", for the letters that names can have).
 pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
+        .to_ascii_lowercase()
         .replace(['_', '-'], "")
         .replace('0', "o")
         .replace(['1', 'i'], "l")
@@ -156,9 +157,17 @@ mod tests {
     #[test]
     fn names_that_look_the_same_are_alike() {
         let likeness = |text: &str| likeness(&ToolName::parse(text).expect("a name"));
-        for other in
-            ["file-read", "fi1e_read", "flle_read", "f1le_read", "fileread", "_file__read-", "file_read"]
-        {
+        for other in [
+            "file-read",
+            "fi1e_read",
+            "flle_read",
+            "f1le_read",
+            "fileread",
+            "fileRead",
+            "FILE_READ",
+            "_file__read-",
+            "file_read",
+        ] {
             assert_eq!(likeness("file_read"), likeness(other), "{other}");
         }
         assert_eq!(likeness("echo"), likeness("ech0"));

@@ -26,6 +26,7 @@ mod tests {
             ("f1le-read", Some("file_read")),
             ("vault_copyto_read", Some("vault_copyto_read")),
             ("shellexec", Some("shell_exec")),
+            ("shellExec", Some("shell_exec")),
             ("word_count", None),
             ("file_reader", None),
         ] {

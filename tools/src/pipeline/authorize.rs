@@ -140,7 +140,8 @@ async fn judge_grants(
     let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
     let paths = PathContext { mounts, exposed };
-    let subjects = subjects(tool, args)?;
+    let mut subjects = subjects(tool, args)?;
+    subjects.extend(tool.backend().configured_subject(args)?);
     pending_record.call.subjects = subjects.iter().map(row_subject).collect();
     // An operation touches nothing itself, so its arguments are judged for its steps.
     let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
@@ -237,6 +238,7 @@ async fn ask_approval(
         tool: tool.to_owned(),
         tier: pending_record.call.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
         unconfined: checked.tool.backend().is_unconfined(),
+        confinement: checked.tool.confinement(),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
         policy_digest: policy.digest().as_str().to_owned(),

@@ -7,6 +7,8 @@
 //! | `guest.rs` | a module's tool, on a confined thread |
 //! | `guest_requests.rs` | the requests of a module's tool, while it runs |
 //! | `external.rs` | a tool whose result is submitted from outside |
+//! | `internal.rs` | a tool that returns its arguments |
+//! | `http.rs` | a tool whose calls are requests to one address |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `operation.rs` | the steps of an operation |
@@ -16,6 +18,8 @@ mod egress;
 mod external;
 mod guest;
 mod guest_requests;
+mod http;
+mod internal;
 mod kept_changes;
 mod native;
 mod notification;
@@ -29,7 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_policy::{Grant, ProtectedKinds};
+use portcullis_policy::{Grant, ProtectedKinds, RequestedSubject};
 use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
 
 use super::{Host, PendingRecord, check::Checked};
@@ -37,6 +41,7 @@ use crate::{
     approval::StepGrant,
     audit::{Confinement, RecordedConnection, SharedText, TouchedMount},
     call::Caller,
+    http_tool::HttpTarget,
     registered::RegisteredTool,
     run_labels::LabelGuard,
     sandbox::ModuleDigest,
@@ -46,6 +51,8 @@ use crate::{
 
 pub(crate) use external::{ExternalBackend, submitted_output};
 pub(crate) use guest::GuestTool;
+pub(crate) use http::{CONFIGURED_URL, HttpBackend};
+pub(crate) use internal::InternalBackend;
 pub(crate) use native::NativeTool;
 
 /// Runs tools of one kind. The default of each method suits a backend that lacks the feature.
@@ -119,6 +126,20 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The module and declaration of a guest tool.
     fn guest(&self) -> Option<&GuestTool> {
         None
+    }
+
+    /// The request of an HTTP tool.
+    fn http_target(&self) -> Option<&HttpTarget> {
+        None
+    }
+
+    /// What a call touches although no argument names it, because the tool's configuration does.
+    ///
+    /// # Errors
+    /// Arguments that do not fit the configuration.
+    fn configured_subject(&self, args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
+        let _ = args;
+        Ok(None)
     }
 
     /// The steps of an operation.

@@ -25,6 +25,7 @@ pub use reach::{FlowStep, ReachSource};
 pub use recorded::{RecordedDecision, RecordedExplanation, RowError, explain_row};
 
 use super::{
+    backend::CONFIGURED_URL,
     judge::{Grants, JudgedTool, judge_call, rule_of},
     path_target::PathContext,
 };
@@ -32,6 +33,7 @@ use crate::{
     bootstrap::existing_mounts,
     error::BootstrapError,
     home::Home,
+    http_tool::HttpTarget,
     policy_files::PolicyFiles,
     registered::RegisteredTool,
     sandbox::{links::ExposedFiles, mounts::MountTable},
@@ -43,6 +45,8 @@ pub struct ExplainedTool {
     facts: ToolFacts,
     /// The steps of an operation.
     steps: Vec<ToolFacts>,
+    /// The request of an HTTP tool, whose arguments name no address.
+    target: Option<HttpTarget>,
 }
 
 impl ExplainedTool {
@@ -68,7 +72,7 @@ impl ExplainedTool {
             let find = |step: &&str| shipped_tools().find(|tool| tool.name.as_str() == *step);
             operation.steps.iter().filter_map(find).collect()
         });
-        Some(Self { facts, steps })
+        Some(Self { facts, steps, target: None })
     }
 
     fn opens_unnamed_paths(&self) -> bool {
@@ -83,10 +87,24 @@ fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
         && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
 }
 
+/// The subject of an HTTP tool's call: its own address, with the query of the request's subject if there is one.
+fn configured_subject(
+    tool: &ExplainedTool,
+    target: &HttpTarget,
+    request: &ExplainRequest<'_>,
+) -> Result<RequestedSubject, ToolError> {
+    let url = request.subject.unwrap_or(target.url());
+    if !target.is_at(url) {
+        let message = format!("`{}` requests `{}` and nothing else", tool.facts.name, target.url());
+        return Err(ToolError::invalid_arguments(message));
+    }
+    Ok(RequestedSubject::Url { argument: CONFIGURED_URL.to_owned(), url: url.to_owned() })
+}
+
 impl From<&RegisteredTool> for ExplainedTool {
     fn from(tool: &RegisteredTool) -> Self {
         let steps = tool.steps().iter().map(|step| step.facts().clone()).collect();
-        Self { facts: tool.facts().clone(), steps }
+        Self { facts: tool.facts().clone(), steps, target: tool.http_target().cloned() }
     }
 }
 
@@ -218,6 +236,9 @@ impl Explainer {
         let Some(subject) = request.subject else { return Vec::new() };
         let is_url = is_url(subject);
         let takes = |tool: &ExplainedTool| {
+            if let Some(target) = &tool.target {
+                return target.is_at(subject);
+            }
             let kinds = tool.facts.roles.iter().map(|role| role.role);
             if !is_url && tool.opens_unnamed_paths() {
                 return true;
@@ -239,7 +260,11 @@ impl Explainer {
             request.after.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
         let mut run = RunFacts { agent: request.agent, run: EXPLAINED_RUN, labels: Arc::new(labels) };
         let subjects = |facts: &ToolFacts| self.subjects(facts, request);
-        let own_subjects = if tool.steps.is_empty() { subjects(&tool.facts)? } else { Vec::new() };
+        let own_subjects = match &tool.target {
+            Some(target) => vec![configured_subject(tool, target, request)?],
+            None if tool.steps.is_empty() => subjects(&tool.facts)?,
+            None => Vec::new(),
+        };
         let own = JudgedTool { facts: &tool.facts, subjects: own_subjects };
         let steps = tool.steps.iter().map(|step| Ok(JudgedTool { facts: step, subjects: subjects(step)? }));
         let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;

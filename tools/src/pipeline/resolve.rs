@@ -9,6 +9,7 @@ use portcullis_types::{
 
 use super::{Host, PendingRecord};
 use crate::{
+    audit::Decision,
     call::{Caller, random_id},
     registered::RegisteredTool,
     table::ToolTable,
@@ -16,6 +17,9 @@ use crate::{
 
 /// The most names that a refusal suggests.
 const MAX_SUGGESTIONS: usize = 3;
+
+/// The most tools of the caller that a refusal lists.
+const MAX_GIVEN_NAMES: usize = 32;
 
 /// A call whose tool is known.
 #[derive(Debug)]
@@ -46,7 +50,7 @@ pub(crate) fn resolve(
     let Some(tool) = tools.get(call.tool.as_str()) else {
         return Err(match tools.lost(call.tool.as_str()) {
             Some(name) => unavailable_tool_error(name),
-            None => unknown_tool_error(&tools, &call.tool),
+            None => unknown_tool_error(&tools, &call.tool, caller),
         });
     };
     if !tool.steps().is_empty() {
@@ -60,7 +64,23 @@ pub(crate) fn resolve(
     }
     pending_record.call.confinement = Some(tool.confinement());
     pending_record.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
+    if !caller.is_given(&tool.decl().name) {
+        pending_record.call.decision = Some(Decision::Deny);
+        pending_record.call.rule = Some(GIVEN_TOOLS.into());
+        return Err(tool_not_given_error(&tool.decl().name, caller));
+    }
     Ok(Resolved { call, tool: Arc::clone(tool) })
+}
+
+/// The rule in the audit row when the caller has only some tools, and the called one is not among them.
+const GIVEN_TOOLS: &str = "the caller's tools";
+
+/// The error for a tool that the caller does not have.
+fn tool_not_given_error(name: &str, caller: &Caller) -> ToolError {
+    let given = caller.tools.iter().flat_map(|tools| tools.iter());
+    let names: Vec<String> = given.take(MAX_GIVEN_NAMES).map(|name| format!("`{name}`")).collect();
+    let error = ToolError::denied(format!("you do not have the tool `{name}`")).with_code("tool_not_given");
+    if names.is_empty() { error } else { error.with_hint(format!("you have {}", names.join(", "))) }
 }
 
 /// The error for a tool whose module is missing or unusable.
@@ -70,11 +90,12 @@ fn unavailable_tool_error(name: &ToolName) -> ToolError {
         .with_operator_detail("`portcullis tools` says which modules are refused, and why")
 }
 
-fn unknown_tool_error(tools: &ToolTable, name: &str) -> ToolError {
+fn unknown_tool_error(tools: &ToolTable, name: &str, caller: &Caller) -> ToolError {
     let short_name: String = name.chars().take(64).collect();
     let error = ToolError::not_found(format!("no tool is named `{}`", short_name.escape_default()))
         .with_code("unknown_tool");
     let shown_tools = tools.iter().filter(|tool| !tool.meta().hidden).map(|tool| tool.decl().name.as_str());
+    let shown_tools = shown_tools.filter(|tool_name| caller.is_given(tool_name));
     let near_tools = near(shown_tools, |tool_name| similarity(name, tool_name));
     let names: Vec<String> =
         near_tools.iter().take(MAX_SUGGESTIONS).map(|name| format!("`{name}`")).collect();

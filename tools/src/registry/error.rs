@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use portcullis_policy::{InvalidHostRule, ToolOrigin};
+use portcullis_policy::{Denial, InvalidHostRule, ToolOrigin};
 use portcullis_types::{InvalidToolName, ToolName, escape_for_display};
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ use crate::{arguments::SchemaError, native::Capability, registered::RegisteredTo
 pub enum NameHolder {
     /// A shipped tool, or a step of one.
     Shipped,
-    /// A native tool of the embedding program.
+    /// A tool of the embedding program, or of a configuration.
     Program,
     /// A tool of a foreign module.
     Module {
@@ -35,7 +35,9 @@ impl NameHolder {
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell => Self::Shipped,
-            ToolOrigin::Native | ToolOrigin::External => Self::Program,
+            ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal => {
+                Self::Program
+            }
             ToolOrigin::ForeignModule => {
                 Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
             }
@@ -57,6 +59,10 @@ impl fmt::Display for NameHolder {
     }
 }
 
+fn hint(denial: &Denial) -> String {
+    if denial.hint.is_empty() { String::new() } else { format!("; {}", denial.hint) }
+}
+
 /// Why tools cannot be registered together.
 #[derive(Debug, Error)]
 pub enum RegistryError {
@@ -75,6 +81,17 @@ pub enum RegistryError {
         /// The current holder of the name.
         holder: NameHolder,
     },
+    /// Two tools whose names or aliases differ only in the case of letters. A person or a model would take one for the
+    /// other.
+    #[error(
+        "the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name"
+    )]
+    DiffersInCase {
+        /// The refused name.
+        name: ToolName,
+        /// The name of a registered tool.
+        other: ToolName,
+    },
     /// A declared host that is not a valid rule.
     #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
     Hosts {
@@ -92,6 +109,14 @@ pub enum RegistryError {
         name: ToolName,
         /// The name that it resembles.
         other: ToolName,
+    },
+    /// The address of an HTTP tool that the policy refuses for every profile.
+    #[error("tool `{tool}` requests an address that is refused: {}{}", denial.message(), hint(denial))]
+    Address {
+        /// The tool's name.
+        tool: String,
+        /// The refusal.
+        denial: Box<Denial>,
     },
     /// A capability whose tools this registry does not have.
     #[error("the capability `{capability}` is not available: {reason}")]

@@ -121,6 +121,12 @@ impl GrantJudge {
         Ok(judged)
     }
 
+    /// The same judge, for servers that may take all of the time until they begin to answer.
+    pub(crate) fn with_slow_answers(mut self) -> Self {
+        self.limits.first_byte = self.deadline.saturating_duration_since(Instant::now());
+        self
+    }
+
     /// The same judge, which follows no redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
         (self.limits.max_redirects, self.max_redirects) = (0, 0);

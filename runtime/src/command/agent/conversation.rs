@@ -104,7 +104,10 @@ fn obey(
     let registry = &session.registry;
     let answer = match command {
         SlashCommand::Help => slash::help(),
-        SlashCommand::Tools => format!("{}{}", tools::listing(registry), tools::refused_modules(registry)),
+        SlashCommand::Tools => {
+            let given = session.caller.tools.as_deref();
+            format!("{}{}", tools::listing(registry, given), tools::refused_modules(registry))
+        }
         SlashCommand::Policy => policy::summary(&session.files, registry.policy()),
         SlashCommand::Log => audit::listing_of_run(&session.audit_log, session.subject.id.as_str())?,
         SlashCommand::Changes => undo::changes_of_run(registry, session.subject.id.as_str())?,

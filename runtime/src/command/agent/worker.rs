@@ -9,6 +9,7 @@ use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::CancellationToken;
 
 use super::{
+    capabilities::Capabilities,
     confined_as_tools,
     instructions::{self, PROJECT_FILE, ProjectFile},
     model,
@@ -80,10 +81,12 @@ async fn stepper(
     let workspace = workspace.to_string_lossy().into_owned();
     let mut config = AgentConfig::new(AGENT_ID);
     config.max_iterations = options.max_turns;
-    let mut system = instructions::operator_text(options.system.as_deref())?;
+    let capabilities = Capabilities::chosen(options, &file);
+    let mut system = capabilities.with_prompts(&instructions::operator_text(options.system.as_deref())?);
     let runs = run_store::open_to_drive(store, &envelope.state).await?;
     let registry = setup::serving_registry(&envelope, sidecar::shell_source(common)).await;
     let registry = Arc::new(setup::recording_refusals(&envelope, registry)?);
+    capabilities.ensure_offered(&registry)?;
     let mut labels = Vec::new();
     if !options.no_instructions
         && let Some(text) = project_text(&registry)
@@ -98,7 +101,7 @@ async fn stepper(
         model: ModelIdentity { name: settings.model.clone(), address: settings.origin() },
         provider: Arc::new(RemoteProvider::new(settings)?) as Arc<dyn Provider>,
         config,
-        caller: caller(options.approve),
+        caller: caller(options.approve, &capabilities),
         workspace,
         labels,
         hint: None,
@@ -109,8 +112,9 @@ async fn stepper(
 }
 
 /// The caller of the model's calls. Without `--approve`, questions are asked in the store.
-fn caller(approve: bool) -> Caller {
+fn caller(approve: bool, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
+    caller.tools = capabilities.tools();
     (caller.on_progress, caller.on_update) = (None, None);
     if !approve {
         caller.approver = None;

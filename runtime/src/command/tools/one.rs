@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use portcullis_tools::{RegisteredTool, ToolRegistry};
 use serde_json::{Map, Value};
 
-use super::{describe_profile, describe_step_profiles};
+use super::{describe_profile, describe_step_profiles, request_of};
 use crate::output::{table, text};
 
 /// The tool for people: what it does, its arguments, and what the policy gives to it.
@@ -24,6 +24,9 @@ pub(super) fn describe(registry: &ToolRegistry, tool: &RegisteredTool) -> String
             steps => describe_step_profiles(registry, steps),
         },
     );
+    if let Some(request) = request_of(tool) {
+        add_line("request", &request);
+    }
     let approval = match (registry.assignment(tool), registry.unavailable_reason(tool)) {
         (_, Some(reason)) => format!("unavailable: {reason}"),
         (Ok(assigned), None) => assigned.approval.to_string(),

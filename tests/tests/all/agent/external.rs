@@ -170,7 +170,7 @@ fn a_request_to_a_model_leaves_a_row() {
 #[test]
 fn a_tool_file_with_mistakes_is_refused_with_all_of_them() {
     let fixture = Fixture::new();
-    let file = tool_file(&fixture, &json!({"timeout": -1, "executionType": "space", "colour": "red"}));
+    let file = tool_file(&fixture, &json!({"timeout": -1, "executionType": "cloud", "colour": "red"}));
     let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("text")]);
     assert_eq!(output.status.code(), Some(2));
     let told = stderr(&output);

@@ -8,7 +8,7 @@ use super::{Author, sdk, target};
 fn nothing_is_overwritten_and_nothing_is_left_behind() {
     let author = Author::new();
     let sdk = sdk();
-    for name in ["", "Words", "a b", "../x", "wörds", &"x".repeat(65)] {
+    for name in ["", "a.b", "a b", "../x", "wörds", &"x".repeat(65)] {
         let (_, stderr_text) = author.run_expecting(2, &["tool", "new", name, "--sdk", &sdk]);
         assert!(stderr_text.contains("not a tool name"), "{stderr_text}");
     }

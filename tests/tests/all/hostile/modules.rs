@@ -210,7 +210,9 @@ fn classify_refusal(error: &BootstrapError) -> RefusalReason {
         BootstrapError::Wasm(WasmError::Link { .. }) => RefusalReason::Link,
         BootstrapError::Wasm(WasmError::ModuleTooLarge { .. }) => RefusalReason::TooLarge,
         BootstrapError::Registry(RegistryError::Name { .. }) => RefusalReason::Name,
-        BootstrapError::Registry(RegistryError::Taken { .. }) => RefusalReason::Taken,
+        BootstrapError::Registry(RegistryError::Taken { .. } | RegistryError::LookAlike { .. }) => {
+            RefusalReason::Taken
+        }
         BootstrapError::Registry(RegistryError::Schema { .. }) => RefusalReason::Schema,
         other => panic!("not one of the errors that a module may cause: {other:?}"),
     }
@@ -240,7 +242,7 @@ async fn a_description_that_is_not_right_is_refused() {
         (tool(&format!("\"name\":\"Big Name\",{object}")), RefusalReason::Describe),
         (tool(&format!("\"name\":\"\",{object}")), RefusalReason::Describe),
         (tool(&format!("\"name\":\"fil\u{435}_read\",{object}")), RefusalReason::Describe),
-        (tool(&format!("\"name\":\"FILE_READ\",{object}")), RefusalReason::Describe),
+        (tool(&format!("\"name\":\"FILE_READ\",{object}")), RefusalReason::Taken),
         (tool(&format!("\"name\":\"{}\",{object}", "a".repeat(65))), RefusalReason::Describe),
         (tool("\"name\":\"a\""), RefusalReason::Describe),
         (tool(&format!("\"name\":\"a\",\"power\":\"all\",{object}")), RefusalReason::Describe),

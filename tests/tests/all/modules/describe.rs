@@ -30,7 +30,7 @@ async fn check(describe: &str, is_valid: bool) {
 async fn a_description_that_is_wrong_in_any_field_is_refused() {
     check(&valid_description().to_string(), true).await;
     for (field, values) in [
-        ("name", vec![json!(null), json!(3), json!(""), json!("A"), json!("a".repeat(65)), json!(["a"])]),
+        ("name", vec![json!(null), json!(3), json!(""), json!("a.b"), json!("a".repeat(65)), json!(["a"])]),
         ("label", vec![json!(3), json!(["x"])]),
         ("description", vec![json!(3), json!({"text": "x"})]),
         ("tier", vec![json!("readonly"), json!("READ_ONLY"), json!("none"), json!(0), json!("")]),

@@ -1,8 +1,9 @@
-//! Backend of request steps. The host's HTTP client makes the requests, on its confined threads.
+//! Backend of request steps, and the sending of a call's only request. The host's HTTP client makes the requests, on its
+//! confined threads.
 
 use std::sync::Arc;
 
-use portcullis_egress::{CancellationToken, HeaderMap, HeaderValue, Method, Request, Response};
+use portcullis_egress::{HeaderMap, HeaderValue, Method, Request, Response};
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 use serde_json::{Value, json};
 
@@ -11,7 +12,8 @@ use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     web::{
-        self, BODY, GrantJudge, Hop, Redirect, RedirectRefused, Redirects, RequestFailure, RequestStep, URL,
+        self, BODY, GrantJudge, Hop, HttpClientHandle, Redirect, RedirectRefused, Redirects, RequestFailure,
+        RequestStep, URL,
     },
 };
 
@@ -26,7 +28,7 @@ impl Backend for RequestStep {
         attempt: CallAttempt<'_>,
         pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
-        let CallAttempt { checked, grant, time_limit, labels, caller, host, .. } = attempt;
+        let CallAttempt { checked, grant, time_limit, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
         let tool = checked.tool.facts().name.as_str();
@@ -54,15 +56,7 @@ impl Backend for RequestStep {
             body: text(BODY).unwrap_or_default().to_owned().into(),
             ..Request::get(judged.url().clone())
         };
-        let cancel: CancellationToken = caller.cancel.child_token();
-        // Mark the labels before the request is sent, so that they precede the response.
-        labels.mark_web_read();
-        labels.mark_secrets_sent(&web::secrets_for(grant, judged.url().as_str()));
-        labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
-        let response =
-            web::request(&self.http_client, &judge, request, cancel, &mut pending_record.call).await;
-        // A redirect can have sent more secrets.
-        labels.mark_secrets_sent(&pending_record.call.secrets);
+        let response = send(&attempt, &self.http_client, &judge, request, pending_record).await?;
         let leave_hop = |hop: Result<Hop, RedirectRefused>| {
             if let Some(response_slot) =
                 caller.operation_step.as_ref().and_then(|step| step.response.as_ref())
@@ -94,6 +88,29 @@ impl Backend for RequestStep {
         };
         Ok(AttemptOutcome::without_retry(result))
     }
+}
+
+/// Sends the judged request of a call, and marks what the run has read and sent by it.
+///
+/// # Errors
+/// A flow rule's denial. What became of the request is in the inner result.
+pub(super) async fn send(
+    attempt: &CallAttempt<'_>,
+    http_client: &HttpClientHandle,
+    judge: &Arc<GrantJudge>,
+    request: Request,
+    pending_record: &mut PendingRecord,
+) -> Result<Result<Response, RequestFailure>, ToolError> {
+    let CallAttempt { grant, labels, caller, host, .. } = attempt;
+    // Mark the labels before the request is sent, so that they precede the response.
+    labels.mark_web_read();
+    labels.mark_secrets_sent(&web::secrets_for(grant, request.url.as_str()));
+    labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
+    let cancel = caller.cancel.child_token();
+    let response = web::request(http_client, judge, request, cancel, &mut pending_record.call).await;
+    // A redirect can have sent more secrets.
+    labels.mark_secrets_sent(&pending_record.call.secrets);
+    Ok(response)
 }
 
 fn headers(accept: &'static str, body: Option<&str>) -> HeaderMap {

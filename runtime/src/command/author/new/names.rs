@@ -23,15 +23,15 @@ pub(crate) struct TemplateNames {
 }
 
 impl TemplateNames {
-    /// The names for a tool. The function gets the tool's name, with a prefix if it would not be valid.
+    /// The names for a tool. The function gets the tool's name in lower case, with a prefix if it would not be valid.
     pub(crate) fn new(tool: &ToolName, sdk: &str) -> Self {
         let tool = tool.as_str();
-        let mut function = tool.replace('-', "_");
+        let mut function = tool.replace('-', "_").to_ascii_lowercase();
         let is_name = function.starts_with(|first: char| first.is_ascii_lowercase());
         if !is_name || RESERVED_NAMES.contains(&function.as_str()) {
             function = format!("tool_{function}");
         }
-        let package = format!("tool-{}", tool.replace('_', "-"));
+        let package = format!("tool-{}", tool.replace('_', "-").to_ascii_lowercase());
         Self { tool: tool.to_owned(), function, package, sdk: sdk.to_owned() }
     }
 
@@ -58,6 +58,7 @@ mod tests {
     fn function_and_crate_are_called_like_the_tool_where_they_may() {
         check("word_count", "word_count", "tool-word-count");
         check("word-count", "word_count", "tool-word-count");
+        check("wordCount", "wordcount", "tool-wordcount");
         check("3d", "tool_3d", "tool-3d");
         check("type", "tool_type", "tool-type");
         check("main", "tool_main", "tool-main");

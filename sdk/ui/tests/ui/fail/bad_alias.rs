@@ -2,7 +2,7 @@
 
 use portcullis_sdk::tool;
 
-#[tool(aliases("Grep", "bad_alias", "grep", "grep"))]
+#[tool(aliases("gr p", "Bad_Alias", "grep", "grep"))]
 async fn bad_alias() {}
 
 fn main() {}

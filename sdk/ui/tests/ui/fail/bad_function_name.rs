@@ -3,8 +3,7 @@
 use portcullis_sdk::tool;
 
 #[tool]
-#[allow(non_snake_case)]
-async fn readFile(path: String) -> String {
+async fn größe(path: String) -> String {
     path
 }
 

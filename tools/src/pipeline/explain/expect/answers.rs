@@ -123,7 +123,8 @@ impl<'a> AnswerChecker<'a> {
 
     /// The tools that an expectation means. A step of an operation can be named by itself.
     fn chosen(&self, chosen: &ExpectedTools) -> Vec<ExplainedTool> {
-        let alone = |facts: &ToolFacts| ExplainedTool { facts: facts.clone(), steps: Vec::new() };
+        let alone =
+            |facts: &ToolFacts| ExplainedTool { facts: facts.clone(), steps: Vec::new(), target: None };
         match chosen {
             ExpectedTools::All => self.tools.to_vec(),
             ExpectedTools::Named(names) => names

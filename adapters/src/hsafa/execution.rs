@@ -1,0 +1,125 @@
+//! How a configured tool runs: `executionType`, and the request in `execution`.
+//!
+//! The specification decides in this order: an internal tool returns its arguments; a tool with `execution.url` makes a
+//! request, whatever its type, and returns the result at once, even with `isAsync`; any other tool's result is submitted
+//! from outside. A type that says otherwise than `execution` is a mistake.
+
+use portcullis_tools::{HTTP_TOOL_METHODS, HttpTarget, policy::HttpMethod};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::faults::Faults;
+
+/// The keys of `execution`.
+const KEYS: [&str; 3] = ["url", "method", "headers"];
+
+portcullis_types::words! {
+    /// The type of a configured tool, as its configuration states it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum ExecutionType {
+        /// A request to a URL.
+        Gateway = "gateway",
+        /// Another program submits the results.
+        External = "external",
+        /// A person submits the results, through a page that shows the call.
+        Space = "space",
+        /// A call returns its arguments.
+        Internal = "internal",
+    }
+}
+
+/// What a call of a configured tool does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Execution {
+    /// It makes this request, and returns the response.
+    Http(HttpTarget),
+    /// It waits for a result from outside.
+    Pending,
+    /// It returns its arguments.
+    Internal,
+}
+
+/// Reads type and execution of a configuration. `None` if one of them has a mistake.
+pub(super) fn read(
+    item: &Map<String, Value>,
+    place: &str,
+    faults: &mut Faults,
+) -> Option<(ExecutionType, Execution)> {
+    let kind = faults.text(item, "executionType", place).and_then(|word| {
+        let known = ExecutionType::ALL.into_iter().find(|known| known.as_str() == word);
+        known.or_else(|| {
+            let names = ExecutionType::ALL.map(ExecutionType::as_str).join(", ");
+            let fault = format!("`{}` is none of {names}", word.escape_default());
+            faults.add_at(place, "executionType", &fault)
+        })
+    });
+    let target = match item.get("execution") {
+        None => None,
+        Some(_) if kind == Some(ExecutionType::Internal) => {
+            return faults.add_at(
+                place,
+                "execution",
+                "an internal tool has none: a call returns its arguments",
+            );
+        }
+        Some(Value::Object(execution)) => Some(target(execution, &format!("{place}.execution"), faults)?),
+        Some(_) => return faults.add_at(place, "execution", "it is not a JSON object"),
+    };
+    let kind = kind?;
+    let execution = match (kind, target) {
+        (ExecutionType::Internal, _) => Execution::Internal,
+        (_, Some(target)) => Execution::Http(target),
+        (ExecutionType::Gateway, None) => {
+            return faults.add_at(
+                place,
+                "execution.url",
+                "it is missing: a `gateway` tool requests a URL; a tool whose results are submitted is `external` or `space`",
+            );
+        }
+        (ExecutionType::External | ExecutionType::Space, None) => Execution::Pending,
+    };
+    Some((kind, execution))
+}
+
+/// Reads the request. Without a method it is GET.
+fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> Option<HttpTarget> {
+    let earlier_faults = faults.0.len();
+    faults.check_keys(execution, &KEYS, place);
+    let url = faults.text(execution, "url", place);
+    let method = match execution.get("method") {
+        None => Some(HttpMethod::Get),
+        Some(Value::String(word)) => {
+            let method =
+                HTTP_TOOL_METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
+            method
+                .or_else(|| faults.add_at(place, "method", "it is none of GET, POST, PUT, PATCH and DELETE"))
+        }
+        Some(_) => faults.add_at(place, "method", "it is not a text"),
+    };
+    let mut headers = Vec::new();
+    match execution.get("headers") {
+        None => {}
+        Some(Value::Object(members)) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(value) => headers.push((name.as_str(), value.as_str())),
+                    _ => {
+                        faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text");
+                    }
+                }
+            }
+        }
+        Some(_) => faults.add(&format!("{place}.headers"), "it is not a JSON object"),
+    }
+    // If the method is wrong, the other parts are still checked.
+    let checked = HttpTarget::new(url?, method.unwrap_or(HttpMethod::Post), headers);
+    match checked {
+        Ok(target) => (faults.0.len() == earlier_faults).then_some(target),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                faults.add(&format!("{place}.{}", mistake.place()), mistake.to_string());
+            }
+            None
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The capabilities of an agent: the only tools that it has, and the instructions that come with them.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use portcullis_tools::{ToolRegistry, native::Capability};
+use portcullis_types::ToolName;
+
+use crate::{agent_file::AgentFile, cli::ModelOptions, error::CliError};
+
+/// The capabilities of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Capabilities(Option<BTreeSet<Capability>>);
+
+impl Capabilities {
+    /// Those of the command line, else those of `agent.toml`. Without either, the agent has all tools that the policy
+    /// offers.
+    pub(super) fn chosen(options: &ModelOptions, file: &AgentFile) -> Self {
+        let from_options = (!options.capabilities.is_empty()).then_some(&options.capabilities);
+        Self(from_options.or(file.agent.capabilities.as_ref()).map(|given| given.iter().copied().collect()))
+    }
+
+    /// The only tools of the agent, for [`Caller::tools`](portcullis_tools::Caller::tools). `None` for all.
+    pub(super) fn tools(&self) -> Option<Arc<BTreeSet<ToolName>>> {
+        let given = self.0.as_ref()?;
+        let names = given.iter().flat_map(|capability| capability.tools());
+        Some(Arc::new(names.filter_map(|name| ToolName::parse(*name).ok()).collect()))
+    }
+
+    /// The instructions with those of the capabilities.
+    pub(super) fn with_prompts(&self, instructions: &str) -> String {
+        let mut text = instructions.to_owned();
+        for capability in self.0.iter().flatten() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n\n{}", capability.prompt());
+        }
+        text
+    }
+
+    /// Refuses a capability none of whose tools is offered here, so that an agent does not work without it unnoticed.
+    ///
+    /// # Errors
+    /// [`CliError::Capability`] with the first such capability.
+    pub(super) fn ensure_offered(&self, registry: &ToolRegistry) -> Result<(), CliError> {
+        let offered = registry.offered();
+        // The tool that reads the rest of long results belongs to several capabilities.
+        let is_offered =
+            |name: &&str| *name != "output_read" && offered.iter().any(|tool| tool.decl().name == *name);
+        match self.0.iter().flatten().find(|capability| !capability.tools().iter().any(&is_offered)) {
+            Some(capability) => {
+                Err(CliError::Capability { capability: *capability, tool: capability.tools()[0] })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_their_tools_and_instructions() {
+        let capabilities = Capabilities(Some([Capability::WebFetch, Capability::CurrentTime].into()));
+        let tools = capabilities.tools().expect("some tools");
+        let names: Vec<&str> = tools.iter().map(ToolName::as_str).collect();
+        assert_eq!(names, ["get_current_time", "output_read", "web_fetch"]);
+        let text = capabilities.with_prompts("Be short.");
+        assert!(text.starts_with("Be short.\n\nAsk `get_current_time`"), "{text}");
+        assert!(text.ends_with(Capability::WebFetch.prompt()), "{text}");
+    }
+
+    #[test]
+    fn none_is_all_tools_and_an_empty_list_is_no_tool() {
+        assert_eq!(Capabilities(None).tools(), None);
+        assert_eq!(Capabilities(Some(BTreeSet::new())).tools(), Some(Arc::default()));
+        assert_eq!(Capabilities(None).with_prompts("x"), "x");
+    }
+}

@@ -1,0 +1,39 @@
+//! Internal tools: nothing runs. A call returns its arguments, so that a program that shows the run can draw them.
+
+use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolName, ToolPolicy};
+
+use crate::registry::RegistryError;
+
+/// A tool without code, such as one that has a chart drawn. Its result is `{"success": true, "args": ARGUMENTS}`.
+#[derive(Debug, Clone)]
+pub struct InternalTool {
+    /// The declaration for the model.
+    pub decl: FunctionDecl,
+    /// A name for people. Default: the tool's own name.
+    pub label: Option<String>,
+    /// Whether every call needs an approval.
+    pub policy: ToolPolicy,
+    /// Hints for the registry.
+    pub meta: ToolMeta,
+}
+
+impl InternalTool {
+    /// A tool with this declaration, and no approval of its own.
+    #[must_use]
+    pub fn new(decl: FunctionDecl) -> Self {
+        Self { decl, label: None, policy: ToolPolicy::Auto, meta: ToolMeta::default() }
+    }
+
+    /// The facts that the policy judges the tool by. A call has no effect.
+    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        Ok(ToolFacts {
+            declared_tier: Some(SafetyTier::ReadOnly),
+            declared_policy: self.policy,
+            declared_max_output: self.meta.output_cap_bytes.map(OutputBytes),
+            pin_status: PinStatus::Unpinned,
+            ..ToolFacts::undeclared(name, ToolOrigin::Internal)
+        })
+    }
+}

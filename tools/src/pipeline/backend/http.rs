@@ -1,0 +1,98 @@
+//! Backend of HTTP tools. A call is one request, which the host's HTTP client makes on its confined threads.
+
+use std::{sync::Arc, time::Instant};
+
+use portcullis_egress::{HeaderMap, HeaderValue, Method, Request};
+use portcullis_policy::RequestedSubject;
+use portcullis_types::{ToolArgs, ToolError, async_trait};
+
+use super::{AttemptOutcome, Backend, CallAttempt, egress::send};
+use crate::{
+    audit::Confinement,
+    http_tool::HttpTarget,
+    pipeline::{Host, PendingRecord, admit::refuse},
+    web::{self, GrantJudge, RequestFailure},
+};
+
+/// The place of the address in questions and rows: the key of the configuration. No argument has this name, because a
+/// schema that a model gets has no dots in its names.
+pub(crate) const CONFIGURED_URL: &str = "execution.url";
+
+/// Why no call can run in a program without the HTTP client.
+const NO_CLIENT: &str = "this program makes no requests for tools";
+
+/// The header `Accept`, unless the configuration sets it.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.5");
+
+/// An HTTP tool.
+#[derive(Debug)]
+pub(crate) struct HttpBackend(pub(crate) HttpTarget);
+
+#[async_trait]
+impl Backend for HttpBackend {
+    fn confinement(&self) -> Confinement {
+        Confinement::Egress
+    }
+
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.http_client.is_none().then_some(NO_CLIENT)
+    }
+
+    fn http_target(&self) -> Option<&HttpTarget> {
+        Some(&self.0)
+    }
+
+    /// The address, with the arguments in its query if they are sent there.
+    fn configured_subject(&self, args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
+        let url = self.0.url_with(args)?.into();
+        Ok(Some(RequestedSubject::Url { argument: CONFIGURED_URL.to_owned(), url }))
+    }
+
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending_record: &mut PendingRecord,
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
+        let Self(target) = self;
+        let Some(http_client) = &host.http_client else {
+            return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
+        };
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let tool = checked.tool.facts().name.as_str();
+        let judge = GrantJudge::new(grant.clone(), None, time_left)
+            .with_slow_answers()
+            .with_pooled_connections(host.policy.digest().as_str(), tool, caller);
+        let judge = Arc::new(judge);
+        let (url, method) = (target.url_with(&checked.args)?, target.method().as_str());
+        let judged = judge.judge(method, url.as_str()).map_err(|denial| refuse(denial, pending_record))?;
+        let body = target.body_with(&checked.args);
+        let request = Request {
+            method: Method::from_bytes(method.as_bytes())
+                .map_err(|error| ToolError::internal(error.to_string()))?,
+            headers: headers(target, body.is_some()),
+            body: body.unwrap_or_default(),
+            ..Request::get(judged.url().clone())
+        };
+        let result = match send(&attempt, http_client, &judge, request, pending_record).await? {
+            Ok(response) => web::output_of_response(&response),
+            Err(RequestFailure::Denied(denial)) => Err(refuse(denial, pending_record)),
+            Err(RequestFailure::Failed(error)) => Err(error),
+        };
+        Ok(AttemptOutcome::without_retry(result))
+    }
+}
+
+/// The configured headers over the default ones.
+fn headers(target: &HttpTarget, has_body: bool) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("user-agent", web::USER_AGENT);
+    headers.insert("accept", ACCEPT);
+    if has_body {
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+    }
+    for (name, value) in target.headers() {
+        headers.insert(name, value.clone());
+    }
+    headers
+}
