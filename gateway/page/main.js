@@ -117,6 +117,11 @@ async function start() {
   }
 }
 
+// The address names the view, so the link to the content must not change it.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+});
 takeTokenFromAddress();
 addEventListener("hashchange", () => {
   if (!location.hash.startsWith("#token=")) return;

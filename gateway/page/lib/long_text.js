@@ -16,7 +16,7 @@ const STEP = 200_000;
  * @returns {HTMLElement}
  */
 export function longText(text, { code = false, exact = false, label, onWhole } = {}) {
-  const body = h(code ? "pre" : "div", { class: code ? "code" : "prose", dir: code ? "ltr" : "auto", ...(code && label ? { tabindex: "0", role: "region", "aria-label": label } : {}) });
+  const body = h(code ? "pre" : "div", { class: code ? "code" : "prose", dir: code ? "ltr" : "auto", ...(code && label ? { tabindex: "0", role: "group", "aria-label": label } : {}) });
   const box = h("div", { class: "long" }, body);
   let shown = firstPart(text);
 

@@ -49,24 +49,25 @@ export function shownText(text) {
 }
 
 /**
- * Nodes for a text. Escapes are marked, so that they differ from the same characters written by an agent.
+ * A node with a text. Escapes are marked, so that they differ from the same characters written by an agent.
  * @param {unknown} text
  * @param {{ exact?: boolean }} [options] see {@link shownParts}
- * @returns {DocumentFragment}
+ * @returns {Node}
  */
 export function textNodes(text, options) {
-  const fragment = document.createDocumentFragment();
-  for (const part of shownParts(String(text ?? ""), options)) {
-    if (!part.escaped) {
-      fragment.append(document.createTextNode(part.text));
-      continue;
-    }
+  const parts = shownParts(String(text ?? ""), options).map((part) => {
+    const node = document.createTextNode(part.text);
+    if (!part.escaped) return node;
     const mark = document.createElement("span");
     mark.className = "escape";
-    mark.append(document.createTextNode(part.text));
-    fragment.append(mark);
-  }
-  return fragment;
+    mark.append(node);
+    return mark;
+  });
+  if (parts.length === 1) return parts[0];
+  // One node for the text, so that it stays one item in a box that lays out its children.
+  const whole = document.createElement("span");
+  whole.append(...parts);
+  return whole;
 }
 
 /**

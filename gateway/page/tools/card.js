@@ -49,7 +49,7 @@ export function toolCard(call, { message = null, heading = "h3", onAnswered } = 
   const body = h("div", { class: "tool-body" });
   const problem = h("div", { class: "slot", role: "alert" });
   const state = h("span", {});
-  const card = h("section", { class: "tool", "aria-label": `Tool ${call.name}`, tabindex: "-1", "data-testid": "tool", "data-tool": call.name },
+  const card = h("section", { class: "tool", role: "group", "aria-label": `Tool ${call.name}`, tabindex: "-1", "data-testid": "tool", "data-tool": call.name },
     h("header", { class: "tool-head" },
       h(heading, { class: "tool-name" }, call.name),
       state,

@@ -31,7 +31,7 @@ export function displayChart({ call }) {
     chart.title ? h("figcaption", { class: "tool-title", dir: "auto" }, chart.title) : null,
     chart.series.length > 1 ? legend(chart) : null,
     holder,
-    h("details", { class: "chart-data" }, h("summary", {}, "Show the data as a table"), h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Data of the chart" }, table(chart))));
+    h("details", { class: "chart-data" }, h("summary", {}, "Show the data as a table"), h("div", { class: "scroll-x", tabindex: "0", role: "group", "aria-label": "Data of the chart" }, table(chart))));
 }
 
 /**

@@ -4,19 +4,22 @@
 import { freshId, h } from "../lib/dom.js";
 import { parseJson, prettyJson } from "../lib/json.js";
 import { longText } from "../lib/long_text.js";
+import { summary } from "../lib/text.js";
 
 /** @type {import("./registry.js").ToolComponent} */
 export function fallback({ call, submit }) {
   return h("div", { class: "fallback" },
-    part("Input", call.input),
-    call.output === null || call.output === undefined ? null : part("Output", call.output),
+    part("Input", call.input, call.status === "requires_action"),
+    call.output === null || call.output === undefined ? null : part("Output", call.output, false),
     call.status === "requires_action" ? answer(submit) : null);
 }
 
-/** @param {string} title @param {unknown} value */
-function part(title, value) {
-  const isText = typeof value === "string";
-  return h("div", { class: "part" }, h("p", { class: "part-title" }, title), longText(isText ? value : prettyJson(value), { code: true, exact: true, label: title }));
+/** A part that opens; who must answer sees the input at once. */
+function part(title, value, open) {
+  const source = typeof value === "string" ? value : prettyJson(value);
+  return h("details", { class: "part", open },
+    h("summary", {}, h("span", { class: "part-title" }, title), " ", h("code", { class: "preview" }, summary(source, 90))),
+    longText(source, { code: true, exact: true, label: title }));
 }
 
 /** @param {(result: unknown) => Promise<void>} submit */

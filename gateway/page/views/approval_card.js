@@ -31,7 +31,7 @@ export function approvalCard(approval, { heading = "h3", onDecided } = {}) {
 
   const question = longText(String(approval.question ?? ""), { code: true, label: "Question", onWhole: seen("question") });
   const args = longText(prettyJson(approval.args ?? null), { code: true, exact: true, label: "Arguments", onWhole: seen("args") });
-  const card = h("section", { class: "tool asks approval", "aria-labelledby": id, tabindex: "-1", "data-testid": "approval", "data-approval": approval.id },
+  const card = h("section", { class: "tool asks approval", role: "group", "aria-labelledby": id, tabindex: "-1", "data-testid": "approval", "data-approval": approval.id },
     h("header", { class: "tool-head" },
       h(heading, { class: "tool-name", id }, `Approve ${approval.toolName}?`),
       h("span", { class: "chip ask" }, "Waits for a decision"),

@@ -56,8 +56,8 @@ export function openMembers(spaceId, feed, me) {
 
   draw(feed.store.get());
   panel.onClose(feed.store.subscribe(draw));
-  // A caller who may not list users or agents sees the members without the choice of others.
-  Promise.allSettled([listAll("api/users"), listAll("api/agents")]).then((lists) => {
+  // Only an operator lists the users. A caller who may not list agents either sees the members without a choice of others.
+  Promise.allSettled([me.subject === "admin" ? listAll("api/users") : [], listAll("api/agents")]).then((lists) => {
     everyone = lists.flatMap(({ value }) => value ?? []);
     draw(feed.store.get());
   });

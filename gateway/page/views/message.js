@@ -27,7 +27,7 @@ export function messageRow(message, { me, newDay, follow, quoted, onReply, body 
     timeOf(message.createdAt, { clockOnly: true }));
   const reply = message.kind === "text" && onReply
     ? h("button", { type: "button", class: "icon-button reply", "aria-label": `Reply to ${author.name}`, title: "Reply", on: { click: () => onReply(current) } }, icon("reply")) : null;
-  const article = h("article", { class: `message ${message.kind}${follow ? " follow" : ""}${isMine ? " mine" : ""}`, "data-testid": "message", "data-message": message.id },
+  const article = h("article", { class: `message${body ? " with-tool" : ""}${follow ? " follow" : ""}${isMine ? " mine" : ""}`, "data-testid": "message", "data-message": message.id },
     h("span", { class: "message-face" }, follow ? null : avatar(author)),
     h("div", { class: "message-main" },
       by,

@@ -19,7 +19,7 @@ export function auditRows(runId) {
   // A phone shows each row as a block, and tables that are no tables in CSS keep their meaning only by roles.
   const table = h("table", { class: "rows", role: "table" }, h("caption", { class: "unseen" }, "Audit rows of the run"),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((name) => h("th", { scope: "col", role: "columnheader" }, name)))), body);
-  const element = h("section", { "aria-labelledby": "audit-rows", "data-testid": "rows" }, h("h2", { id: "audit-rows" }, "Audit rows"), status, h("div", { class: "scroll-x", tabindex: "0", role: "region", "aria-label": "Audit rows" }, table));
+  const element = h("section", { "aria-labelledby": "audit-rows", "data-testid": "rows" }, h("h2", { id: "audit-rows" }, "Audit rows"), status, h("div", { class: "scroll-x", tabindex: "0", role: "group", "aria-label": "Table of the audit rows" }, table));
   const known = new Set();
   let reading = false;
   let again = false;

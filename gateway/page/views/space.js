@@ -32,8 +32,8 @@ export function spaceView(spaceId, me) {
   const problem = h("div", { class: "slot", role: "alert" });
   const write = composer(spaceId, feed);
   const line = connectionLine(() => feed.retryNow());
-  const messages = timeline(feed, me, (message) => write.replyTo(message));
-  const questions = spaceQuestions(spaceId, feed);
+  const questions = spaceQuestions(spaceId, feed, heading);
+  const messages = timeline(feed, me, { onReply: (message) => write.replyTo(message), questions });
   const element = h("div", { class: "space" },
     h("header", { class: "space-head" },
       h("a", { class: "icon-button back", href: linkTo("spaces"), "aria-label": "All spaces" }, icon("back")),
@@ -41,7 +41,7 @@ export function spaceView(spaceId, me) {
       h("button", { type: "button", class: "faces-button", on: { click: () => openMembers(spaceId, feed, me) } }, faces, count),
       h("button", { type: "button", class: "icon-button", "aria-label": "Search the messages", title: "Search the messages", on: { click: () => openSearch(spaceId) } }, icon("search"))),
     line.element, problem, messages.element,
-    h("div", { class: "space-foot" }, questions.element, working, write.element));
+    h("div", { class: "space-foot" }, working, write.element));
   let title = "";
 
   function draw(state) {
@@ -56,8 +56,8 @@ export function spaceView(spaceId, me) {
     if (problem.textContent !== problemText) replace(problem, problemText ? h("p", { class: "error" }, problemText) : null);
     drawWorking(working, state);
     line.draw(state.connection);
-    messages.draw(state);
     questions.draw();
+    messages.draw(state);
   }
 
   draw(feed.store.get());

@@ -9,9 +9,10 @@ import { approvalCard } from "./approval_card.js";
  * Makes the place for the questions; it is empty while none waits.
  * @param {string} spaceId
  * @param {any} feed the space
- * @returns {{ element: HTMLElement, draw(): void, close(): void }}
+ * @param {HTMLElement} heading gets the focus of the last question that goes
+ * @returns {{ element: HTMLElement, draw(): void, count(): number, close(): void }} `count`: how many wait, in messages too
  */
-export function spaceQuestions(spaceId, feed) {
+export function spaceQuestions(spaceId, feed, heading) {
   const list = h("div", { class: "question-list" });
   const title = h("h2", { class: "question-title", tabindex: "-1" });
   const element = h("section", { class: "questions", "aria-label": "Questions that wait", "data-testid": "questions" }, title, list);
@@ -29,7 +30,7 @@ export function spaceQuestions(spaceId, feed) {
       ...calls.filter((call) => isHere(call) && !inMessages.has(call.callId) && call.executionType !== "external")
         .map((call) => [call.callId, () => toolCard(callOfList(call), { onAnswered: refreshWaiting })]),
     ];
-    syncCards(list, cards, wanted, title);
+    syncCards(list, cards, wanted, wanted.length > 0 ? title : heading);
     const words = wanted.length === 1 ? "1 question waits for you" : `${wanted.length} questions wait for you`;
     if (title.textContent !== words) replace(title, words);
     element.hidden = wanted.length === 0;
@@ -37,7 +38,8 @@ export function spaceQuestions(spaceId, feed) {
 
   draw();
   const stop = waiting.subscribe(draw);
-  return { element, draw, close: stop };
+  const count = () => cards.size + feed.store.get().messages.filter(({ status }) => status === "requires_action").length;
+  return { element, draw, count, close: stop };
 }
 
 /**

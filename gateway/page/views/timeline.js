@@ -15,33 +15,45 @@ const NEAR = 120;
  * Makes the list.
  * @param {any} feed the space
  * @param {{ id: string | null }} me
- * @param {(message: any) => void} onReply
+ * @param {{ onReply: (message: any) => void, questions: { element: HTMLElement, count(): number } }} options `questions` stand
+ *   after the last message
  * @returns {{ element: HTMLElement, draw(state: any): void, close(): void }}
  */
-export function timeline(feed, me, onReply) {
+export function timeline(feed, me, { onReply, questions }) {
   const list = h("ol", { class: "messages", "aria-label": "Messages", "data-testid": "messages" });
   const arriving = h("div", { class: "arriving" });
   const head = h("div", { class: "timeline-head" });
-  const scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Messages of the space" }, h("div", { class: "column" }, head, list, arriving));
-  const jump = h("button", { type: "button", class: "jump small", hidden: true, on: { click: toEnd } }, icon("down"), "New messages");
+  const scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Messages of the space" }, h("div", { class: "column" }, head, list, arriving, questions.element));
+  const jumpWords = h("span", {});
+  const jump = h("button", { type: "button", class: "jump small", hidden: true, on: { click: toEnd } }, icon("down"), jumpWords);
   const element = h("div", { class: "timeline" }, scroller, jump);
   /** @type {Map<string, { key: string, row: any }>} */
   const rows = new Map();
   let follows = true;
   let newestId = null;
+  let missed = false;
 
   scroller.addEventListener("scroll", () => {
     follows = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR;
-    if (follows) jump.hidden = true;
+    if (follows) missed = false;
+    drawJump();
   }, { passive: true });
   // Charts and long texts change the height after they are drawn.
   const resized = new ResizeObserver(() => { if (follows) toEnd(); });
   resized.observe(list);
+  resized.observe(questions.element);
   resized.observe(scroller);
 
   function toEnd() {
     scroller.scrollTop = scroller.scrollHeight;
-    jump.hidden = true;
+  }
+
+  /** The way to what has come below the reader's place. */
+  function drawJump() {
+    const count = questions.count();
+    const words = count === 1 ? "1 question waits" : count > 1 ? `${count} questions wait` : "New messages";
+    if (jumpWords.textContent !== words) replace(jumpWords, words);
+    jump.hidden = follows || !(missed || count > 0);
   }
 
   function draw(state) {
@@ -55,7 +67,10 @@ export function timeline(feed, me, onReply) {
     let before = null;
     let place = list.firstElementChild;
     for (const message of state.messages) {
+      const old = rows.get(message.id)?.row.element;
       const element = rowOf(message, before, known).element;
+      // A row that was drawn anew stands where the old one stood.
+      if (old && old === place) place = element;
       if (element === place) place = place.nextElementSibling;
       else list.insertBefore(element, place);
       before = message;
@@ -65,11 +80,12 @@ export function timeline(feed, me, onReply) {
     if (newest && newest.id !== newestId) {
       const isMine = newest.author.id === me.id;
       if (follows || isMine || newestId === null) requestAnimationFrame(toEnd);
-      else jump.hidden = false;
+      else missed = true;
       newestId = newest.id;
     } else if (follows) {
       toEnd();
     }
+    drawJump();
   }
 
   /** The row of a message, made anew if more than its text has changed. */
@@ -84,7 +100,7 @@ export function timeline(feed, me, onReply) {
       entry.row.update(message);
       return entry.row;
     }
-    const row = messageRow(message, { me, newDay, follow, quoted, onReply, body: message.kind === "tool" ? toolCard(callOfMessage(message), { message }) : null });
+    const row = messageRow(message, { me, newDay, follow, quoted, onReply, body: message.kind === "tool" ? toolCard(callOfMessage(message), { message, heading: "h2" }) : null });
     if (entry) {
       const hadFocus = entry.row.element.contains(document.activeElement);
       entry.row.element.replaceWith(row.element);

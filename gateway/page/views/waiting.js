@@ -15,7 +15,7 @@ export function waitingView() {
   const heading = h("h1", { tabindex: "-1" }, "Waiting for you");
   const status = h("div", { role: "status" });
   const list = h("div", { class: "question-list", "data-testid": "questions" });
-  const element = h("div", { class: "view" }, heading, h("p", { class: "lead" }, "Agents stop here until a person has decided or answered."), status, list);
+  const element = h("div", { class: "view" }, heading, h("p", { class: "lead" }, "Decisions and answers that your agents ask for."), status, list);
   /** @type {Map<string, HTMLElement>} */
   const cards = new Map();
 
