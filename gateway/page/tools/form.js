@@ -19,7 +19,7 @@ export function form({ call, submit }) {
     input.description === undefined ? null : longText(String(input.description)),
   ];
   const fields = fieldsOf(schema);
-  if (call.status !== "requires_action") return h("div", {}, head, answers(fields, call.output));
+  if (call.status !== "requires_action") return h("div", { class: "form" }, head, answers(fields, call.output));
 
   const problem = h("div", { class: "slot", role: "alert" });
   const send = (event) => {

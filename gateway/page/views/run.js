@@ -43,8 +43,9 @@ export function runView(runId) {
       drawSteps(steps, run.steps ?? []);
     } catch (error) {
       if (error.name !== "AbortError") fail(error);
+      return;
     }
-    if (!stop.signal.aborted) rows.read();
+    rows.read();
   }
 
   function fail(error) {

@@ -14,7 +14,7 @@ const PAUSE = 250;
  * @param {string} spaceId
  */
 export function openSearch(spaceId) {
-  const field = h("input", { id: "search", type: "search", autocomplete: "off", enterkeyhint: "search", dir: "auto", autofocus: true });
+  const field = h("input", { id: "search", type: "text", inputmode: "search", autocomplete: "off", enterkeyhint: "search", dir: "auto", autofocus: true });
   const status = h("p", { class: "hint", role: "status" }, "Type a word.");
   const list = h("ol", { class: "found", "data-testid": "found" });
   const more = h("div", {});
