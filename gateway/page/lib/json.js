@@ -82,6 +82,7 @@ function entriesOf(value) {
 /** @param {unknown} value */
 function scalar(value) {
   if (value instanceof ExactNumber) return value.source;
+  if (typeof value === "number") return String(value);
   return JSON.stringify(value) ?? "null";
 }
 

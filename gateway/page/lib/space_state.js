@@ -26,7 +26,8 @@ export function applyEvent(state, { type, data }) {
     case "message.streaming":
       return withStreamedText(state, data);
     case "tool.started":
-      return withArriving(state, data.callId, data.name, "");
+      // A visible call has its message by now, and an invisible one is not shown.
+      return withoutArriving(state, data.callId);
     case "tool.streaming":
       return withArriving(state, data.callId, data.name, data.partialInput);
     case "tool.done":

@@ -70,26 +70,23 @@ export function toolCard(call, { message = null, heading = "h3", onAnswered } = 
   async function submit(result) {
     if (sending) throw new Error("an answer is already on its way");
     sending = true;
-    const focused = card.contains(document.activeElement) ? document.activeElement : null;
-    body.inert = true;
+    // `inert` would take the focus away, and the event of the answer may draw the card anew before the response is here.
     card.setAttribute("aria-busy", "true");
     replace(problem);
     try {
       await request("POST", at`api/runs/${current.runId}/tool-results`, { body: { callId: current.callId, result } });
     } catch (error) {
-      body.inert = false;
       replace(problem, h("p", { class: "error" }, error.message));
-      focused?.focus();
       throw error;
     } finally {
       sending = false;
       card.removeAttribute("aria-busy");
     }
-    body.inert = false;
+    const hadFocus = card.contains(document.activeElement);
     current = { ...current, output: result, status: "complete" };
     draw();
     // The buttons have gone, and the focus must not go with them.
-    if (focused) card.focus({ preventScroll: true });
+    if (hadFocus) card.focus({ preventScroll: true });
     announce("Your answer was sent.");
     onAnswered?.();
   }

@@ -14,7 +14,7 @@ import { openPanel } from "./panel.js";
  * @param {{ id: string | null, subject: string }} me
  */
 export function openMembers(spaceId, feed, me) {
-  const list = h("ul", { class: "member-list", "aria-label": "Members" });
+  const list = h("ul", { class: "member-list", "aria-label": "Members", tabindex: "-1" });
   const problem = h("div", { class: "slot", role: "alert" });
   const adding = h("div", {});
   const panel = openPanel("Members", list, problem, adding);
@@ -39,10 +39,13 @@ export function openMembers(spaceId, feed, me) {
   }
 
   function draw({ members }) {
+    // The control that was pressed may go.
+    const hadFocus = list.contains(document.activeElement) || adding.contains(document.activeElement);
     replace(list, members.map(row));
     const present = new Set(members.map(({ id }) => id));
     const others = everyone.filter(({ id }) => !present.has(id));
     replace(adding, others.length === 0 ? null : form(others));
+    if (hadFocus) list.focus({ preventScroll: true });
   }
 
   function form(others) {

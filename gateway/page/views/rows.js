@@ -56,11 +56,17 @@ function lineOf(row) {
   const denied = row.decision === "deny";
   const decision = row.decision ? [h("span", { class: `chip ${denied ? "bad" : "ok"}` }, row.decision), row.code && denied ? h("small", {}, row.code) : null, row.rule ? h("small", {}, row.rule) : null] : "–";
   const outcome = row.outcome ? h("span", { class: `chip ${row.outcome === "ok" ? "ok" : row.outcome === "pending" ? "ask" : "bad"}` }, row.outcome) : "–";
-  const whole = h("details", { class: "whole-row" }, h("summary", { "aria-label": `Whole row ${row.seq ?? ""}` }, row.seq === undefined ? "Show" : `#${row.seq}`));
+  const button = h("button", { type: "button", class: "quiet small open-row", "aria-expanded": "false", "aria-label": `Whole row ${row.seq ?? ""}`.trim() }, row.seq === undefined ? "Show" : `#${row.seq}`);
+  let whole = null;
   // A long table stays quick: a row is written out when it is opened.
-  whole.addEventListener("toggle", () => {
-    if (whole.open && whole.childElementCount === 1) whole.append(longText(prettyJson(row), { code: true, exact: true, label: `Row ${row.seq ?? ""}` }));
+  button.addEventListener("click", () => {
+    if (whole) whole.remove();
+    whole = whole ? null : h("tr", { role: "row", class: "whole" }, h("td", { role: "cell", colspan: COLUMNS.length }, longText(prettyJson(row), { code: true, exact: true, label: `Row ${row.seq ?? ""}` })));
+    if (whole) line.after(whole);
+    line.classList.toggle("opened", whole !== null);
+    button.setAttribute("aria-expanded", String(whole !== null));
   });
-  const cells = [timeOf(row.time, { seconds: true }), row.event ?? "–", row.tool ? h("code", {}, row.tool) : "–", decision, outcome, typeof row.duration_us === "number" ? durationOf(row.duration_us) : "–", whole];
-  return h("tr", { role: "row" }, cells.map((cell, index) => h("td", { role: "cell", "data-label": COLUMNS[index] }, cell)));
+  const cells = [timeOf(row.time, { seconds: true }), row.event ?? "–", row.tool ? h("code", {}, row.tool) : "–", decision, outcome, typeof row.duration_us === "number" ? durationOf(row.duration_us) : "–", button];
+  const line = h("tr", { role: "row" }, cells.map((cell, index) => h("td", { role: "cell", "data-label": COLUMNS[index] }, cell)));
+  return line;
 }

@@ -69,13 +69,15 @@ export function runView(runId) {
 
   async function cancel(event) {
     const button = event.currentTarget;
-    button.disabled = true;
+    if (button.hasAttribute("aria-disabled")) return;
+    // `disabled` would take the focus away.
+    button.setAttribute("aria-disabled", "true");
     try {
       await request("POST", at`api/runs/${runId}/cancel`);
       announce("The run is being cancelled.");
       await read();
     } catch (error) {
-      button.disabled = false;
+      button.removeAttribute("aria-disabled");
       fail(error);
     }
   }

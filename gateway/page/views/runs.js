@@ -34,7 +34,10 @@ export function runsView() {
     try {
       const page = await request("GET", "api/runs", { query: { status: choice.value, after }, signal: asking.signal });
       if (!after) replace(list);
-      list.append(...page.items.map(row));
+      const rows = page.items.map(row);
+      list.append(...rows);
+      // The button has gone; the focus goes to the first run that it has brought.
+      if (after) rows[0]?.querySelector("a").focus();
       replace(status, list.childElementCount === 0 ? h("p", { class: "empty" }, "There are no such runs.") : null);
       replace(more, page.next ? h("button", { type: "button", class: "small", on: { click: () => read(page.next) } }, "Show more") : null);
     } catch (error) {

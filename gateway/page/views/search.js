@@ -34,7 +34,10 @@ export function openSearch(spaceId) {
     try {
       const page = await request("GET", at`api/spaces/${spaceId}/messages`, { query: { search: text, limit: 30, before }, signal: asking.signal });
       if (!before) replace(list);
-      list.append(...page.items.map((message) => found(message, text)));
+      const items = page.items.map((message) => found(message, text));
+      list.append(...items);
+      // The button has gone; the focus goes to the first message that it has brought.
+      if (before) items[0]?.focus();
       replace(status, list.childElementCount === 0 ? "Nothing was found." : list.childElementCount === 1 ? "1 message" : `${list.childElementCount}${page.next ? " or more" : ""} messages, the newest first`);
       replace(more, page.next ? h("button", { type: "button", class: "small", on: { click: () => search(page.next) } }, "Show more") : null);
     } catch (error) {
@@ -65,7 +68,7 @@ function found({ author, text, tool, createdAt }, wanted) {
   const start = Math.max(0, at - 60);
   const excerpt = (start > 0 ? "…" : "") + summary(source.slice(start), 220);
   const place = excerpt.toLowerCase().indexOf(wanted.toLowerCase());
-  return h("li", {},
+  return h("li", { tabindex: "-1" },
     h("p", { class: "found-by" }, h("span", { dir: "auto" }, author.name), timeOf(createdAt)),
     h("p", { class: "found-text", dir: "auto" }, place < 0 ? excerpt : [excerpt.slice(0, place), h("mark", {}, excerpt.slice(place, place + wanted.length)), excerpt.slice(place + wanted.length)]));
 }

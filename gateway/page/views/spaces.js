@@ -59,6 +59,7 @@ function newSpace() {
       location.hash = linkTo("spaces", space.id);
     } catch (error) {
       replace(problem, h("p", { class: "error" }, error.message));
+      field.focus();
     } finally {
       button.disabled = false;
     }

@@ -122,15 +122,18 @@ export function timeline(feed, me, { onReply, questions }) {
 
   async function loadOlder(event) {
     const button = event.currentTarget;
-    button.disabled = true;
+    if (button.hasAttribute("aria-disabled")) return;
+    // `disabled` would take the focus away.
+    button.setAttribute("aria-disabled", "true");
     const fromEnd = scroller.scrollHeight - scroller.scrollTop;
     try {
       await feed.loadOlder();
       requestAnimationFrame(() => { scroller.scrollTop = scroller.scrollHeight - fromEnd; });
+      if (!feed.store.get().older) scroller.focus({ preventScroll: true });
     } catch (error) {
       head.append(h("p", { class: "error", role: "alert" }, error.message));
     } finally {
-      button.disabled = false;
+      button.removeAttribute("aria-disabled");
     }
   }
 
