@@ -59,6 +59,7 @@ export function shell(me, { onSignOut }) {
       }
       drawSpaces(spaces.get());
       replace(main, view.element);
+      main.scrollTop = 0;
     },
     close() {
       for (const stop of stops) stop();
