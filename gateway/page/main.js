@@ -87,6 +87,7 @@ function signOut(reason) {
 
 /** Keeps a token if the gateway accepts it; throws why it does not. */
 async function enter(value) {
+  onUnauthorized(() => {});
   keepToken(value);
   try {
     const me = await request("GET", "api/me");
@@ -104,7 +105,6 @@ async function enter(value) {
 
 async function start() {
   leave();
-  onUnauthorized(() => {});
   const value = token();
   if (!value) {
     showSignIn("");

@@ -65,6 +65,7 @@ export function authorization() {
  * @throws {ApiError}
  */
 export async function request(method, path, { query, body, signal } = {}) {
+  const used = token();
   const headers = { ...authorization(), Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const signals = [AbortSignal.timeout(TIMEOUT), ...(signal ? [signal] : [])];
@@ -85,7 +86,7 @@ export async function request(method, path, { query, body, signal } = {}) {
     const reason = error.name === "TimeoutError" ? "did not answer in time" : "cannot be reached";
     throw new ApiError(0, "unreachable", `The gateway ${reason}.`);
   }
-  if (!response.ok) throw refusal(response.status, source);
+  if (!response.ok) throw refusal(response.status, source, used);
   if (source === "") return null;
   try {
     return parseJson(source);
@@ -98,10 +99,11 @@ export async function request(method, path, { query, body, signal } = {}) {
  * The error of a refused request; signs out if the token is no longer accepted.
  * @param {number} status
  * @param {string} source the body of the answer
+ * @param {string | null} used the token of the request: a late answer says nothing about the token of a later sign-in
  * @returns {ApiError}
  */
-export function refusal(status, source) {
-  if (status === 401) whenUnauthorized();
+export function refusal(status, source, used) {
+  if (status === 401 && used === token()) whenUnauthorized();
   try {
     const { error } = JSON.parse(source);
     if (typeof error.message === "string") return new ApiError(status, String(error.code), error.message, error.field);

@@ -3,11 +3,20 @@
 /** The indentation stops growing here, else the text of a deep value would grow with the square of its depth. */
 const MAX_INDENT = 24;
 
-/** A number that a JavaScript number cannot hold exactly; it is shown and sent as it was written. */
+/** A whole number beyond 2^53, or one beyond all JavaScript numbers; it is shown and sent as it was written. */
 export class ExactNumber {
   /** @param {string} source */
   constructor(source) {
     this.source = source;
+  }
+
+  toString() {
+    return this.source;
+  }
+
+  /** The nearest JavaScript number. */
+  valueOf() {
+    return Number(this.source);
   }
 
   /** Sends the number's own digits where the browser can (`JSON.rawJSON`), else the nearest number. */
@@ -17,16 +26,17 @@ export class ExactNumber {
 }
 
 /**
- * Reads JSON. Numbers that would lose digits become {@link ExactNumber}, in browsers that tell a number's source.
+ * Reads JSON. Whole numbers that would lose digits become {@link ExactNumber}, in browsers that tell a number's source.
  * @param {string} source
  * @returns {unknown}
  */
 export function parseJson(source) {
-  if (!/[0-9]{16}|[0-9.][eE]/.test(source)) return JSON.parse(source);
+  if (!/[0-9]{16}|[0-9][eE]/.test(source)) return JSON.parse(source);
   try {
     return JSON.parse(source, (_key, value, context) => {
       if (typeof value !== "number" || context?.source === undefined) return value;
-      return String(value) === context.source ? value : new ExactNumber(context.source);
+      const isExact = Number.isFinite(value) && (Number.isSafeInteger(value) || !/^-?[0-9]+$/.test(context.source));
+      return isExact ? value : new ExactNumber(context.source);
     });
   } catch (error) {
     // The reviver recurses, and a very deep value exhausts the stack where plain parsing does not.

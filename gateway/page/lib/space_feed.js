@@ -28,13 +28,16 @@ export function openSpace(spaceId, myId) {
   async function read(anew) {
     lastReload = Date.now();
     try {
-      const [space, members, page] = await Promise.all([
+      const [space, members, page, runs] = await Promise.all([
         request("GET", at`api/spaces/${spaceId}`),
         listAll(at`api/spaces/${spaceId}/members`),
         request("GET", messagesPath, { query: { limit: PAGE } }),
+        // Who works is an addition: a caller who may not list runs sees it from the next event on.
+        request("GET", "api/runs", { query: { status: "running", limit: 200 } }).catch(() => ({ items: [] })),
       ]);
       learn(members);
-      store.update((state) => ({ ...withNewestPage(state, page, anew), space, members, error: null }));
+      const here = new Map(runs.items.filter((run) => run.spaceId === spaceId).map(({ id, agentId }) => [id, agentId]));
+      store.update((state) => ({ ...withNewestPage(state, page, anew), space, members, runs: here, error: null }));
     } catch (error) {
       store.update((state) => ({ ...state, error }));
     }
@@ -72,6 +75,8 @@ export function openSpace(spaceId, myId) {
     onState(connection) {
       const wasLost = store.get().connection.lost;
       store.update((state) => ({ ...state, connection: { ...connection, lost: connection.kind === "waiting" || (connection.kind === "connecting" && state.connection.lost) } }));
+      // Without a stream the messages are shown all the same.
+      if (connection.kind === "waiting" && !store.get().loaded) reload();
       if (connection.kind !== "open") return;
       if (wasLost) announce("The connection is back.");
       if (!connection.resumed || !store.get().loaded) reload();

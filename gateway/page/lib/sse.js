@@ -1,6 +1,7 @@
 // Server-sent events by `fetch`, since EventSource cannot send the token in a header. Reconnects with the last id.
 
 import { address, authorization, refusal } from "./api.js";
+import { token } from "./session.js";
 
 /** The stream sends a comment every 15 s. A connection that is silent for longer is dead. */
 const SILENCE = 40_000;
@@ -81,9 +82,10 @@ export function followEvents(path, { onEvent, onState }) {
     try {
       onState({ kind: "connecting" });
       heard();
+      const used = token();
       const headers = { ...authorization(), Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
       const response = await fetch(address(path), { headers, signal: connection.signal, cache: "no-store", credentials: "omit" });
-      if (!response.ok) throw refusal(response.status, await response.text());
+      if (!response.ok) throw refusal(response.status, await response.text(), used);
       failures = 0;
       onState({ kind: "open", resumed: lastId !== "" });
       const parser = new EventParser((event) => {

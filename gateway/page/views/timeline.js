@@ -147,6 +147,12 @@ export function timeline(feed, me, { onReply, questions }) {
 }
 
 /** Changes when the card must be drawn anew. */
-function toolKey({ status, tool }) {
-  return `${status} ${prettyJson([tool.input ?? null, tool.output ?? null, tool.error ?? null])}`;
+function toolKey(message) {
+  const { status, tool } = message;
+  const known = toolKeys.get(message) ?? `${status} ${prettyJson([tool.input ?? null, tool.output ?? null, tool.error ?? null])}`;
+  toolKeys.set(message, known);
+  return known;
 }
+
+/** Messages are never changed in place, so a key is made once a message and not with each part of a stream. */
+const toolKeys = new WeakMap();
