@@ -32,7 +32,7 @@ export function openSpace(spaceId, myId) {
         request("GET", at`api/spaces/${spaceId}`),
         listAll(at`api/spaces/${spaceId}/members`),
         request("GET", messagesPath, { query: { limit: PAGE } }),
-        // Who works is an addition: a caller who may not list runs sees it from the next event on.
+        // The agents at work are an addition: a caller who may not list runs sees them from the next event on.
         request("GET", "api/runs", { query: { status: "running", limit: 200 } }).catch(() => ({ items: [] })),
       ]);
       learn(members);
