@@ -27,6 +27,10 @@ function answer(submit) {
   const id = freshId("answer");
   const problem = h("p", { class: "field-error", id: `${id}-problem` });
   const field = h("textarea", { id, rows: "3", spellcheck: "false", autocomplete: "off", class: "code-field", "aria-describedby": `${id}-hint ${id}-problem` });
+  field.addEventListener("input", () => {
+    problem.replaceChildren();
+    field.removeAttribute("aria-invalid");
+  });
   const send = (event) => {
     event.preventDefault();
     let result;
@@ -38,8 +42,6 @@ function answer(submit) {
       field.focus();
       return;
     }
-    problem.replaceChildren();
-    field.removeAttribute("aria-invalid");
     submit(result).catch(() => {});
   };
   return h("form", { class: "answer", novalidate: true, on: { submit: send } },

@@ -67,7 +67,7 @@ export function composer(spaceId, feed) {
       fit();
       announce("Your message was sent.");
     } catch (error) {
-      replace(problem, h("p", { class: "error" }, `Not sent. ${error.message}`));
+      replace(problem, h("p", { class: "error" }, `Not sent: ${error.message}`));
     } finally {
       sending = false;
       field.readOnly = false;
