@@ -19,6 +19,8 @@ mod everruns;
 mod hsafa;
 mod kind;
 mod partial;
+
+pub use partial::parse_partial;
 #[cfg(test)]
 mod script;
 #[cfg(test)]

@@ -148,6 +148,7 @@ fn profile<T: TraceSink>(
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Internal
@@ -186,6 +187,7 @@ fn approval(
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedSpace
             | ToolOrigin::ShippedOperation,
             Some(rule_approval),
         ) => rule_approval,
@@ -193,6 +195,7 @@ fn approval(
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedSpace
             | ToolOrigin::ShippedOperation
             | ToolOrigin::Native
             | ToolOrigin::Internal,
@@ -233,6 +236,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedModule
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Internal

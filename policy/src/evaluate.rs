@@ -139,7 +139,7 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
-            is_external: request.tool.origin == ToolOrigin::External,
+            is_external: matches!(request.tool.origin, ToolOrigin::External | ToolOrigin::ShippedSpace),
             shell: shell.map(|shell| ShellGrant::new(shell, assignment.memory, self.shared_shell_network())),
             unasked: Vec::new(),
             flow: None,

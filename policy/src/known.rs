@@ -8,7 +8,7 @@ use portcullis_types::{ToolName, display::near::nearest_name};
 use crate::{
     LintCode, PolicyError, PolicyFault, WorkspaceSecurityPolicy,
     file::{Faults, Located, did_you_mean, omitted_warnings_note},
-    shipped,
+    gateway_names, shipped,
 };
 
 /// The names that entries `[tools.NAME]` may use: those of the shipped tools, registered or not, and the added names.
@@ -22,11 +22,11 @@ pub struct KnownTools {
 }
 
 impl KnownTools {
-    /// The shipped tools.
+    /// The shipped tools, and those of the gateway.
     #[must_use]
     pub fn shipped() -> Self {
         Self {
-            names: shipped::shipped_names().map(str::to_owned).collect(),
+            names: shipped::shipped_names().chain(gateway_names()).map(str::to_owned).collect(),
             aliases: BTreeMap::new(),
             has_unreadable: false,
         }

@@ -55,6 +55,7 @@ mod audit;
 mod classes;
 mod evaluate;
 mod expect;
+mod gateway;
 mod known;
 mod shipped;
 mod warnings;
@@ -84,6 +85,7 @@ pub use expect::{
     ForbiddenFlow, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};
+pub use gateway::{gateway_names, gateway_tool_origin, gateway_tools};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};
 pub use kinds::ProtectedKinds;

@@ -45,6 +45,7 @@ impl ToolFacts {
                 | ToolOrigin::ShippedShell
                 | ToolOrigin::Native
                 | ToolOrigin::External
+                | ToolOrigin::ShippedSpace
                 | ToolOrigin::Http
                 | ToolOrigin::Internal
                 | ToolOrigin::ShippedModule
@@ -75,6 +76,9 @@ pub enum ToolOrigin {
     /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
     /// and at least the approval of a tool with effects. Flow rules treat its calls like requests to a network.
     External,
+    /// A shipped tool of the gateway that reads or writes a space: as [`ToolOrigin::ShippedNative`], and flow rules treat
+    /// its calls like requests to a network, because the people of the space read along.
+    ShippedSpace,
     /// A tool whose calls are requests to one address, which its configuration names; the host makes them. It has the
     /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
     /// effects.

@@ -6,7 +6,7 @@ use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
 use portcullis_types::{FunctionDecl, SafetyTier, ToolError, ToolMeta, ToolName, ToolPolicy, async_trait};
 use serde_json::Value;
 
-use crate::registry::RegistryError;
+use crate::{digest, registry::RegistryError};
 
 /// How long a pending call takes a result, unless the tool says otherwise: 24 hours.
 pub const PENDING_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
@@ -82,6 +82,12 @@ pub struct ExternalCall {
     pub waits: bool,
     /// When the call expires, in milliseconds since the Unix epoch.
     pub expires: i64,
+}
+
+/// The id under which the result of a call is submitted: `call_` and a hash of its agent, its run, and its id in the run.
+#[must_use]
+pub fn external_call_id(agent: &str, run: &str, call: &str) -> String {
+    format!("call_{}", digest::hash_parts([agent, run, call]))
 }
 
 /// How far a call is.

@@ -72,7 +72,9 @@ pub use configured_tool::ConfiguredTool;
 pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
-pub use external::{CallProgress, ExternalCall, ExternalCalls, ExternalTool, PENDING_EXPIRES};
+pub use external::{
+    CallProgress, ExternalCall, ExternalCalls, ExternalTool, PENDING_EXPIRES, external_call_id,
+};
 pub use hint::hinted;
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};
 pub use internal_tool::InternalTool;

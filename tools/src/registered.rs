@@ -86,6 +86,7 @@ impl RegisteredTool {
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
+            | ToolOrigin::ShippedSpace
             | ToolOrigin::External
             | ToolOrigin::Http
             | ToolOrigin::Internal

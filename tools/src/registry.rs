@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use portcullis_confine::Posture;
 use portcullis_policy::{
     Approval, FlowLabel, KnownTools, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy,
+    gateway_tool_origin,
 };
 use portcullis_types::{Tool, ToolCall, ToolError, ToolResult};
 use portcullis_undo::{MountRoot, UndoStore};
@@ -28,7 +29,7 @@ use crate::{
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     shell::ShellBackend,
-    table::ToolTable,
+    table::{ServedTools, ToolTable},
 };
 
 pub use error::{NameHolder, RegistryError};
@@ -66,6 +67,15 @@ impl ToolRegistry {
         host.operation_steps = steps
             .map(|steps| Arc::new(Self { host: host.step_host(steps), findings: Arc::clone(&findings) }));
         Self { host, findings }
+    }
+
+    /// A registry with the same tools, to which further tools can be added for some callers alone. Everything else is
+    /// shared: policy, mounts, audit log, slots, rates, and the labels of runs.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let tools = ToolTable::clone(&self.host.tools.snapshot());
+        let host = Host { tools: Arc::new(ServedTools::new(tools)), ..self.host.clone() };
+        Self { host, findings: Arc::clone(&self.findings) }
     }
 
     /// Calls a tool: resolve, check, admit, authorize, run, shape, record. The audit row is written before the result is
@@ -225,6 +235,19 @@ impl ToolRegistry {
     /// an HTTP tool. Nothing changes then.
     pub fn add_configured_tool(&self, tool: impl Into<ConfiguredTool>) -> Result<(), RegistryError> {
         let tool = RegisteredTool::configured(tool.into(), &self.host.policy)?;
+        self.host.tools.change(|tools| tools.add(tool))
+    }
+
+    /// Adds a built-in tool of the gateway. The policy knows these tools by name, so they need no entry, and an entry can
+    /// name them.
+    ///
+    /// # Errors
+    /// [`RegistryError::NotShipped`] for a name that the policy does not know as the gateway's, and as for
+    /// [`Self::add_tool`].
+    pub fn add_gateway_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let name = tool.schema().name;
+        let origin = gateway_tool_origin(&name).ok_or(RegistryError::NotShipped { name })?;
+        let tool = RegisteredTool::native(tool, origin)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use portcullis_policy::{
     Approval, CallRequest, FlowLabel, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy, shipped_tools,
+    WorkspaceSecurityPolicy, gateway_tools, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName};
 use serde::Serialize;
@@ -84,7 +84,8 @@ impl<'p> Replay<'p> {
     /// A replay under this policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
-        let shipped = shipped_tools().map(|facts| (facts.name.clone(), facts)).collect();
+        let shipped =
+            shipped_tools().chain(gateway_tools()).map(|facts| (facts.name.clone(), facts)).collect();
         Self { policy, shipped, report: ReplayReport::default() }
     }
 
@@ -145,7 +146,7 @@ pub(crate) struct RecordedCall {
 impl RecordedCall {
     /// The call of a row. `None` if the row lacks what a decision needs.
     pub(crate) fn of(row: &Row) -> Option<Self> {
-        Self::read(row, |name| shipped_tools().find(|facts| facts.name == *name))
+        Self::read(row, |name| shipped_tools().chain(gateway_tools()).find(|facts| facts.name == *name))
     }
 
     fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<Self> {

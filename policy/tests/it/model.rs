@@ -86,6 +86,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
+            | ToolOrigin::ShippedSpace
     );
     let foreign = tool.origin == ToolOrigin::ForeignModule;
     match entry("enabled") {
@@ -126,6 +127,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
+        | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Internal

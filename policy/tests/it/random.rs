@@ -154,6 +154,7 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
     let origins = [
         ToolOrigin::ShippedNative,
         ToolOrigin::ShippedShell,
+        ToolOrigin::ShippedSpace,
         ToolOrigin::Native,
         ToolOrigin::External,
         ToolOrigin::Http,

@@ -91,6 +91,7 @@ impl<'a> Registration<'a> {
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedSpace
             | ToolOrigin::ShippedOperation => true,
             ToolOrigin::Native
             | ToolOrigin::External

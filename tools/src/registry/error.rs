@@ -34,6 +34,7 @@ impl NameHolder {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedSpace
             | ToolOrigin::ShippedShell => Self::Shipped,
             ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal => {
                 Self::Program
@@ -80,6 +81,12 @@ pub enum RegistryError {
         name: ToolName,
         /// The current holder of the name.
         holder: NameHolder,
+    },
+    /// A tool that the policy does not know as a built-in tool of the gateway.
+    #[error("`{}` is no built-in tool of the gateway", escape_for_display(name))]
+    NotShipped {
+        /// The refused name.
+        name: String,
     },
     /// Two tools whose names or aliases differ only in the case of letters. A person or a model would take one for the
     /// other.

@@ -10,8 +10,7 @@ use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
 use crate::{
     audit::Confinement,
     call::cancelled_error,
-    digest,
-    external::{CallProgress, ExternalCall, ExternalCalls},
+    external::{CallProgress, ExternalCall, ExternalCalls, external_call_id},
     pipeline::PendingRecord,
 };
 
@@ -47,9 +46,8 @@ impl Backend for ExternalBackend {
         };
         // The label precedes the arguments on their way out, and the result on its way in.
         labels.mark_web_read();
-        let id = digest::hash_parts([&caller.agent_id, &caller.run_id, &checked.call.id]);
         let call = ExternalCall {
-            id: format!("call_{id}"),
+            id: external_call_id(&caller.agent_id, &caller.run_id, &checked.call.id),
             agent: caller.agent_id.clone(),
             tool: checked.call.tool.clone(),
             arguments: checked.args.text().to_owned(),

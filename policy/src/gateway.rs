@@ -1,0 +1,61 @@
+//! The built-in tools of the gateway, as a policy must know them: their names, origins and declared tiers. A process without
+//! a gateway does not register them, and their names are free for other tools there.
+
+use portcullis_types::{SafetyTier, ToolName};
+
+use crate::{ToolFacts, ToolOrigin};
+
+use SafetyTier::{ReadOnly, SideEffecting};
+use ToolOrigin::{ShippedNative, ShippedSpace};
+
+/// All built-in tools of the gateway, sorted by name. `enter_space` counts as side-effecting, because it decides where
+/// later calls are shown.
+const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
+    ("delete_goals", ShippedNative, SideEffecting),
+    ("delete_memories", ShippedNative, SideEffecting),
+    ("delete_plans", ShippedNative, SideEffecting),
+    ("enter_space", ShippedSpace, SideEffecting),
+    ("get_plans", ShippedNative, ReadOnly),
+    ("leave_space", ShippedNative, SideEffecting),
+    ("read_messages", ShippedSpace, ReadOnly),
+    ("send_message", ShippedSpace, SideEffecting),
+    ("set_goals", ShippedNative, SideEffecting),
+    ("set_memories", ShippedNative, SideEffecting),
+    ("set_plans", ShippedNative, SideEffecting),
+    ("skip", ShippedNative, ReadOnly),
+];
+
+/// The names of the gateway's built-in tools, sorted.
+pub fn gateway_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, ..)| *name)
+}
+
+/// The origin of a built-in tool of the gateway. None for any other name.
+#[must_use]
+pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
+    ALL.iter().find(|(known, ..)| *known == name).map(|(_, origin, _)| *origin)
+}
+
+/// The facts of the gateway's built-in tools, sorted by name.
+///
+/// # Panics
+/// Never: the names are valid.
+pub fn gateway_tools() -> impl Iterator<Item = ToolFacts> {
+    ALL.iter().map(|&(name, origin, tier)| ToolFacts {
+        declared_tier: Some(tier),
+        ..ToolFacts::undeclared(ToolName::parse(name).expect("a name of ours is one"), origin)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped_names;
+
+    #[test]
+    fn the_names_are_sorted_and_no_other_shipped_tool_has_one() {
+        assert!(gateway_names().is_sorted());
+        assert!(gateway_names().all(|name| shipped_names().all(|shipped| shipped != name)));
+        assert_eq!(gateway_tools().count(), 12);
+    }
+}
