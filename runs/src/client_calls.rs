@@ -37,7 +37,7 @@ impl ClientCalls {
         self.runs.add(subject, Message::user(PROMPT)).await?;
         let lease = self.runs.acquire(&id).await?;
         let store = &**self.runs.store();
-        let added = external::add(store, self.runs.guard(&id), call).await;
+        let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
         let end = ("finalize", RunStatus::Completed);
         DrivenRun::end_undriven(store, self.runs.driver(), (&id, lease), end).await?;
         Ok(added)

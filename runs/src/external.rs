@@ -8,7 +8,7 @@ use portcullis_store::{
     CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, PendingCall, RunStore, StoreError,
     TOOL_RESULT, TimeOut,
 };
-use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls, LateResult};
+use portcullis_tools::{CallProgress, Caller, ExternalCall, ExternalCalls, LateResult, ToolRegistry};
 use portcullis_types::{ToolError, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,39 +20,51 @@ const MAX_ARRIVALS: u32 = 16;
 
 /// The external calls of a driven run.
 #[derive(Debug)]
-pub struct StoredExternalCalls(Arc<DrivenRun>);
+pub struct StoredExternalCalls {
+    run: Arc<DrivenRun>,
+    /// The inbox of late results.
+    inbox: String,
+}
 
 impl StoredExternalCalls {
-    /// The calls of this run.
+    /// The calls of this run. Their late results go to the run.
     #[must_use]
     pub fn new(run: Arc<DrivenRun>) -> Self {
-        Self(run)
+        let inbox = run.id().to_string();
+        Self { run, inbox }
+    }
+
+    /// Sends late results to this inbox, whose owner takes them.
+    #[must_use]
+    pub fn with_inbox(self, inbox: impl Into<String>) -> Self {
+        Self { inbox: inbox.into(), ..self }
     }
 }
 
 #[async_trait]
 impl ExternalCalls for StoredExternalCalls {
     async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
-        add(&**self.0.store(), self.0.guard(), call).await
+        add(&**self.run.store(), self.run.guard(), &self.inbox, call).await
     }
 
     async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
-        wait(&**self.0.store(), id).await
+        wait(&**self.run.store(), id).await
     }
 
     async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
-        stop_waiting(&**self.0.store(), id).await
+        stop_waiting(&**self.run.store(), id).await
     }
 
     async fn cancel(&self, id: &str) -> Result<(), ToolError> {
-        cancel(&**self.0.store(), id).await
+        cancel(&**self.run.store(), id).await
     }
 }
 
-/// Adds a call to the run of this lease. The inbox of a late result has the name of the run.
+/// Adds a call to the run of this lease. A late result goes to this inbox.
 pub(crate) async fn add(
     store: &dyn RunStore,
     guard: LeaseGuard,
+    inbox: &str,
     call: &ExternalCall,
 ) -> Result<(CallProgress, i64), ToolError> {
     let run = guard.run.clone();
@@ -60,7 +72,7 @@ pub(crate) async fn add(
         id: call.id.clone(),
         tool: call.tool.clone(),
         arguments: Json::from_text(call.arguments.as_str()).map_err(|error| unavailable(&error))?,
-        inbox: run.clone(),
+        inbox: inbox.to_owned(),
         status: if call.waits { CallStatus::Waiting } else { CallStatus::Pending },
         expires: Some(call.expires),
     };
@@ -140,37 +152,38 @@ impl DrivenRun {
         let last = page.items.last().map(|entry| entry.ordinal);
         let mut messages = Vec::new();
         for entry in page.items {
-            messages.extend(self.late_result(entry).await?);
+            let taken = take_late_result(&**self.store(), (self.registry(), self.caller()), &entry).await?;
+            messages.extend(taken.map(|result| late_result_text(&result)));
         }
         Ok((messages, last))
     }
+}
 
-    /// The message of an entry. None for an entry that is no late result of a call.
-    async fn late_result(&self, entry: InboxEntry) -> Result<Option<String>, StoreError> {
-        let is_result = entry.kind == TOOL_RESULT;
-        let body = is_result.then(|| serde_json::from_str::<ResultEntry>(entry.body.as_str()).ok()).flatten();
-        let Some(ResultEntry { call_id, result }) = body else {
-            tracing::warn!(
-                ordinal = entry.ordinal,
-                kind = entry.kind,
-                "an entry of the inbox is no late result"
-            );
-            return Ok(None);
-        };
-        let call = self.store().call(&call_id).await?;
-        let late = LateResult {
-            id: call_id,
-            tool: call.tool,
-            arguments: call.arguments.as_str().to_owned(),
-            result,
-        };
-        let taken = self.registry().take_late_result(late, self.caller()).await;
-        Ok(Some(message_text(&taken)))
-    }
+/// Lets the late result of an inbox's entry into the run of this caller. None for an entry that is no late result of a
+/// call.
+///
+/// # Errors
+/// [`StoreError`] if the call cannot be read.
+pub async fn take_late_result(
+    store: &dyn RunStore,
+    (registry, caller): (&ToolRegistry, &Caller),
+    entry: &InboxEntry,
+) -> Result<Option<ToolResult>, StoreError> {
+    let is_result = entry.kind == TOOL_RESULT;
+    let body = is_result.then(|| serde_json::from_str::<ResultEntry>(entry.body.as_str()).ok()).flatten();
+    let Some(ResultEntry { call_id, result }) = body else {
+        tracing::warn!(ordinal = entry.ordinal, kind = entry.kind, "an entry of the inbox is no late result");
+        return Ok(None);
+    };
+    let call = store.call(&call_id).await?;
+    let late =
+        LateResult { id: call_id, tool: call.tool, arguments: call.arguments.as_str().to_owned(), result };
+    Ok(Some(registry.take_late_result(late, caller).await))
 }
 
 /// The text of a late result, as specification 003 has it.
-fn message_text(result: &ToolResult) -> String {
+#[must_use]
+pub fn late_result_text(result: &ToolResult) -> String {
     let hint = result.rest_hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
     format!("[Tool Result: {}] (callId: {}) {}{hint}", result.tool, result.call_id, result.model_text())
 }

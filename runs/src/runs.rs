@@ -1,13 +1,13 @@
 //! [`Runs`]: begins runs, and goes on with them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::{AgentEnd, RunState};
 use portcullis_store::{
-    LeaseGuard, NewRun, PageRequest, Run, RunFilter, RunLease, RunStatus, RunStore, RunSummary, StoreError,
-    StoredMessage,
+    InboxSpan, Json, LeaseGuard, NewRun, PageRequest, Run, RunFilter, RunLease, RunStatus, RunStore,
+    RunSummary, StoreError, StoredMessage,
 };
-use portcullis_tools::{Caller, ToolRegistry};
+use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
@@ -37,6 +37,18 @@ pub struct RunSubject {
     pub agent: String,
     /// The folder that it works on, as the operator names it.
     pub workspace: String,
+}
+
+/// What a new run takes over from earlier ones.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// The messages that the model reads before the first question.
+    pub messages: Vec<Message>,
+    /// The labels of what these messages have read, each with the id of the call that brought it.
+    pub labels: BTreeMap<FlowLabel, String>,
+    /// The entries of an inbox that the question has. They are consumed with the run's first write, so that each is in
+    /// one run.
+    pub consumed_inbox: Option<InboxSpan>,
 }
 
 /// How a run goes on.
@@ -71,18 +83,32 @@ impl Runs {
     /// # Errors
     /// [`RunError::Store`].
     pub async fn add(&self, subject: RunSubject, question: Message) -> Result<(), RunError> {
+        self.add_after(subject, question, Before::default()).await
+    }
+
+    /// Adds a run that goes on from earlier ones. No process drives it yet.
+    ///
+    /// # Errors
+    /// [`RunError::Store`].
+    pub async fn add_after(
+        &self,
+        subject: RunSubject,
+        question: Message,
+        before: Before,
+    ) -> Result<(), RunError> {
         let RunSubject { id, agent, workspace } = subject;
-        let state = StoredState::new(RunState::new(question), &[].into(), RunTotals::default());
+        let Before { messages, labels, consumed_inbox } = before;
+        let state = StoredState::new(RunState::new(question), &labels, RunTotals::default());
         let run = NewRun {
             id: id.to_string(),
             agent,
             workspace,
             created: now(),
             state: state.to_json()?,
-            labels: Vec::new(),
-            messages: Vec::new(),
+            labels: labels.keys().map(ToString::to_string).collect(),
+            messages: messages.iter().map(Json::of).collect::<Result<_, _>>()?,
             lease: None,
-            consumed_inbox: None,
+            consumed_inbox,
         };
         Ok(self.store.create_run(run).await?)
     }
