@@ -30,7 +30,9 @@ export function approvalCard(approval, { heading = "h3", onDecided } = {}) {
   let reason = "";
 
   const question = longText(String(approval.question ?? ""), { code: true, label: "Question", onWhole: seen("question") });
-  const args = longText(prettyJson(approval.args ?? null), { code: true, exact: true, label: "Arguments", onWhole: seen("args") });
+  // The question of the gateway has the arguments in it.
+  const args = approval.args === undefined ? null
+    : longText(prettyJson(approval.args), { code: true, exact: true, label: "Arguments", onWhole: seen("args") });
   const card = h("section", { class: "tool asks approval", role: "group", "aria-labelledby": id, tabindex: "-1", "data-testid": "approval", "data-approval": approval.id },
     h("header", { class: "tool-head" },
       h(heading, { class: "tool-name", id }, `Approve ${approval.toolName}?`),
@@ -39,9 +41,10 @@ export function approvalCard(approval, { heading = "h3", onDecided } = {}) {
     h("div", { class: "tool-body" },
       h("p", { class: "asked-by" }, h("strong", { dir: "auto" }, nameOf(approval.agentId)), " asks to run ", h("code", {}, approval.toolName), approval.expiresAt ? [", until ", timeOf(approval.expiresAt)] : null),
       approval.question ? h("div", { class: "part" }, h("p", { class: "part-title" }, "Question"), question) : null,
-      h("div", { class: "part" }, h("p", { class: "part-title" }, "Arguments"), args),
+      args ? h("div", { class: "part" }, h("p", { class: "part-title" }, "Arguments"), args) : null,
       actions, problem));
   if (!approval.question) hidden.delete("question");
+  if (!args) hidden.delete("args");
 
   function drawActions() {
     const isWhole = hidden.size === 0;

@@ -1,0 +1,126 @@
+//! The declarations of the built-in tools: their descriptions and the schemas of their arguments.
+
+use portcullis_store::NoteKind;
+use serde_json::{Value, json};
+
+use super::Action;
+
+/// The longest text of a message, in characters: 32,768.
+pub(crate) const MAX_TEXT: usize = 32_768;
+
+/// The most messages that one call reads.
+pub(super) const MAX_MESSAGES: u32 = 100;
+
+/// How many messages a call reads without `limit`.
+pub(super) const DEFAULT_MESSAGES: u32 = 20;
+
+/// The most goals, memories or plans of one call.
+const MAX_NOTES: usize = 50;
+
+/// The longest text of a goal, a memory or a plan, in characters.
+const MAX_NOTE_TEXT: usize = 4096;
+
+/// The shortest interval of a plan that repeats, in minutes.
+const MIN_EVERY: u32 = 1;
+
+/// The longest interval of a plan that repeats, in minutes: a year.
+const MAX_EVERY: u32 = 366 * 24 * 60;
+
+/// The description of a tool, and the schema of its arguments.
+pub(super) fn declaration(action: Action) -> (&'static str, Value) {
+    let limit = json!({
+        "type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": DEFAULT_MESSAGES,
+        "description": "How many messages.",
+    });
+    match action {
+        Action::EnterSpace => (
+            "Enters a space: later messages and calls of visible tools appear there. Returns the space, its members and its newest messages.",
+            object(
+                &json!({
+                    "spaceId": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The space's id."},
+                    "limit": limit,
+                }),
+                &["spaceId"],
+            ),
+        ),
+        Action::LeaveSpace => ("Leaves the space that you are in.", object(&json!({}), &[])),
+        Action::SendMessage => (
+            "Sends a message to the space that you are in. Its members read it.",
+            object(
+                &json!({
+                    "text": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT, "description": "The message."},
+                    "replyTo": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The id of the message that this one answers."},
+                }),
+                &["text"],
+            ),
+        ),
+        Action::ReadMessages => (
+            "Reads messages of a space, the newest first.",
+            object(
+                &json!({
+                    "spaceId": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The space's id. Default: the space that you are in."},
+                    "limit": limit,
+                    "offset": {"type": "integer", "minimum": 0, "maximum": 100_000, "default": 0, "description": "How many of the newest messages to leave out."},
+                }),
+                &[],
+            ),
+        ),
+        Action::Skip => (
+            "Says that there is nothing to do in this cycle.",
+            object(
+                &json!({
+                    "reason": {"type": "string", "maxLength": 1000, "description": "Why there is nothing to do."},
+                }),
+                &[],
+            ),
+        ),
+        Action::SetNotes(NoteKind::Goal) => (
+            "Sets goals: an id that you have replaces a goal, and without an id a goal is added.",
+            notes("goals", &json!({})),
+        ),
+        Action::SetNotes(NoteKind::Memory) => (
+            "Sets memories, which you read in every later cycle: an id that you have replaces a memory, and without an id a memory is added.",
+            notes("memories", &json!({})),
+        ),
+        Action::SetNotes(NoteKind::Plan) => (
+            "Sets plans: at its time, a plan comes to your inbox. An id that you have replaces a plan.",
+            notes(
+                "plans",
+                &json!({
+                    "at": {"type": "string", "maxLength": 64, "description": "When the plan is due, as RFC 3339 with an offset, for example 2026-05-01T09:00:00+02:00."},
+                    "everyMinutes": {"type": "integer", "minimum": MIN_EVERY, "maximum": MAX_EVERY, "description": "After how many minutes the plan is due again. Without it, it is due once."},
+                }),
+            ),
+        ),
+        Action::DeleteNotes(NoteKind::Goal) => ("Deletes goals.", ids()),
+        Action::DeleteNotes(NoteKind::Memory) => ("Deletes memories.", ids()),
+        Action::DeleteNotes(NoteKind::Plan) => ("Deletes plans.", ids()),
+        Action::GetPlans => ("Reads your plans.", object(&json!({}), &[])),
+    }
+}
+
+fn notes(name: &str, further: &Value) -> Value {
+    let mut properties = json!({
+        "id": {"type": "string", "minLength": 1, "maxLength": 64, "description": "The id of one that you have."},
+        "text": {"type": "string", "minLength": 1, "maxLength": MAX_NOTE_TEXT, "description": "Its text."},
+    });
+    if let (Some(properties), Some(further)) = (properties.as_object_mut(), further.as_object()) {
+        properties.extend(further.clone());
+    }
+    let item = object(&properties, &["text"]);
+    object(&json!({ name: {"type": "array", "minItems": 1, "maxItems": MAX_NOTES, "items": item} }), &[name])
+}
+
+fn ids() -> Value {
+    let id = json!({"type": "string", "minLength": 1, "maxLength": 64});
+    object(&json!({"ids": {"type": "array", "minItems": 1, "maxItems": MAX_NOTES, "items": id}}), &["ids"])
+}
+
+fn object(properties: &Value, required: &[&str]) -> Value {
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}

@@ -1,0 +1,171 @@
+//! `send_message` and `read_messages`.
+
+use portcullis_runs::now;
+use portcullis_store::{
+    Applied, Change, Json, MessageKind, MessageStatus, MessageUpdate, NewInboxEntry, NewMessage, PageRequest,
+    ParticipantKind, SpaceMessage, StoreError,
+};
+use portcullis_types::ToolError;
+use serde_json::{Value, json};
+
+use super::{
+    arguments::{DEFAULT_MESSAGES, MAX_MESSAGES},
+    spaces::ensure_member,
+    store_error,
+};
+use crate::{
+    core::Core,
+    cycle::{CycleSpace, message_event, message_id},
+    prompt::{MESSAGE, MessageEntry},
+    resource::time,
+};
+
+/// How many messages agents can send to each other before a person has to write: 20. Further ones are posted and wake no
+/// agent, so that two agents cannot answer each other without end.
+const MAX_AGENT_MESSAGES: u32 = 20;
+
+pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result<Value, ToolError> {
+    let Some(space) = cycle.entered() else {
+        let message = "you are not in a space; call enter_space first";
+        return Err(ToolError::failed(message).with_code("not_in_a_space"));
+    };
+    // The agent may have been removed from the space meanwhile.
+    ensure_member(cycle, &space).await?;
+    let id = message_id(&cycle.agent.id, &cycle.run, call);
+    let message = NewMessage {
+        id: id.clone(),
+        space: space.clone(),
+        author: cycle.author(),
+        kind: MessageKind::Text,
+        text: args["text"].as_str().unwrap_or_default().to_owned(),
+        reply_to: args["replyTo"].as_str().map(str::to_owned),
+        status: MessageStatus::Complete,
+        call: None,
+        metadata: None,
+        created: now(),
+    };
+    match post(&cycle.core, message).await {
+        // The same call ran before its process died.
+        Ok(_) | Err(StoreError::AlreadyExists { .. }) => {
+            cycle.core.hub.end_stream(&id);
+            Ok(json!({ "messageId": id, "spaceId": space }))
+        }
+        Err(error) => Err(store_error(error)),
+    }
+}
+
+/// Posts a text, with its event, and sends it to the inboxes of the space's other agents. A text whose beginning is shown
+/// already becomes whole.
+///
+/// # Errors
+/// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is whole. Nothing is changed then.
+pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
+    let entry = MessageEntry {
+        space_id: message.space.clone(),
+        message_id: message.id.clone(),
+        author_id: message.author.id.clone(),
+        author_name: message.author.name.clone(),
+        text: message.text.clone(),
+    };
+    let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
+    let wakes = author.kind == ParticipantKind::User || !is_agents_talk(core, &space).await?;
+    let mut entries = Vec::new();
+    if wakes {
+        for agent in other_agents(core, &space, &author.id).await? {
+            let body = Json::of(&entry)?;
+            entries.push(NewInboxEntry { agent, kind: MESSAGE.to_owned(), body, created });
+        }
+    }
+    let (change, kind) = match core.store.space_message(&message.id).await {
+        Ok(begun) if begun.status == MessageStatus::Streaming => {
+            let update = MessageUpdate {
+                id: message.id,
+                expected: Some(MessageStatus::Streaming),
+                text: Some(message.text),
+                status: Some(MessageStatus::Complete),
+                metadata: None,
+                updated: created,
+            };
+            (Change::UpdateMessage(update), "message.updated")
+        }
+        Ok(_) | Err(StoreError::NotFound { .. }) => (Change::PostMessage(message), "message.created"),
+        Err(error) => return Err(error),
+    };
+    let entries = Change::then(move |applied| {
+        // Of two who finish one message, one sends it.
+        let is_sent = !matches!(applied.first(), Some(Applied::Updated { is_changed: false, .. }));
+        Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })
+    });
+    let applied = core.write(vec![change, message_event(kind, &space), entries]).await?;
+    core.cycles.wake();
+    let posted = applied.into_iter().find_map(|applied| match applied {
+        Applied::Posted(message) | Applied::Updated { message, .. } => Some(*message),
+        _ => None,
+    });
+    posted.ok_or(StoreError::Closed)
+}
+
+/// Whether the last messages are all of agents.
+async fn is_agents_talk(core: &Core, space: &str) -> Result<bool, StoreError> {
+    let page = core.store.space_messages(space, None, PageRequest::first(MAX_AGENT_MESSAGES)).await?;
+    let texts = page.items.iter().filter(|message| message.kind == MessageKind::Text);
+    let of_agents = texts.filter(|message| message.author.kind == ParticipantKind::Agent).count();
+    Ok(of_agents >= MAX_AGENT_MESSAGES as usize)
+}
+
+/// The agents of a space but this one.
+async fn other_agents(core: &Core, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
+    let members = portcullis_runs::all_rows(|page| core.store.members(space, page)).await?;
+    let agents = members.into_iter().filter(|member| member.kind == ParticipantKind::Agent);
+    Ok(agents.map(|member| member.id).filter(|id| id != author).collect())
+}
+
+pub(super) async fn read(cycle: &CycleSpace, args: &Value) -> Result<Value, ToolError> {
+    let space = match args["spaceId"].as_str() {
+        Some(space) => space.to_owned(),
+        None => cycle.entered().ok_or_else(|| {
+            ToolError::failed("you are not in a space; name one as `spaceId`").with_code("not_in_a_space")
+        })?,
+    };
+    ensure_member(cycle, &space).await?;
+    let offset = u32::try_from(args["offset"].as_u64().unwrap_or_default()).unwrap_or(u32::MAX);
+    Ok(json!({ "messages": page_of(cycle, &space, args, offset).await? }))
+}
+
+/// The newest messages of a space but `offset`, the newest first.
+pub(super) async fn page_of(
+    cycle: &CycleSpace,
+    space: &str,
+    args: &Value,
+    offset: u32,
+) -> Result<Vec<Value>, ToolError> {
+    let limit = args["limit"].as_u64().and_then(|limit| u32::try_from(limit).ok());
+    let limit = limit.unwrap_or(DEFAULT_MESSAGES).min(MAX_MESSAGES);
+    let store = &cycle.core.store;
+    let newest = store.space(space).await.map_err(store_error)?.messages;
+    // Ordinals have no gaps, so an offset is a distance from the newest.
+    let before = newest.saturating_sub(i64::from(offset)).saturating_add(1);
+    let page = store.space_messages(space, None, PageRequest::after(before, limit)).await;
+    Ok(page.map_err(store_error)?.items.iter().map(shown).collect())
+}
+
+/// A message as an agent reads it.
+fn shown(message: &SpaceMessage) -> Value {
+    let mut value = json!({
+        "messageId": message.id,
+        "author": { "id": message.author.id, "kind": message.author.kind.as_str(), "name": message.author.name },
+        "text": message.text,
+        "createdAt": time(message.created),
+    });
+    if let Some(reply_to) = &message.reply_to {
+        value["replyTo"] = reply_to.as_str().into();
+    }
+    if let Some(tool) =
+        message.metadata.as_ref().and_then(|tool| serde_json::from_str::<Value>(tool.as_str()).ok())
+    {
+        value["tool"] = json!({
+            "name": tool["name"], "input": tool["input"], "output": tool["output"], "status": message.status.as_str(),
+        });
+    }
+    value
+}

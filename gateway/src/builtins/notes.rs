@@ -1,0 +1,104 @@
+//! Goals, memories and plans: what an agent keeps between its cycles.
+
+use jiff::Timestamp;
+use portcullis_runs::now;
+use portcullis_store::{Change, Json, NewNote, Note, NoteKind, PageRequest};
+use portcullis_types::ToolError;
+use serde_json::{Value, json};
+
+use super::store_error;
+use crate::{cycle::CycleSpace, resource::time};
+
+/// How many plans are read.
+const MAX_PLANS: u32 = 200;
+
+/// How many characters of a call's key are in the id of a note.
+const KEY_CHARS: usize = 16;
+
+/// A minute, in milliseconds.
+const MINUTE: i64 = 60_000;
+
+/// The key of the arguments, and of the results.
+fn key(kind: NoteKind) -> &'static str {
+    match kind {
+        NoteKind::Goal => "goals",
+        NoteKind::Memory => "memories",
+        NoteKind::Plan => "plans",
+    }
+}
+
+/// `call` is equal for all attempts of the call, so that a call that runs again sets the same notes.
+pub(super) async fn set(
+    cycle: &CycleSpace,
+    kind: NoteKind,
+    call: &str,
+    args: &Value,
+) -> Result<Value, ToolError> {
+    let now = now();
+    let items = args[key(kind)].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut notes = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let call: String = call.chars().take(KEY_CHARS).collect();
+        let id =
+            item["id"].as_str().map_or_else(|| format!("{}_{call}_{index}", kind.as_str()), str::to_owned);
+        let place = format!("{}[{index}]", key(kind));
+        let every = item["everyMinutes"].as_i64().map(|minutes| minutes * MINUTE);
+        let due = match item["at"].as_str() {
+            Some(text) => Some(instant(text, &place)?),
+            None => every.map(|every| now + every),
+        };
+        let body = json!({ "text": item["text"] });
+        notes.push(NewNote { id, body: Json::of(&body).map_err(store_error)?, due, every });
+    }
+    let set: Vec<_> = notes
+        .iter()
+        .map(|note| match note.due {
+            Some(due) => json!({ "id": note.id, "due": time(due) }),
+            None => json!({ "id": note.id }),
+        })
+        .collect();
+    let agent = cycle.agent.id.clone();
+    cycle.core.write(vec![Change::SetNotes { agent, kind, notes, now }]).await.map_err(store_error)?;
+    Ok(json!({ key(kind): set }))
+}
+
+/// A time of a plan, in milliseconds since the Unix epoch.
+fn instant(text: &str, place: &str) -> Result<i64, ToolError> {
+    let parsed: Result<Timestamp, _> = text.parse();
+    parsed.map(Timestamp::as_millisecond).map_err(|error| {
+        ToolError::invalid_arguments(format!(
+            "{place}.at is no time in RFC 3339 with an offset, such as 2026-05-01T09:00:00+02:00: {error}"
+        ))
+    })
+}
+
+pub(super) async fn delete(cycle: &CycleSpace, kind: NoteKind, args: &Value) -> Result<Value, ToolError> {
+    let ids = args["ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ids: Vec<String> = ids.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let agent = cycle.agent.id.clone();
+    let applied = cycle.core.write(vec![Change::RemoveNotes { agent, kind, ids }]).await;
+    let count = applied.map_err(store_error)?.into_iter().find_map(|applied| match applied {
+        portcullis_store::Applied::NotesRemoved { count } => Some(count),
+        _ => None,
+    });
+    Ok(json!({ "deleted": count.unwrap_or_default() }))
+}
+
+pub(super) async fn plans(cycle: &CycleSpace) -> Result<Value, ToolError> {
+    let notes = cycle.core.store.notes(&cycle.agent.id, NoteKind::Plan, PageRequest::first(MAX_PLANS)).await;
+    let plans: Vec<_> = notes.map_err(store_error)?.items.iter().map(note_of).collect();
+    Ok(json!({ "plans": plans }))
+}
+
+/// A note as an agent reads it.
+fn note_of(note: &Note) -> Value {
+    let text: Value = serde_json::from_str(note.body.as_str()).unwrap_or_default();
+    let mut value = json!({ "id": note.id, "text": text["text"] });
+    if let Some(due) = note.due {
+        value["due"] = time(due).into();
+    }
+    if let Some(every) = note.every {
+        value["everyMinutes"] = (every / MINUTE).into();
+    }
+    value
+}

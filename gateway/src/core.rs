@@ -1,0 +1,114 @@
+//! [`Core`]: the parts of a gateway that its requests and its cycles share.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use portcullis_agent::Provider;
+use portcullis_runs::{ModelIdentity, Runs, now};
+use portcullis_store::{Applied, Change, GatewayStore, Json, NewEvent, StoreError};
+use portcullis_tools::ToolRegistry;
+use portcullis_types::{CancellationToken, async_trait, random_hex};
+use serde::Serialize;
+
+use crate::{cycles::Cycles, hub::EventHub, rows::RunRows, topic};
+
+/// How long a change waits until readers can have its events.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Chooses the model of an agent.
+#[async_trait]
+pub trait Models: Send + Sync {
+    /// The provider of an agent's model, and how rows name it. `model` is the name that the agent's definition has.
+    ///
+    /// # Errors
+    /// A message for the operator, if there is no such model. The cycle then fails.
+    async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, String>;
+}
+
+/// The model of an agent.
+#[derive(Clone)]
+pub struct ChosenModel {
+    /// Answers the requests.
+    pub provider: Arc<dyn Provider>,
+    /// The model's name and address, as rows have them.
+    pub identity: ModelIdentity,
+}
+
+impl fmt::Debug for ChosenModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChosenModel").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// The parts of a gateway that its requests and its cycles share.
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn GatewayStore>,
+    pub(crate) runs: Runs,
+    pub(crate) registry: Arc<ToolRegistry>,
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) hub: EventHub,
+    pub(crate) cycles: Cycles,
+    /// The folder that the runs are about, as the operator names it.
+    pub(crate) workspace: String,
+    pub(crate) rows: Arc<RunRows>,
+    /// A script with components for the page.
+    pub(crate) extensions: Option<String>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Core {
+    /// Does these changes in one transaction, and waits until readers can have their events.
+    ///
+    /// # Errors
+    /// [`StoreError`]. Nothing is changed then.
+    pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
+        let applied = self.store.apply(changes).await?;
+        self.show(&applied).await;
+        Ok(applied)
+    }
+
+    /// Waits until readers can have the events among these changes.
+    pub(crate) async fn show(&self, applied: &[Applied]) {
+        let written = applied.iter().filter_map(|applied| match applied {
+            Applied::Event { id } => Some(*id),
+            _ => None,
+        });
+        let Some(last) = written.max() else { return };
+        self.hub.has_written();
+        let mut newest = self.hub.newest();
+        // The events are stored in any case: a gateway that stops, or whose store does not answer, shows them later.
+        tokio::select! {
+            _ = newest.wait_for(|newest| *newest >= last) => {}
+            () = self.stop.cancelled() => {}
+            () = tokio::time::sleep(SHOWN_WITHIN) => {}
+        }
+    }
+}
+
+/// An event of these topics, to be written.
+///
+/// # Errors
+/// [`StoreError::Json`].
+pub(crate) fn event(
+    kind: &str,
+    topics: impl IntoIterator<Item = String>,
+    data: &impl Serialize,
+) -> Result<Change, StoreError> {
+    let topics = topics.into_iter().collect();
+    let event = NewEvent { topics, kind: kind.to_owned(), data: Json::of(data)?, created: now() };
+    Ok(Change::AppendEvent(event))
+}
+
+/// The topics of an event of a run, which the agent's active space sees too.
+pub(crate) fn run_topics(agent: &str, run: &str, space: Option<&str>) -> Vec<String> {
+    let mut topics = vec![topic::of_agent(agent), topic::of_run(run)];
+    topics.extend(space.map(topic::of_space));
+    topics
+}
+
+/// A new id: a prefix and 128 random bits.
+///
+/// # Errors
+/// If the kernel provides no random bytes.
+pub(crate) fn new_id(prefix: &str) -> std::io::Result<String> {
+    Ok(format!("{prefix}_{}", random_hex::<16>()?))
+}

@@ -1,0 +1,100 @@
+//! Makes the run of a cycle from the entries of the agent's inbox.
+
+use std::collections::BTreeMap;
+
+use portcullis_runs::{Before, RunId, RunSubject, late_result_text, take_late_result};
+use portcullis_store::{InboxSpan, PageRequest, Participant, RunFilter, TOOL_RESULT};
+use portcullis_tools::{Caller, policy::FlowLabel};
+use portcullis_types::{Message, MessageRole};
+
+use crate::{
+    agent_tool,
+    core::{Core, event, run_topics},
+    error::ApiError,
+    from_store, prompt,
+};
+
+/// The most entries of an inbox that one prompt has.
+const MAX_ENTRIES: u32 = 32;
+
+/// How many messages of earlier cycles the model reads: the last 200.
+const MAX_HISTORY: i64 = 200;
+
+/// How many bytes of earlier messages the model reads: 256 KiB.
+const MAX_HISTORY_BYTES: usize = 256 * 1024;
+
+/// Makes a run from the entries that wait for this agent. None if there are none.
+///
+/// The entries are consumed with the run's first write. If the process dies before it, they wait for the next cycle.
+///
+/// # Errors
+/// [`ApiError`] if the store fails, or another process has taken the entries.
+pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<RunId>, ApiError> {
+    let page = core.store.inbox(&agent.id, PageRequest::first(MAX_ENTRIES)).await?;
+    let (Some(first), Some(last)) = (page.items.first(), page.items.last()) else { return Ok(None) };
+    let consumed = InboxSpan { agent: agent.id.clone(), first: first.ordinal, last: last.ordinal };
+    let id = RunId::random()?;
+    let (messages, mut labels) = history(core, &agent.id).await?;
+    let caller = Caller::new(agent.id.clone(), id.to_string());
+    // A result passes the policy of its tool, which may be one of this agent alone.
+    let registry = agent_tool::registry_of(core, &from_store::definition(agent)?.tools)?.0;
+    registry.add_run_labels(&caller, labels.clone());
+    let mut lines = Vec::new();
+    for entry in &page.items {
+        let line = if entry.kind == TOOL_RESULT {
+            let taken = take_late_result(&*core.store, (&registry, &caller), entry).await?;
+            taken.map(|result| late_result_text(&result))
+        } else {
+            prompt::line(entry)
+        };
+        match line {
+            Some(line) => lines.push(line),
+            None => tracing::warn!(agent = agent.id, kind = entry.kind, "an entry of an inbox is unknown"),
+        }
+    }
+    // The labels of late results are those of the run from its beginning.
+    labels.extend(registry.run_labels(&caller));
+    registry.end_run(&caller);
+    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
+    let before = Before { messages, labels, consumed_inbox: Some(consumed) };
+    core.runs.add_after(subject, Message::user(lines.join("\n")), before).await?;
+    let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
+    core.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
+    Ok(Some(id))
+}
+
+/// The messages of the agent's last cycle, from a message of its inbox on, and the labels of what they have read.
+async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<FlowLabel, String>), ApiError> {
+    let filter = RunFilter { agent: Some(agent.to_owned()), ..RunFilter::default() };
+    let Some(last) = core.store.runs(filter, PageRequest::first(1)).await?.items.into_iter().next() else {
+        return Ok((Vec::new(), BTreeMap::new()));
+    };
+    let skipped = (last.messages - MAX_HISTORY).max(0);
+    let mut messages = Vec::new();
+    let mut after = skipped;
+    loop {
+        let page = core.store.messages(&last.id, PageRequest::after(after, 200)).await?;
+        for message in page.items {
+            let parsed = serde_json::from_str::<Message>(message.body.as_str());
+            messages.push((message.body.as_str().len(), parsed.map_err(|error| ApiError::internal(&error))?));
+        }
+        match page.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    let mut bytes: usize = messages.iter().map(|(bytes, _)| bytes).sum();
+    // A history begins with a message of the inbox, so that no call is without its result.
+    let mut begin = 0;
+    for (index, (size, message)) in messages.iter().enumerate() {
+        if message.role == MessageRole::User && bytes <= MAX_HISTORY_BYTES {
+            begin = index;
+            break;
+        }
+        bytes -= size;
+        begin = index + 1;
+    }
+    let messages = messages.split_off(begin.min(messages.len()));
+    let labels = last.labels.iter().filter_map(|label| Some((label.parse().ok()?, last.id.clone())));
+    Ok((messages.into_iter().map(|(_, message)| message).collect(), labels.collect()))
+}

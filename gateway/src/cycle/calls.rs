@@ -1,0 +1,43 @@
+//! [`ShownCalls`]: keeps the external calls of a cycle in the store, and shows that they wait.
+
+use std::sync::Arc;
+
+use portcullis_runs::StoredExternalCalls;
+use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls};
+use portcullis_types::{ToolError, async_trait};
+
+use super::space::CycleSpace;
+
+/// Keeps the external calls of a cycle in the store, and shows that they wait.
+pub(super) struct ShownCalls {
+    pub(super) inner: StoredExternalCalls,
+    pub(super) space: Arc<CycleSpace>,
+}
+
+#[async_trait]
+impl ExternalCalls for ShownCalls {
+    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+        let (progress, expires) = self.inner.add(call).await?;
+        let status = match progress {
+            CallProgress::Waiting => "waiting",
+            CallProgress::Pending => "pending",
+            CallProgress::Resolved(_) | CallProgress::Closed => return Ok((progress, expires)),
+        };
+        if let Err(error) = self.space.show_waiting(&call.id, (status, expires)).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a waiting call is not shown");
+        }
+        Ok((progress, expires))
+    }
+
+    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
+        self.inner.wait(id).await
+    }
+
+    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
+        self.inner.stop_waiting(id).await
+    }
+
+    async fn cancel(&self, id: &str) -> Result<(), ToolError> {
+        self.inner.cancel(id).await
+    }
+}

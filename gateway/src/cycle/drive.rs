@@ -1,0 +1,234 @@
+//! Runs the loop of a cycle over its stored run.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_agent::{
+    AgentConfig, AgentEnd, AgentLoop, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind,
+};
+use portcullis_runs::{
+    DrivenRun, ModelIdentity, NextMove, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
+    StoredExternalCalls, now,
+};
+use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
+use portcullis_tools::{BeginCall, Caller, RegistryExecutor};
+use portcullis_types::{Message, async_trait};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{
+    calls::ShownCalls,
+    events::CycleEvents,
+    executor::SpaceExecutor,
+    space::{CycleAgent, CycleSpace},
+};
+use crate::{
+    agent_tool, builtins,
+    core::{ChosenModel, Core, event},
+    error::ApiError,
+    from_store, prompt,
+    resource::time,
+};
+
+/// How many goals, memories and plans the model reads, of each kind.
+const MAX_NOTES: u32 = 50;
+
+/// Drives a run of this agent to its end, or until the gateway stops.
+///
+/// # Errors
+/// [`ApiError`] if the run cannot be driven. It stays open then.
+///
+/// # Cancellation
+/// The run stays open, and a later process goes on with it.
+pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
+    let definition = from_store::definition(agent)?;
+    let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
+    let registry = Arc::new(registry);
+    let caller = Caller::new(agent.id.clone(), id.to_string());
+    let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
+    let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
+    let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
+    let entered = entered_space(core, id).await?;
+    let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
+    builtins::add(&space, &registry)?;
+
+    let model = match core.models.choose(&agent.id, definition.model.as_deref()).await {
+        Ok(model) => model,
+        // The run fails with this message, so that a person sees it.
+        Err(message) => ChosenModel {
+            provider: Arc::new(NoModel(message)),
+            identity: ModelIdentity { name: definition.model.clone().unwrap_or_default(), address: None },
+        },
+    };
+    let (asked, questions) = mpsc::unbounded_channel();
+    let config = AgentConfig {
+        run_id: Some(id.to_string()),
+        system: Some(instructions(core, agent, &definition.instructions).await?),
+        model: model.identity.name.clone(),
+        ..AgentConfig::new(agent.id.clone())
+    };
+    let executor = RegistryExecutor::new(Arc::clone(&registry), terms(&caller, &driven, &space, asked));
+    let executor = SpaceExecutor {
+        inner: StoredExecutor::new(executor.with_continued_run(), Arc::clone(&driven)),
+        registry: Arc::clone(&registry),
+        space: Arc::clone(&space),
+    };
+    let provider =
+        RecordedModel::new(model.provider, (Arc::clone(&registry), caller.clone()), model.identity);
+    let mut agent_loop = AgentLoop::new(
+        config,
+        CycleEvents::new(Arc::clone(&space)),
+        Arc::<DrivenRun>::clone(&driven),
+        provider,
+        executor,
+    );
+    let handle = agent_loop.handle();
+    let start = driven.take_start(&handle).expect("a driven run is gone on with once");
+    let _lease = driven.keep_lease(handle);
+    let ended = {
+        let mut questions = questions;
+        let mut work = std::pin::pin!(agent_loop.resume(start));
+        loop {
+            tokio::select! {
+                ended = &mut work => break Some(ended.end),
+                Some(question) = questions.recv() => show_question(&space, &question).await,
+                () = core.stop.cancelled() => break None,
+            }
+        }
+    };
+    registry.end_run(&caller);
+    if let Err(error) = driven.release().await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+    }
+    if let Some(end) = ended {
+        show_end(&space, &end).await?;
+    }
+    Ok(())
+}
+
+/// The terms of the cycle's calls.
+fn terms(
+    caller: &Caller,
+    driven: &Arc<DrivenRun>,
+    space: &Arc<CycleSpace>,
+    asked: mpsc::UnboundedSender<NewApproval>,
+) -> Caller {
+    let mut caller = caller.clone();
+    caller.before_effects = Some(Arc::clone(driven) as Arc<dyn BeginCall>);
+    let inner = StoredExternalCalls::new(Arc::clone(driven)).with_inbox(space.agent.id.clone());
+    caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
+    let approver = StoredApprover::elsewhere(Arc::clone(driven));
+    let telling = approver.telling(Arc::new(move |question: &NewApproval| {
+        // Without the cycle there are no readers.
+        let _ = asked.send(question.clone());
+    }));
+    caller.approver = Some(Arc::new(telling));
+    caller
+}
+
+async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<String, ApiError> {
+    let mut kept = Vec::new();
+    for (title, kind) in
+        [("goals", NoteKind::Goal), ("memories", NoteKind::Memory), ("plans", NoteKind::Plan)]
+    {
+        let page = core.store.notes(&agent.id, kind, PageRequest::first(MAX_NOTES)).await?;
+        kept.push((title, page.items));
+    }
+    Ok(prompt::instructions(&agent.name, own, &kept))
+}
+
+/// The space that the agent is in, by the calls of its run so far: a process that goes on with a run enters it again.
+async fn entered_space(core: &Core, id: &RunId) -> Result<Option<String>, ApiError> {
+    let mut entered = None;
+    let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let stored = portcullis_runs::all_rows(|page| core.store.messages(id.as_str(), page)).await?;
+    for message in stored {
+        let message: Message = match serde_json::from_str(message.body.as_str()) {
+            Ok(message) => message,
+            Err(error) => return Err(ApiError::internal(&error)),
+        };
+        for call in &message.tool_calls {
+            match call.tool.as_str() {
+                builtins::ENTER_SPACE => {
+                    let arguments: serde_json::Value =
+                        serde_json::from_str(&call.arguments).unwrap_or_default();
+                    asked.insert(call.id.clone(), arguments["spaceId"].as_str().map(str::to_owned));
+                }
+                builtins::LEAVE_SPACE => {
+                    asked.insert(call.id.clone(), None);
+                }
+                _ => {}
+            }
+        }
+        let answered = message.tool_call_id.as_ref().and_then(|id| asked.remove(id));
+        if let Some(space) = answered {
+            let failed = serde_json::from_str::<serde_json::Value>(&message.text())
+                .is_ok_and(|result| result.get("error").is_some());
+            if !failed {
+                entered = space;
+            }
+        }
+    }
+    match &entered {
+        // The agent may have been removed from the space meanwhile.
+        Some(space)
+            if core.store.is_member(space, &core.store.run(id.as_str()).await?.summary.agent).await? =>
+        {
+            Ok(entered)
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn show_question(space: &CycleSpace, question: &NewApproval) {
+    let shown = async {
+        let data = json!({ "approval": {
+            "id": question.id,
+            "runId": space.run,
+            "agentId": space.agent.id,
+            "toolName": question.tool,
+            "question": question.question,
+            "hash": question.hash,
+            "status": "waiting",
+            "createdAt": time(now()),
+            "expiresAt": question.expires.map(time),
+        } });
+        let change = event("approval.requested", space.topics(space.entered().as_deref()), &data)?;
+        space.core.write(vec![change]).await
+    };
+    if let Err(error) = shown.await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "a question is not shown");
+    }
+}
+
+async fn show_end(space: &CycleSpace, end: &AgentEnd) -> Result<(), ApiError> {
+    let status = match end {
+        AgentEnd::Answer { .. } => "completed",
+        AgentEnd::Cancelled => "cancelled",
+        _ => "failed",
+    };
+    // The provider's own message is for the operator, who reads it in the run's steps.
+    let message = match end {
+        AgentEnd::Provider { .. } => "the model's provider failed".to_owned(),
+        AgentEnd::Internal { .. } => "an internal fault".to_owned(),
+        end => end.to_string(),
+    };
+    let data = json!({
+        "runId": space.run,
+        "agentId": space.agent.id,
+        "status": status,
+        "message": message,
+    });
+    let topics = space.topics(space.entered().as_deref());
+    space.core.write(vec![event("run.finished", topics, &data)?]).await?;
+    Ok(())
+}
+
+/// The provider of an agent without a model: every request fails with this message.
+struct NoModel(String);
+
+#[async_trait]
+impl Provider for NoModel {
+    async fn stream(&self, _request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        Err(ProviderError::new(ProviderErrorKind::Configuration, self.0.clone()))
+    }
+}

@@ -1,0 +1,80 @@
+//! [`SpaceExecutor`]: refuses a visible call outside of a space, and gives errors the shape of specification 003.
+
+use std::sync::Arc;
+
+use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor};
+use portcullis_tools::ToolRegistry;
+use portcullis_types::{
+    ToolCall, ToolError, ToolErrorKind, ToolOutcome, ToolOutput, ToolResult, async_trait,
+};
+use serde_json::json;
+
+use super::space::CycleSpace;
+
+/// The key of a shaped error's details: whether a result can still be submitted.
+const TAKES_RESULT: &str = "takesResult";
+
+/// An executor over another one. A visible tool is refused outside of a space, and the model reads an error as
+/// `{"error": "…"}` (specification 003).
+pub(super) struct SpaceExecutor<E> {
+    pub(super) inner: E,
+    pub(super) registry: Arc<ToolRegistry>,
+    pub(super) space: Arc<CycleSpace>,
+}
+
+impl<E> SpaceExecutor<E> {
+    /// The name of a visible tool, if the call is one of such a tool outside of a space.
+    fn unseen(&self, call: &ToolCall) -> Option<String> {
+        let tool = self.registry.get(&call.tool)?;
+        let name = tool.facts().name.as_str();
+        let is_visible = self.space.tool(name).is_some_and(|tool| tool.visible);
+        (is_visible && self.space.entered().is_none()).then(|| name.to_owned())
+    }
+}
+
+#[async_trait]
+impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.inner.offers()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        if let Some(name) = self.unseen(&call) {
+            let message =
+                format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
+            let error = ToolError::failed(message).with_code("not_in_a_space");
+            return shape(self.inner.refuse(call, error, terms));
+        }
+        shape(self.inner.execute(call, terms).await)
+    }
+
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        shape(self.inner.refuse(call, error, terms))
+    }
+
+    fn never_blocks(&self) -> bool {
+        self.inner.never_blocks()
+    }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        self.inner.run_ended(agent_id, run_id);
+    }
+}
+
+/// The result with the error as the model reads it.
+fn shape(mut result: ToolResult) -> ToolResult {
+    if let ToolOutcome::Error(error) = &result.outcome {
+        // A call that was closed has the kind of a time-out too, and takes no result.
+        let takes_result = error.kind() == ToolErrorKind::Timeout && error.code() != "call_closed";
+        let output = ToolOutput::structured(json!({ "error": error.to_string() }));
+        result.outcome = ToolOutcome::Output(output.with_details(json!({ TAKES_RESULT: takes_result })));
+    }
+    result
+}
+
+/// The message of a shaped error, and whether a result can still be submitted. None for an output that is none.
+pub(super) fn shaped_error(output: &ToolOutput) -> Option<(String, bool)> {
+    let takes_result = output.details.get(TAKES_RESULT)?.as_bool()?;
+    let message = output.structured.as_ref()?.get("error")?.as_str()?;
+    Some((message.to_owned(), takes_result))
+}

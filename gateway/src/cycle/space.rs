@@ -1,0 +1,357 @@
+//! [`CycleSpace`]: the space that an agent is in during a cycle, and the messages of its calls there.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+use portcullis_adapters::hsafa::ToolConfiguration;
+use portcullis_runs::now;
+use portcullis_store::{
+    Applied, Author, Change, Json, MessageKind, MessageStatus, MessageUpdate, NewMessage, ParticipantKind,
+    StoreError,
+};
+use portcullis_tools::external_call_id;
+use serde_json::{Value, json};
+
+use crate::{
+    agent_tool::AgentTools,
+    builtins::SEND_MESSAGE,
+    core::{Core, event, run_topics},
+    from_store,
+    resource::ShownCall,
+    topic,
+};
+
+/// The execution type of tools that are in no definition, as events name it.
+const BUILT_IN: &str = "built_in";
+
+/// The agent of a cycle.
+#[derive(Debug, Clone)]
+pub(crate) struct CycleAgent {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) tools: AgentTools,
+}
+
+/// The space that an agent is in during a cycle, and the calls under way.
+pub(crate) struct CycleSpace {
+    pub(crate) core: Arc<Core>,
+    pub(crate) agent: CycleAgent,
+    pub(crate) run: String,
+    entered: Mutex<Option<String>>,
+    calls: Mutex<HashMap<String, OpenCall>>,
+}
+
+/// A call that has begun, as readers know it.
+#[derive(Debug, Clone)]
+struct OpenCall {
+    tool: String,
+    /// The message that shows it, and the message's space.
+    message: Option<(String, String)>,
+    shown: ShownCall,
+    /// Whether its result comes from outside.
+    waits: bool,
+    /// Whether its message is the text that it sends, and not a picture of the call.
+    is_text: bool,
+}
+
+/// The id of the message that shows a call, or that a call sends. A call that runs again finds its message.
+pub(crate) fn message_id(agent: &str, run: &str, call: &str) -> String {
+    let id = external_call_id(agent, run, call);
+    format!("msg_{}", id.trim_start_matches("call_"))
+}
+
+impl CycleSpace {
+    pub(crate) fn new(core: Arc<Core>, agent: CycleAgent, run: String, entered: Option<String>) -> Self {
+        Self { core, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
+    }
+
+    /// The space that the agent is in.
+    pub(crate) fn entered(&self) -> Option<String> {
+        self.entered.lock().clone()
+    }
+
+    /// Enters a space, or leaves it. Returns the space before.
+    pub(crate) fn enter(&self, space: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *self.entered.lock(), space)
+    }
+
+    /// The configuration of a tool of this agent. None for every other tool, which is not visible.
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolConfiguration> {
+        self.agent.tools.get(name)
+    }
+
+    /// The author of this agent's messages.
+    pub(crate) fn author(&self) -> Author {
+        Author { id: self.agent.id.clone(), kind: ParticipantKind::Agent, name: self.agent.name.clone() }
+    }
+
+    /// The topics of this run's events, with the space that the agent is in.
+    pub(crate) fn topics(&self, space: Option<&str>) -> Vec<String> {
+        run_topics(&self.agent.id, &self.run, space)
+    }
+
+    /// Shows that a call begins: in its space if its tool is visible, and to readers of the agent. `input` is none
+    /// while the arguments arrive. A call that has been shown gets its input.
+    pub(crate) async fn show_begin(
+        &self,
+        call: &str,
+        tool: &str,
+        input: Option<&Value>,
+    ) -> Result<(), StoreError> {
+        let known = self.calls.lock().get(call).cloned();
+        let is_new = known.is_none();
+        let mut open = known.unwrap_or_else(|| self.open_call(call, tool));
+        if let Some(input) = input {
+            open.shown.input = input.clone();
+        }
+        let mut changes = Vec::new();
+        let is_visible = self.tool(tool).is_some_and(|tool| tool.visible);
+        match (&open.message, self.entered().filter(|_| is_visible)) {
+            (Some((id, space)), _) if input.is_some() && !open.is_text => {
+                changes.extend(self.update(id, space, &open.shown, MessageStatus::Streaming, None)?);
+            }
+            // The words of the agent are shown as they arrive.
+            (None, _) if tool == SEND_MESSAGE && input.is_none() => {
+                if let Some(space) = self.entered() {
+                    let id = message_id(&self.agent.id, &self.run, call);
+                    changes.extend(self.post_text(&id, &space));
+                    open.message = Some((id, space));
+                    open.is_text = true;
+                }
+            }
+            (None, Some(space)) => {
+                let id = message_id(&self.agent.id, &self.run, call);
+                changes.extend(self.post(&id, &space, call, &open.shown)?);
+                open.message = Some((id, space));
+            }
+            _ => {}
+        }
+        if is_new {
+            let space = open.message.as_ref().map(|(_, space)| space.as_str());
+            let data = json!({
+                "callId": open.shown.call_id,
+                "runId": self.run,
+                "agentId": self.agent.id,
+                "name": tool,
+                "messageId": open.message.as_ref().map(|(id, _)| id),
+                "spaceId": space,
+                "input": open.shown.input,
+                "executionType": open.shown.execution_type,
+                "isAsync": open.shown.is_async,
+            });
+            changes.push(event("tool.started", self.topics(space), &data)?);
+        }
+        self.calls.lock().insert(call.to_owned(), open);
+        self.write(changes).await
+    }
+
+    fn open_call(&self, call: &str, tool: &str) -> OpenCall {
+        let configuration = self.tool(tool);
+        let shown = ShownCall {
+            call_id: external_call_id(&self.agent.id, &self.run, call),
+            run_id: self.run.clone(),
+            name: tool.to_owned(),
+            execution_type: configuration.map_or(BUILT_IN, |tool| tool.execution_type.as_str()).to_owned(),
+            is_async: configuration.is_some_and(|tool| tool.is_async),
+            input: Value::Null,
+            output: None,
+            error: None,
+        };
+        OpenCall { tool: tool.to_owned(), message: None, shown, waits: false, is_text: false }
+    }
+
+    /// Shows that a call waits for a result from outside.
+    pub(crate) async fn show_waiting(
+        &self,
+        call: &str,
+        (status, expires): (&str, i64),
+    ) -> Result<(), StoreError> {
+        let open = {
+            let mut calls = self.calls.lock();
+            let Some(open) = calls.values_mut().find(|open| open.shown.call_id == call) else {
+                return Ok(());
+            };
+            open.waits = true;
+            open.clone()
+        };
+        let mut changes = Vec::new();
+        if let Some((id, space)) = &open.message {
+            let status = MessageStatus::RequiresAction;
+            changes.extend(self.update(id, space, &open.shown, status, Some(MessageStatus::Streaming))?);
+        }
+        let space = open.message.as_ref().map(|(_, space)| space.as_str());
+        let data = json!({
+            "callId": call,
+            "runId": self.run,
+            "agentId": self.agent.id,
+            "name": open.tool,
+            "args": open.shown.input,
+            "executionType": open.shown.execution_type,
+            "status": status,
+            "expiresAt": crate::resource::time(expires),
+        });
+        changes.push(event("call.pending", self.topics(space), &data)?);
+        self.write(changes).await
+    }
+
+    /// Shows how a call has ended.
+    pub(crate) async fn show_end(&self, call: &str, end: CallEnd) -> Result<(), StoreError> {
+        let Some(mut open) = self.calls.lock().remove(call) else { return Ok(()) };
+        let space = open.message.as_ref().map(|(_, space)| space.clone());
+        let mut data = json!({
+            "callId": open.shown.call_id,
+            "runId": self.run,
+            "agentId": self.agent.id,
+            "name": open.tool,
+            "messageId": open.message.as_ref().map(|(id, _)| id),
+        });
+        let mut changes = Vec::new();
+        let (kind, status) = match end {
+            // The message waits for the result, and so do readers.
+            CallEnd::Pending => return Ok(()),
+            CallEnd::Output(output) => {
+                data["output"] = output.clone();
+                open.shown.output = Some(output);
+                ("tool.done", Some(MessageStatus::Complete))
+            }
+            CallEnd::Error { message, takes_result } => {
+                data["error"] = message.clone().into();
+                open.shown.error = Some(message);
+                ("tool.error", (!(takes_result && open.waits)).then_some(MessageStatus::Error))
+            }
+        };
+        if let (Some((id, space)), true) = (&open.message, open.is_text) {
+            self.core.hub.end_stream(id);
+            // A message that was sent is complete.
+            if status == Some(MessageStatus::Error) {
+                changes.extend(fail_text(id, space));
+            }
+        } else if let (Some((id, space)), Some(status)) = (&open.message, status) {
+            let before = if open.waits { MessageStatus::RequiresAction } else { MessageStatus::Streaming };
+            changes.extend(self.update(id, space, &open.shown, status, Some(before))?);
+        }
+        changes.push(event(kind, self.topics(space.as_deref()), &data)?);
+        self.write(changes).await
+    }
+
+    /// The message of a call whose arguments arrive, with its topics.
+    pub(crate) fn streamed(&self, call: &str) -> (String, Vec<String>) {
+        let open = self.calls.lock().get(call).cloned();
+        let space = open.and_then(|open| open.message).map(|(_, space)| space);
+        (external_call_id(&self.agent.id, &self.run, call), self.topics(space.as_deref()))
+    }
+
+    /// A text that arrives.
+    fn post_text(&self, id: &str, space: &str) -> [Change; 2] {
+        let message = NewMessage {
+            id: id.to_owned(),
+            space: space.to_owned(),
+            author: self.author(),
+            kind: MessageKind::Text,
+            text: String::new(),
+            reply_to: None,
+            status: MessageStatus::Streaming,
+            call: None,
+            metadata: None,
+            created: now(),
+        };
+        [Change::PostMessage(message), message_event("message.created", space)]
+    }
+
+    /// Shows the text of a message as far as it has arrived.
+    pub(crate) fn show_text(&self, call: &str, text: &str) {
+        let message =
+            self.calls.lock().get(call).filter(|open| open.is_text).and_then(|open| open.message.clone());
+        if let Some((id, space)) = message {
+            self.core.hub.stream_text(&id, &[topic::of_space(&space)].into(), text);
+        }
+    }
+
+    fn post(&self, id: &str, space: &str, call: &str, shown: &ShownCall) -> Result<[Change; 2], StoreError> {
+        let message = NewMessage {
+            id: id.to_owned(),
+            space: space.to_owned(),
+            author: self.author(),
+            kind: MessageKind::Tool,
+            text: String::new(),
+            reply_to: None,
+            status: MessageStatus::Streaming,
+            call: Some(external_call_id(&self.agent.id, &self.run, call)),
+            metadata: Some(Json::of(shown)?),
+            created: now(),
+        };
+        Ok([Change::PostMessage(message), message_event("message.created", space)])
+    }
+
+    fn update(
+        &self,
+        id: &str,
+        space: &str,
+        shown: &ShownCall,
+        status: MessageStatus,
+        expected: Option<MessageStatus>,
+    ) -> Result<[Change; 2], StoreError> {
+        let update = MessageUpdate {
+            id: id.to_owned(),
+            expected,
+            text: None,
+            status: Some(status),
+            metadata: Some(Json::of(shown)?),
+            updated: now(),
+        };
+        Ok([Change::UpdateMessage(update), message_event("message.updated", space)])
+    }
+
+    async fn write(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        match self.core.write(changes).await {
+            // The message of a call that runs again after its process has died. Its event was written with it.
+            Err(StoreError::AlreadyExists { .. }) => Ok(()),
+            written => written.map(drop),
+        }
+    }
+}
+
+/// Marks a text that was not sent.
+fn fail_text(id: &str, space: &str) -> [Change; 2] {
+    let update = MessageUpdate {
+        id: id.to_owned(),
+        expected: Some(MessageStatus::Streaming),
+        text: None,
+        status: Some(MessageStatus::Error),
+        metadata: None,
+        updated: now(),
+    };
+    [Change::UpdateMessage(update), message_event("message.updated", space)]
+}
+
+/// How a call has ended for readers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CallEnd {
+    /// With this result.
+    Output(Value),
+    /// Without a result.
+    Error {
+        /// The message that the model reads.
+        message: String,
+        /// Whether a result can still be submitted, because the run has only stopped waiting.
+        takes_result: bool,
+    },
+    /// Its result comes later.
+    Pending,
+}
+
+/// The event of the message that the change before has posted or changed. No event if nothing was changed.
+pub(crate) fn message_event(kind: &'static str, space: &str) -> Change {
+    let topics = vec![topic::of_space(space)];
+    Change::then(move |applied| {
+        let Some(Applied::Posted(message) | Applied::Updated { is_changed: true, message }) = applied.last()
+        else {
+            return Ok(Vec::new());
+        };
+        let message = from_store::message((**message).clone())?;
+        Ok(vec![event(kind, topics, &json!({ "message": message }))?])
+    })
+}

@@ -1,0 +1,190 @@
+//! [`Cycles`]: wakes the agents whose inboxes have entries, and goes on with runs that were interrupted.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use portcullis_runs::{RunId, now};
+use portcullis_store::{PageRequest, Participant, ParticipantKind, RunFilter, StoreError};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
+
+use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
+
+/// How many cycles run at once: 256. Further agents wait for their turn.
+const MAX_CYCLES: usize = 256;
+
+/// How often the store is read for entries that another process has written, and for plans that are due.
+const POLL: Duration = Duration::from_millis(500);
+
+/// How often interrupted runs are looked for, such as those of another process that has died.
+const RESUME: Duration = Duration::from_secs(30);
+
+/// The pause of an agent whose cycle could not begin or go on, so that a fault does not repeat without end.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How many rows are read at once.
+const PAGE: u32 = 100;
+
+/// The agents with a cycle under way.
+#[derive(Debug)]
+pub(crate) struct Cycles {
+    wake: Notify,
+    active: Mutex<HashSet<String>>,
+    slots: Arc<Semaphore>,
+}
+
+impl Default for Cycles {
+    fn default() -> Self {
+        Self { wake: Notify::new(), active: Mutex::default(), slots: Arc::new(Semaphore::new(MAX_CYCLES)) }
+    }
+}
+
+/// Keeps an agent from a second cycle until it is dropped.
+struct ActiveAgent {
+    core: Arc<Core>,
+    id: String,
+}
+
+impl Drop for ActiveAgent {
+    fn drop(&mut self) {
+        self.core.cycles.active.lock().remove(&self.id);
+        // Entries may have come meanwhile.
+        self.core.cycles.wake.notify_one();
+    }
+}
+
+impl Cycles {
+    /// Tells that an inbox may have an entry.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Whether a cycle of this agent is under way in this process.
+    pub(crate) fn is_active(&self, agent: &str) -> bool {
+        self.active.lock().contains(agent)
+    }
+}
+
+/// Wakes agents until the gateway stops. Then the cycles are left where they are, and a later process goes on with them.
+pub(crate) async fn run(core: &Arc<Core>) {
+    let mut cycles = JoinSet::new();
+    let mut resumed: Option<Instant> = None;
+    while !core.stop.is_cancelled() {
+        if resumed.is_none_or(|at| at.elapsed() >= RESUME) {
+            report(resume_interrupted(core, &mut cycles).await);
+            resumed = Some(Instant::now());
+        }
+        report(wake_agents(core, &mut cycles).await);
+        while cycles.try_join_next().is_some() {}
+        tokio::select! {
+            () = core.cycles.wake.notified() => {}
+            () = tokio::time::sleep(POLL) => {}
+            () = core.stop.cancelled() => {}
+        }
+    }
+    // A cycle ends by itself when the gateway stops.
+    while cycles.join_next().await.is_some() {}
+}
+
+fn report(result: Result<(), StoreError>) {
+    if let Err(error) = result {
+        tracing::warn!(error = &error as &dyn std::error::Error, "the agents' inboxes are not read");
+    }
+}
+
+/// Begins a cycle of each agent whose inbox has entries.
+async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+    core.store.take_due_plans(now(), PAGE).await?;
+    let mut after = None;
+    loop {
+        let request = match after.take() {
+            Some(after) => PageRequest::after(after, PAGE),
+            None => PageRequest::first(PAGE),
+        };
+        let page = core.store.inboxes_with_entries(AGENT_PREFIX, request).await?;
+        for agent in page.items {
+            start(core, cycles, agent, None);
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Goes on with the runs of agents that no process drives.
+async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+    let filter = RunFilter { is_open: Some(true), ..RunFilter::default() };
+    let mut after = None;
+    loop {
+        let request = match after.take() {
+            Some(after) => PageRequest::after(after, PAGE),
+            None => PageRequest::first(PAGE),
+        };
+        let page = core.store.runs(filter.clone(), request).await?;
+        for run in page.items.into_iter().filter(|run| run.agent.starts_with(AGENT_PREFIX)) {
+            if let Ok(id) = run.id.parse() {
+                start(core, cycles, run.agent, Some(id));
+            }
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Starts the work of an agent, unless it has a cycle already: this run, or else one that its inbox begins.
+fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
+    if !core.cycles.active.lock().insert(agent.clone()) {
+        return;
+    }
+    let active = ActiveAgent { core: Arc::clone(core), id: agent };
+    cycles.spawn(async move {
+        let core = &active.core;
+        let slots = Arc::clone(&core.cycles.slots);
+        let slot = tokio::select! {
+            slot = slots.acquire_owned() => slot,
+            () = core.stop.cancelled() => return,
+        };
+        let worked = work(core, &active.id, run).await;
+        drop(slot);
+        if let Err(error) = worked {
+            tracing::warn!(agent = active.id, error = error.message(), "a cycle has stopped");
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = core.stop.cancelled() => {}
+            }
+        }
+    });
+}
+
+async fn work(core: &Arc<Core>, agent: &str, run: Option<RunId>) -> Result<(), ApiError> {
+    let Some(agent) = agent_of(core, agent).await? else { return Ok(()) };
+    let run = match run {
+        Some(run) => Some(run),
+        None => cycle::begin(core, &agent).await?,
+    };
+    match run {
+        Some(run) => cycle::drive(core, &agent, &run).await,
+        None => Ok(()),
+    }
+}
+
+/// The agent with this id. None for an agent that was removed: its inbox is emptied, so that it does not wake again.
+async fn agent_of(core: &Core, id: &str) -> Result<Option<Participant>, ApiError> {
+    match core.store.participant(id).await {
+        Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),
+        Ok(_) | Err(StoreError::NotFound { .. }) => {
+            core.store.consume_inbox(id, i64::MAX, now()).await?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

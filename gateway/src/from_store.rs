@@ -1,0 +1,176 @@
+//! The rows of the store as resources.
+
+use portcullis_store::{self as store, Page, StoreError};
+use serde_json::Value;
+
+use crate::{
+    error::ApiError,
+    resource::{
+        Agent, AgentDefinition, AgentStatus, Approval, Author, Call, InboxItem, Listing, Member, Message,
+        Note, Run, RunStep, Space, Token, User, time,
+    },
+};
+
+/// The execution type of a call that no space shows.
+const EXTERNAL: &str = "external";
+
+/// A page of the store as a listing. The cursor is written by `cursor`.
+pub(crate) fn listing<T, C, R>(
+    page: Page<T, C>,
+    item: impl FnMut(T) -> Result<R, ApiError>,
+    cursor: impl FnOnce(C) -> String,
+) -> Result<Listing<R>, ApiError> {
+    Ok(Listing {
+        items: page.items.into_iter().map(item).collect::<Result<_, _>>()?,
+        next: page.next.map(cursor),
+    })
+}
+
+/// A payload of the store as a value.
+///
+/// # Errors
+/// [`StoreError::Json`], for a payload that another program has written.
+pub(crate) fn value(json: &store::Json) -> Result<Value, StoreError> {
+    serde_json::from_str(json.as_str()).map_err(|source| StoreError::Json { source })
+}
+
+pub(crate) fn user(user: store::Participant) -> User {
+    User { id: user.id, kind: user.kind.into(), name: user.name, created_at: time(user.created) }
+}
+
+/// # Errors
+/// [`StoreError::Json`].
+pub(crate) fn definition(agent: &store::Participant) -> Result<AgentDefinition, StoreError> {
+    serde_json::from_str(agent.definition.as_str()).map_err(|source| StoreError::Json { source })
+}
+
+pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Agent, ApiError> {
+    let AgentDefinition { name, instructions, model, tools } = definition(&agent)?;
+    Ok(Agent {
+        id: agent.id,
+        kind: agent.kind.into(),
+        name,
+        instructions,
+        model,
+        tools,
+        status,
+        created_at: time(agent.created),
+    })
+}
+
+pub(crate) fn space(space: store::Space) -> Space {
+    Space {
+        id: space.id,
+        name: space.name,
+        created_at: time(space.created),
+        member_count: space.members.unsigned_abs(),
+    }
+}
+
+pub(crate) fn member(member: store::Member) -> Member {
+    Member { id: member.id, kind: member.kind.into(), name: member.name, joined_at: time(member.joined) }
+}
+
+/// # Errors
+/// [`StoreError::Json`] for the metadata of a message of another program.
+pub(crate) fn message(message: store::SpaceMessage) -> Result<Message, StoreError> {
+    let tool = message.metadata.map(|metadata| serde_json::from_str(metadata.as_str())).transpose();
+    Ok(Message {
+        id: message.id,
+        ordinal: message.ordinal,
+        space_id: message.space,
+        author: Author { id: message.author.id, kind: message.author.kind.into(), name: message.author.name },
+        kind: message.kind.into(),
+        text: message.text,
+        reply_to: message.reply_to,
+        status: message.status.into(),
+        tool: tool.map_err(|source| StoreError::Json { source })?,
+        created_at: time(message.created),
+        updated_at: time(message.updated),
+    })
+}
+
+pub(crate) fn inbox_item(entry: store::InboxEntry) -> Result<InboxItem, ApiError> {
+    let body = value(&entry.body)?;
+    Ok(InboxItem { ordinal: entry.ordinal, kind: entry.kind, body, created_at: time(entry.created) })
+}
+
+pub(crate) fn note(note: store::Note) -> Result<Note, ApiError> {
+    let body = value(&note.body)?;
+    Ok(Note { id: note.id, body, due_at: note.due.map(time), updated_at: time(note.updated) })
+}
+
+pub(crate) fn run(run: &store::RunSummary) -> Run {
+    Run {
+        id: run.id.clone(),
+        agent_id: run.agent.clone(),
+        status: run.status.as_str().to_owned(),
+        started_at: time(run.created),
+        updated_at: time(run.updated),
+    }
+}
+
+pub(crate) fn run_step(step: store::Step) -> RunStep {
+    let step = step.record;
+    RunStep {
+        kind: step.kind,
+        summary: step.summary,
+        started_at: time(step.begun),
+        finished_at: time(step.finished),
+    }
+}
+
+/// A call as it is at this time, with the message that shows it: a call whose time is over has expired, also before the
+/// store has swept it.
+pub(crate) fn call(
+    call: store::PendingCall,
+    shown: Option<store::SpaceMessage>,
+    now: i64,
+) -> Result<Call, ApiError> {
+    let status = call.status_at(now);
+    let space_id = shown.as_ref().map(|message| message.space.clone());
+    let tool = shown.map(message).transpose()?.and_then(|message| message.tool);
+    Ok(Call {
+        args: value(&call.arguments)?,
+        result: call.result.as_ref().map(value).transpose()?,
+        call_id: call.id,
+        agent_id: call.agent,
+        run_id: call.run,
+        tool_name: call.tool,
+        status: status.as_str().to_owned(),
+        created_at: time(call.created),
+        expires_at: call.expires.map(time),
+        // A call that no space shows is for a program.
+        execution_type: tool.map_or_else(|| EXTERNAL.to_owned(), |tool| tool.execution_type),
+        space_id,
+    })
+}
+
+/// A question of this agent, as it is at this time.
+pub(crate) fn approval(approval: store::Approval, agent: String, now: i64) -> Approval {
+    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now);
+    let status = match approval.status {
+        store::ApprovalStatus::Waiting if is_over => store::ApprovalStatus::Expired,
+        status => status,
+    };
+    Approval {
+        id: approval.asked.id,
+        run_id: approval.run,
+        agent_id: agent,
+        tool_name: approval.asked.tool,
+        question: approval.asked.question,
+        hash: approval.asked.hash,
+        status: status.as_str().to_owned(),
+        created_at: time(approval.created),
+        expires_at: approval.asked.expires.map(time),
+    }
+}
+
+pub(crate) fn token(token: store::Token) -> Token {
+    Token {
+        id: token.id,
+        subject: token.subject_kind,
+        subject_id: token.subject,
+        created_at: time(token.created),
+    }
+}

@@ -1,0 +1,221 @@
+//! [`EventHub`]: brings events to readers. Stored events come from the store, whoever wrote them; events of a stream
+//! under way are not stored.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use portcullis_store::{Event, PageRequest, SpaceStore, StoreError};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, broadcast, watch};
+
+/// How many stored events are kept in memory: 4,096. A reader that is further behind reads from the store.
+const KEPT: usize = 4096;
+
+/// How many events of streams under way a slow reader may be behind: 1,024. It then misses some, and the whole text
+/// follows.
+const LIVE: usize = 1024;
+
+/// How often the store is read for events that another process has written.
+const POLL: Duration = Duration::from_millis(500);
+
+/// The pause after a read that has failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How many events are read from the store at once.
+const PAGE: u32 = 256;
+
+/// How many streams can be under way at once. A further one is shown when it is whole.
+const MAX_STREAMS: usize = 4096;
+
+/// An event that is not stored.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveEvent {
+    pub(crate) topics: Arc<[String]>,
+    pub(crate) kind: &'static str,
+    pub(crate) data: String,
+}
+
+/// The newest stored events, and the streams under way.
+#[derive(Debug)]
+pub(crate) struct EventHub {
+    store: Arc<dyn SpaceStore>,
+    recent: Mutex<Recent>,
+    newest: watch::Sender<i64>,
+    /// Told when this process has written events.
+    written: Notify,
+    live: broadcast::Sender<LiveEvent>,
+    streams: Mutex<HashMap<String, Stream>>,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    events: VecDeque<Arc<Event>>,
+    /// Every event with a greater id is in `events`.
+    complete_after: i64,
+}
+
+#[derive(Debug, Clone)]
+struct Stream {
+    topics: Arc<[String]>,
+    text: String,
+}
+
+impl EventHub {
+    /// A hub over the events of this store, beginning with the present.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    pub(crate) async fn new(store: Arc<dyn SpaceStore>) -> Result<Self, StoreError> {
+        let newest = store.event_bounds().await?.newest;
+        let recent = Recent { events: VecDeque::new(), complete_after: newest };
+        Ok(Self {
+            store,
+            recent: Mutex::new(recent),
+            newest: watch::Sender::new(newest),
+            written: Notify::new(),
+            live: broadcast::Sender::new(LIVE),
+            streams: Mutex::default(),
+        })
+    }
+
+    /// Tells the hub that this process has written events.
+    pub(crate) fn has_written(&self) {
+        self.written.notify_one();
+    }
+
+    /// The id of the newest event that readers can have.
+    pub(crate) fn newest(&self) -> watch::Receiver<i64> {
+        self.newest.subscribe()
+    }
+
+    /// The events of streams under way, from now on.
+    pub(crate) fn live(&self) -> broadcast::Receiver<LiveEvent> {
+        self.live.subscribe()
+    }
+
+    /// Reads new events of the store for ever.
+    pub(crate) async fn follow(&self) {
+        loop {
+            match self.read_new().await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "new events are not read");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            // A write of another process is seen by the next poll.
+            let _ = tokio::time::timeout(POLL, self.written.notified()).await;
+        }
+    }
+
+    /// Returns whether there may be more.
+    async fn read_new(&self) -> Result<bool, StoreError> {
+        let newest = *self.newest.borrow();
+        let page = self.store.events(None, PageRequest::after(newest, PAGE)).await?;
+        let Some(last) = page.items.last().map(|event| event.id) else { return Ok(false) };
+        let has_more = page.next.is_some();
+        {
+            let mut recent = self.recent.lock();
+            for event in page.items {
+                if recent.events.len() == KEPT
+                    && let Some(oldest) = recent.events.pop_front()
+                {
+                    recent.complete_after = oldest.id;
+                }
+                recent.events.push_back(Arc::new(event));
+            }
+        }
+        self.newest.send_replace(last);
+        Ok(has_more)
+    }
+
+    /// The events of a topic after this id, at most one page, and the id up to which the reader has then read.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    pub(crate) async fn after(&self, topic: &str, after: i64) -> Result<(Vec<Arc<Event>>, i64), StoreError> {
+        let newest = *self.newest.borrow();
+        {
+            let recent = self.recent.lock();
+            if after >= recent.complete_after {
+                let events = recent
+                    .events
+                    .iter()
+                    .filter(|event| event.id > after && event.id <= newest)
+                    .filter(|event| event.topics.iter().any(|of| of == topic));
+                return Ok((events.cloned().collect(), newest.max(after)));
+            }
+        }
+        let page = self.store.events(Some(topic), PageRequest::after(after, PAGE)).await?;
+        // After the last page, the reader has read up to the newest event that was there before the page was read.
+        let read = match (page.next, page.items.last()) {
+            (Some(next), _) => next,
+            (None, Some(last)) => last.id.max(newest),
+            (None, None) => newest,
+        };
+        Ok((page.items.into_iter().map(Arc::new).collect(), read.max(after)))
+    }
+
+    /// Whether events after this id have been removed, so that a reader must read anew.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    pub(crate) async fn has_lost(&self, after: i64) -> Result<bool, StoreError> {
+        let bounds = self.store.event_bounds().await?;
+        Ok(bounds.has_gap_after(after) || after > bounds.newest)
+    }
+
+    /// Sends an event that is not stored.
+    pub(crate) fn send(&self, event: LiveEvent) {
+        // Without readers the event is dropped.
+        let _ = self.live.send(event);
+    }
+
+    /// Shows the text so far of a message whose text is under way.
+    pub(crate) fn stream_text(&self, message: &str, topics: &Arc<[String]>, text: &str) {
+        let offset = {
+            let mut streams = self.streams.lock();
+            if !streams.contains_key(message) && streams.len() >= MAX_STREAMS {
+                return;
+            }
+            let stream = streams
+                .entry(message.to_owned())
+                .or_insert_with(|| Stream { topics: Arc::clone(topics), text: String::new() });
+            let common = stream.text.chars().zip(text.chars()).take_while(|(old, new)| old == new);
+            let (bytes, units) = common.fold((0, 0), |(bytes, units), (character, _)| {
+                (bytes + character.len_utf8(), units + character.len_utf16())
+            });
+            if bytes == text.len() && bytes == stream.text.len() {
+                return;
+            }
+            text.clone_into(&mut stream.text);
+            (bytes, units)
+        };
+        let (bytes, units) = offset;
+        self.send(streaming(message, topics, units, text.get(bytes..).unwrap_or_default()));
+    }
+
+    /// Ends the stream of a message. The whole message is a stored event.
+    pub(crate) fn end_stream(&self, message: &str) {
+        self.streams.lock().remove(message);
+    }
+
+    /// The streams of a topic that are under way, for a reader that begins now.
+    pub(crate) fn streams(&self, topic: &str) -> Vec<LiveEvent> {
+        let streams = self.streams.lock();
+        let of_topic = streams.iter().filter(|(_, stream)| stream.topics.iter().any(|of| of == topic));
+        of_topic.map(|(message, stream)| streaming(message, &stream.topics, 0, &stream.text)).collect()
+    }
+}
+
+/// The text of a message from this offset on. The offset is in UTF-16 units, as strings of browsers count.
+fn streaming(message: &str, topics: &Arc<[String]>, offset: usize, text: &str) -> LiveEvent {
+    let data: Value = json!({ "messageId": message, "offset": offset, "text": text });
+    LiveEvent { topics: Arc::clone(topics), kind: "message.streaming", data: data.to_string() }
+}

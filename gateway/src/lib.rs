@@ -1,0 +1,60 @@
+//! The gateway: agents that live in spaces with people, behind HTTP.
+//!
+//! An agent has an inbox. When it has entries, the agent has a cycle: one durable run over them. In the cycle the agent
+//! enters a space, writes there, and calls tools; a call of a visible tool is a message of the space, where a person can
+//! give its result. [`Gateway`] serves the interface and wakes the agents.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `serve.rs` | starts a gateway, and listens |
+//! | `core.rs` | the parts that requests and cycles share |
+//! | `routes/` | the interface: one file for each kind of thing, and its description in OpenAPI |
+//! | `access.rs` | who a request is from, and what it may see |
+//! | `resource.rs`, `store_words.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
+//! | `error.rs` | refusals |
+//! | `topic.rs`, `hub.rs`, `sse.rs` | events: whom they are for, how they reach readers, the stream of one reader |
+//! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
+//! | `prompt.rs` | the text that an agent's model reads |
+//! | `builtins/` | the built-in tools of every agent |
+//! | `agent_tool.rs` | the tools of an agent's definition |
+//! | `rows.rs` | the rows of the audit log about a run |
+//! | `page.rs` | the page |
+#![forbid(unsafe_code)]
+
+mod access;
+mod agent_tool;
+mod builtins;
+mod core;
+mod cycle;
+mod cycles;
+mod error;
+mod from_store;
+mod hub;
+mod page;
+mod prompt;
+mod resource;
+mod routes;
+mod rows;
+mod serve;
+mod sse;
+mod store_words;
+mod topic;
+
+pub use crate::{
+    agent_tool::tool_names,
+    core::{ChosenModel, Models},
+    error::GatewayError,
+    serve::{Gateway, GatewayParts},
+};
+
+/// The beginning of an agent's id, and so of its inbox.
+pub(crate) const AGENT_PREFIX: &str = "agt_";
+
+/// The beginning of a user's id.
+pub(crate) const USER_PREFIX: &str = "usr_";
+
+/// The description of the interface in OpenAPI 3.1, as JSON.
+#[must_use]
+pub fn openapi() -> serde_json::Value {
+    serde_json::to_value(routes::description()).unwrap_or_default()
+}

@@ -1,0 +1,62 @@
+//! The page: static files that the gateway serves. They need no build, and no other host.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, State},
+    http::{HeaderValue, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+
+use crate::{
+    core::Core,
+    error::{ApiError, ErrorCode},
+};
+
+/// The operator's own components, which the page loads.
+const EXTENSIONS: &str = "extensions.js";
+
+/// The page allows scripts and styles of the gateway alone, and no text becomes markup.
+const SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
+
+/// The routes of the page.
+pub(crate) fn router() -> Router<Arc<Core>> {
+    Router::new().route("/", get(async || file("index.html"))).route("/assets/{*path}", get(asset))
+}
+
+async fn asset(State(core): State<Arc<Core>>, Path(path): Path<String>) -> Response {
+    if path == EXTENSIONS {
+        let script = core.extensions.clone().unwrap_or_default();
+        return with_headers(script.into_response(), "text/javascript");
+    }
+    file(&path)
+}
+
+fn file(path: &str) -> Response {
+    let Some((_, bytes)) = FILES.iter().find(|(name, _)| *name == path) else {
+        return ApiError::new(ErrorCode::NotFound, "there is no such file").into_response();
+    };
+    let kind = match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    };
+    with_headers((*bytes).into_response(), kind)
+}
+
+fn with_headers(mut response: Response, kind: &'static str) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(SECURITY_POLICY));
+    // A new version of the program has new files under the same names.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

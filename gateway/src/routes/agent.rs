@@ -1,0 +1,86 @@
+//! An agent's inbox, goals, memories and plans.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use portcullis_store::NoteKind;
+
+use super::extract::{Paging, Path, Query, Refusal, age_cursor, by_age, by_ordinal};
+use crate::{
+    access::Identity,
+    core::Core,
+    error::ApiError,
+    from_store,
+    resource::{InboxItem, Listing, Note},
+};
+
+/// The entries of an agent's inbox that no run has taken yet, in order.
+#[utoipa::path(get, path = "/api/agents/{agentId}/inbox", params(("agentId" = String, Path), Paging), responses(
+    (status = 200, body = Listing<InboxItem>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn inbox(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(agent): Path<String>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<InboxItem>>, ApiError> {
+    ensure_own(&core, &caller, &agent).await?;
+    let page = core.store.inbox(&agent, by_ordinal("after", paging.limit, paging.after.as_deref())?).await?;
+    from_store::listing(page, from_store::inbox_item, |next| next.to_string()).map(Json)
+}
+
+/// The goals of an agent.
+#[utoipa::path(get, path = "/api/agents/{agentId}/goals", params(("agentId" = String, Path), Paging), responses(
+    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn goals(
+    state: State<Arc<Core>>,
+    caller: Identity,
+    path: Path<String>,
+    query: Query<Paging>,
+) -> Result<Json<Listing<Note>>, ApiError> {
+    notes(state, caller, path, query, NoteKind::Goal).await
+}
+
+/// The memories of an agent.
+#[utoipa::path(get, path = "/api/agents/{agentId}/memories", params(("agentId" = String, Path), Paging), responses(
+    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn memories(
+    state: State<Arc<Core>>,
+    caller: Identity,
+    path: Path<String>,
+    query: Query<Paging>,
+) -> Result<Json<Listing<Note>>, ApiError> {
+    notes(state, caller, path, query, NoteKind::Memory).await
+}
+
+/// The plans of an agent.
+#[utoipa::path(get, path = "/api/agents/{agentId}/plans", params(("agentId" = String, Path), Paging), responses(
+    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn plans(
+    state: State<Arc<Core>>,
+    caller: Identity,
+    path: Path<String>,
+    query: Query<Paging>,
+) -> Result<Json<Listing<Note>>, ApiError> {
+    notes(state, caller, path, query, NoteKind::Plan).await
+}
+
+async fn notes(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(agent): Path<String>,
+    Query(paging): Query<Paging>,
+    kind: NoteKind,
+) -> Result<Json<Listing<Note>>, ApiError> {
+    ensure_own(&core, &caller, &agent).await?;
+    let page = core.store.notes(&agent, kind, by_age(paging.limit, paging.after.as_deref())?).await?;
+    from_store::listing(page, from_store::note, age_cursor).map(Json)
+}
+
+/// The inbox and the notes of an agent can have texts of spaces that a user does not see, so only the operator and the
+/// agent itself read them.
+async fn ensure_own(core: &Core, caller: &Identity, agent: &str) -> Result<(), ApiError> {
+    if caller.user().is_some() {
+        return Err(ApiError::not_found("agent", agent));
+    }
+    caller.ensure_sees_agent(core, agent).await
+}

@@ -1,0 +1,147 @@
+//! Questions whether calls may run, and their answers.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use portcullis_runs::now;
+use portcullis_store::{self as store, ApprovalFilter, ApprovalStatus, Decision, StoreError, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
+use crate::{
+    access::{Identity, Sight},
+    core::{Core, event, run_topics},
+    error::{ApiError, ErrorCode},
+    from_store,
+    resource::{Approval, Listing},
+};
+
+/// The words of the parameter `status`.
+const STATUSES: [(&str, ApprovalStatus); 4] = [
+    ("waiting", ApprovalStatus::Waiting),
+    ("approved", ApprovalStatus::Approved),
+    ("denied", ApprovalStatus::Denied),
+    ("expired", ApprovalStatus::Expired),
+];
+
+/// The longest reason, in characters.
+const MAX_REASON: usize = 1000;
+
+/// The word for this interface in the rows of answers.
+const VIA: &str = "gateway";
+
+/// Which questions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ApprovalQuery {
+    /// How many items: 1 to 200. Default: 50.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// The cursor of the page before.
+    after: Option<String>,
+    /// The questions of this run alone.
+    run_id: Option<String>,
+    /// The questions with this status alone: `waiting`, `approved`, `denied` or `expired`.
+    status: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    /// `approve` or `deny`.
+    decision: String,
+    /// The hash of the question, which binds the answer to this call with these arguments.
+    hash: String,
+    /// Why, for the record and, with `deny`, for the model.
+    #[schema(max_length = 1000)]
+    reason: Option<String>,
+    /// The arguments that the call runs with instead. They are checked and judged again.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Value>,
+}
+
+/// Questions, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller
+/// does not see.
+#[utoipa::path(get, path = "/api/approvals", params(ApprovalQuery), responses(
+    (status = 200, body = Listing<Approval>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(query): Query<ApprovalQuery>,
+) -> Result<Json<Listing<Approval>>, ApiError> {
+    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let filter = ApprovalFilter { run: query.run_id, status };
+    let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let mut sight = Sight::new(&core, &caller);
+    let mut items = Vec::new();
+    for approval in page.items {
+        let agent = core.store.run(&approval.run).await?.summary.agent;
+        if sight.sees(&approval.run, &agent).await? {
+            items.push(from_store::approval(approval, agent, now()));
+        }
+    }
+    Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
+}
+
+/// Answers a question. An agent's token answers none: an agent does not approve its own calls.
+#[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = Answer, responses(
+    (status = 200, body = Approval), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn decide(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+    Body(answer): Body<Answer>,
+) -> Result<Json<Approval>, ApiError> {
+    let by = match &caller {
+        Identity::Admin => "operator".to_owned(),
+        Identity::User(id) => id.clone(),
+        Identity::Agent(_) | Identity::Run { .. } => {
+            return Err(ApiError::forbidden("an agent does not approve its own calls"));
+        }
+    };
+    let asked = core.store.approval(&id).await?;
+    let agent = core.store.run(&asked.run).await?.summary.agent;
+    caller
+        .ensure_sees_run(&core, (&asked.run, &agent))
+        .await
+        .map_err(|_hidden: ApiError| ApiError::not_found("approval", &id))?;
+    let verdict =
+        word("decision", &answer.decision, &[("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
+    if verdict == Verdict::Deny && answer.arguments.is_some() {
+        return Err(ApiError::invalid("arguments", "a denied call has no arguments"));
+    }
+    if answer.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
+        return Err(ApiError::invalid("arguments", "the arguments of a call are an object"));
+    }
+    if answer.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
+        return Err(ApiError::invalid("reason", format!("a reason has at most {MAX_REASON} characters")));
+    }
+    let decision = Decision {
+        verdict,
+        by,
+        via: VIA.to_owned(),
+        edited_arguments: answer.arguments.as_ref().map(store::Json::of).transpose()?,
+        reason: answer.reason,
+        decided: now(),
+    };
+    let decided = match core.store.decide_approval(&id, &answer.hash, decision).await {
+        Ok(decided) => decided,
+        Err(StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }) => {
+            return Err(ApiError::new(ErrorCode::Gone, "the time of the question is over"));
+        }
+        Err(StoreError::ApprovalClosed { status, .. }) => {
+            return Err(ApiError::conflict(format!("the question is {}", status.as_str())));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let run = decided.run.clone();
+    let shown = from_store::approval(decided, agent.clone(), now());
+    let topics = run_topics(&agent, &run, None);
+    core.write(vec![event("approval.decided", topics, &json!({ "approval": shown }))?]).await?;
+    Ok(Json(shown))
+}

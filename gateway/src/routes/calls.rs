@@ -1,0 +1,210 @@
+//! Calls whose results come from outside, and their results.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use portcullis_runs::now;
+use portcullis_store::{
+    self as store, CallFilter, CallStatus, Change, MessageStatus, MessageUpdate, PendingCall, Resolution,
+    ResolvedWith,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
+use crate::{
+    access::{Identity, Sight},
+    core::{Core, event, run_topics},
+    cycle::message_event,
+    error::{ApiError, ErrorCode},
+    from_store,
+    resource::{Call, Listing, ShownCall},
+};
+
+/// The words of the parameter `status`.
+const STATUSES: [(&str, CallStatus); 5] = [
+    ("waiting", CallStatus::Waiting),
+    ("pending", CallStatus::Pending),
+    ("resolved", CallStatus::Resolved),
+    ("expired", CallStatus::Expired),
+    ("cancelled", CallStatus::Cancelled),
+];
+
+/// Which calls.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CallQuery {
+    /// How many items: 1 to 200. Default: 50.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// The cursor of the page before.
+    after: Option<String>,
+    /// The calls of this agent alone.
+    agent_id: Option<String>,
+    /// The calls of this run alone.
+    run_id: Option<String>,
+    /// The calls with this status alone: `waiting`, `pending`, `resolved`, `expired` or `cancelled`.
+    status: Option<String>,
+}
+
+/// A result that is submitted (specification 003).
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SubmittedResult {
+    /// The id of the pending call.
+    call_id: String,
+    /// The result: any JSON.
+    #[schema(value_type = Object)]
+    result: Value,
+}
+
+/// A result that was taken.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TakenResult {
+    call_id: String,
+    /// `resolved`.
+    status: &'static str,
+    /// `inline` if the run waits for the result, `inbox` if it reaches the agent with a later cycle.
+    delivery: &'static str,
+}
+
+/// Calls whose results come from outside, the newest first. A page can have fewer items than its limit, because it leaves out
+/// those that the caller does not see.
+#[utoipa::path(get, path = "/api/calls", params(CallQuery), responses(
+    (status = 200, body = Listing<Call>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(query): Query<CallQuery>,
+) -> Result<Json<Listing<Call>>, ApiError> {
+    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let run = match (caller.listed_run(), query.run_id) {
+        (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
+        (own, asked) => own.map(str::to_owned).or(asked),
+    };
+    let agent = caller.listed_agent(&core, query.agent_id).await?;
+    let filter = CallFilter { run, agent, status };
+    let page = core.store.calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let now = now();
+    let mut sight = Sight::new(&core, &caller);
+    let mut items = Vec::new();
+    for call in page.items {
+        if sight.sees(&call.run, &call.agent).await? {
+            let shown = core.store.call_message(&call.id).await?;
+            items.push(from_store::call(call, shown, now)?);
+        }
+    }
+    Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
+}
+
+/// A call.
+#[utoipa::path(get, path = "/api/calls/{callId}", params(("callId" = String, Path)), responses(
+    (status = 200, body = Call), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn get(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<Json<Call>, ApiError> {
+    let call = core.store.call(&id).await?;
+    caller.ensure_sees_run(&core, (&call.run, &call.agent)).await?;
+    let shown = core.store.call_message(&id).await?;
+    from_store::call(call, shown, now()).map(Json)
+}
+
+/// Submits the result of a call (specification 003). The same result again is taken again; another one is refused.
+#[utoipa::path(post, path = "/api/runs/{runId}/tool-results", params(("runId" = String, Path)), request_body = SubmittedResult, responses(
+    (status = 200, body = TakenResult), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn submit(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(run): Path<String>,
+    Body(submitted): Body<SubmittedResult>,
+) -> Result<Json<TakenResult>, ApiError> {
+    let SubmittedResult { call_id, result } = submitted;
+    let unknown = || ApiError::not_found("call", &call_id);
+    let call = match core.store.call(&call_id).await {
+        Ok(call) if call.run == run => call,
+        Ok(_) | Err(store::StoreError::NotFound { .. }) => return Err(unknown()),
+        Err(error) => return Err(error.into()),
+    };
+    // The same answer for a call that the caller does not see, so that ids say nothing.
+    caller.ensure_sees_run(&core, (&call.run, &call.agent)).await.map_err(|_hidden: ApiError| unknown())?;
+    let message = core.store.call_message(&call_id).await?;
+    if let Some(user) = caller.user() {
+        // A person answers what a space shows; a call that no space shows is for a program.
+        let space = message.as_ref().map(|message| message.space.as_str());
+        let is_shown = match space {
+            Some(space) => core.store.is_member(space, user).await?,
+            None => false,
+        };
+        if !is_shown {
+            return Err(ApiError::forbidden("this call is answered by a program of its agent"));
+        }
+    }
+    let mut changes = Vec::new();
+    let space = message.as_ref().map(|message| message.space.clone());
+    if let Some(message) = message {
+        let mut shown: ShownCall = match &message.metadata {
+            Some(shown) => serde_json::from_str(shown.as_str())
+                .map_err(|source| ApiError::from(store::StoreError::Json { source }))?,
+            None => return Err(unknown()),
+        };
+        shown.output = Some(result.clone());
+        shown.error = None;
+        changes.push(Change::UpdateMessage(MessageUpdate {
+            id: message.id,
+            expected: None,
+            text: None,
+            status: Some(MessageStatus::Complete),
+            metadata: Some(store::Json::of(&shown)?),
+            updated: now(),
+        }));
+        changes.push(message_event("message.updated", &message.space));
+    }
+    let (by, by_id) = caller.words();
+    let data = json!({
+        "callId": call_id,
+        "runId": run,
+        "status": "resolved",
+        "by": { "subject": by, "id": by_id },
+    });
+    changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
+    let resolved = core.store.resolve_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
+    let resolution = match resolved {
+        ResolvedWith::Now { resolution, applied } => {
+            core.show(&applied).await;
+            core.cycles.wake();
+            Some(resolution)
+        }
+        ResolvedWith::Earlier { call, resolution } => {
+            ensure_same(&call, &result)?;
+            resolution
+        }
+    };
+    let delivery = match resolution {
+        Some(Resolution::Inbox { .. }) => "inbox",
+        Some(Resolution::Inline) | None => "inline",
+    };
+    Ok(Json(TakenResult { call_id, status: "resolved", delivery }))
+}
+
+/// # Errors
+/// 410 for a call whose time is over or that was cancelled, and 409 for a call with another result.
+fn ensure_same(call: &PendingCall, result: &Value) -> Result<(), ApiError> {
+    let status = call.status_at(now());
+    if status != CallStatus::Resolved {
+        let message = format!("the call is {}, and takes no result any more", status.as_str());
+        return Err(ApiError::new(ErrorCode::Gone, message));
+    }
+    let earlier = call.result.as_ref().map(from_store::value).transpose()?;
+    if earlier.as_ref() == Some(result) {
+        Ok(())
+    } else {
+        Err(ApiError::conflict("the call has another result already"))
+    }
+}

@@ -1,0 +1,147 @@
+//! Extractors of bodies and parameters, whose refusals have the form of the interface's own errors.
+
+use axum::{
+    extract::{FromRequest, FromRequestParts, Request},
+    http::request::Parts,
+};
+use portcullis_store::{AgeCursor, PageRequest};
+use serde::{Deserialize, de::DeserializeOwned};
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+
+/// How many items a page has without `limit`.
+const DEFAULT_LIMIT: u32 = 50;
+
+/// The most items of a page.
+const MAX_LIMIT: u32 = 200;
+
+/// The most characters of a name.
+const MAX_NAME: usize = 80;
+
+/// The body of a request, as JSON.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let axum::Json(value) = axum::Json::<T>::from_request(request, state).await?;
+        Ok(Self(value))
+    }
+}
+
+/// The parameters after `?`.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let axum::extract::Query(value) = axum::extract::Query::<T>::from_request_parts(parts, state).await?;
+        Ok(Self(value))
+    }
+}
+
+/// The parameters of the path.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let axum::extract::Path(value) = axum::extract::Path::<T>::from_request_parts(parts, state).await?;
+        Ok(Self(value))
+    }
+}
+
+/// Which page of a listing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Paging {
+    /// How many items: 1 to 200. Default: 50.
+    #[param(minimum = 1, maximum = 200)]
+    pub(super) limit: Option<u32>,
+    /// The cursor of the page before.
+    pub(super) after: Option<String>,
+}
+
+/// The number of items of a page.
+///
+/// # Errors
+/// `invalid`.
+pub(super) fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
+    let limit = limit.unwrap_or(DEFAULT_LIMIT);
+    if (1..=MAX_LIMIT).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(ApiError::invalid("limit", format!("a page has 1 to {MAX_LIMIT} items")))
+    }
+}
+
+/// A page of a listing by age.
+///
+/// # Errors
+/// `invalid`.
+pub(super) fn by_age(count: Option<u32>, after: Option<&str>) -> Result<PageRequest<AgeCursor>, ApiError> {
+    let limit = limit(count)?;
+    let Some(after) = after else { return Ok(PageRequest::first(limit)) };
+    let cursor = after.split_once('.').and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())));
+    Ok(PageRequest::after(cursor.ok_or_else(|| bad_cursor("after"))?, limit))
+}
+
+/// A page of a listing by ordinals.
+///
+/// # Errors
+/// `invalid`.
+pub(super) fn by_ordinal(
+    field: &str,
+    count: Option<u32>,
+    after: Option<&str>,
+) -> Result<PageRequest<i64>, ApiError> {
+    let limit = limit(count)?;
+    let Some(after) = after else { return Ok(PageRequest::first(limit)) };
+    let cursor = after.parse().ok().ok_or_else(|| bad_cursor(field))?;
+    Ok(PageRequest::after(cursor, limit))
+}
+
+/// The text of a cursor by age.
+pub(super) fn age_cursor((time, id): AgeCursor) -> String {
+    format!("{time}.{id}")
+}
+
+fn bad_cursor(field: &str) -> ApiError {
+    ApiError::invalid(field, "this is no cursor; take `next` of the page before")
+}
+
+/// A name that people read.
+///
+/// # Errors
+/// `invalid`.
+pub(super) fn name(name: &str) -> Result<String, ApiError> {
+    let is_name = (1..=MAX_NAME).contains(&name.chars().count())
+        && name.trim() == name
+        && !name.chars().any(char::is_control);
+    if is_name {
+        Ok(name.to_owned())
+    } else {
+        let rule = "a name has 1 to 80 characters, no control character, and no blank at its ends";
+        Err(ApiError::invalid("name", rule))
+    }
+}
+
+/// One of these words of a filter.
+///
+/// # Errors
+/// `invalid` that names the words.
+pub(super) fn word<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<T, ApiError> {
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        ApiError::invalid(field, format!("`{}` is none of {}", text.escape_default(), known.join(", ")))
+    })
+}
+
+/// The code of a refusal, for the description.
+pub(super) type Refusal = crate::error::ErrorBody;

@@ -1,0 +1,120 @@
+//! Messages of a space.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use portcullis_runs::now;
+use portcullis_store::{Author, MessageKind, MessageStatus, NewMessage, StoreError};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Body, Path, Query, Refusal, by_ordinal};
+use crate::{
+    access::Identity,
+    builtins,
+    core::{Core, new_id},
+    error::ApiError,
+    from_store,
+    resource::{Listing, Message},
+};
+
+/// The most characters of a message.
+const MAX_TEXT: usize = builtins::MAX_TEXT;
+
+/// The longest text that is searched for, in characters.
+const MAX_SEARCH: usize = 200;
+
+/// Which messages.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessageQuery {
+    /// How many items: 1 to 200. Default: 50.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// The cursor of the page before: older messages follow.
+    before: Option<String>,
+    /// Only messages with all of these words.
+    #[param(max_length = 200)]
+    search: Option<String>,
+}
+
+/// A message that is sent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SentMessage {
+    /// 1 to 32,768 characters.
+    #[schema(min_length = 1, max_length = 32768)]
+    text: String,
+    /// The message of the same space that this one answers.
+    reply_to: Option<String>,
+}
+
+/// The messages of a space, the newest first.
+#[utoipa::path(get, path = "/api/spaces/{spaceId}/messages", params(("spaceId" = String, Path), MessageQuery), responses(
+    (status = 200, body = Listing<Message>), (status = 400, body = Refusal), (status = 401, body = Refusal),
+    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(space): Path<String>,
+    Query(query): Query<MessageQuery>,
+) -> Result<Json<Listing<Message>>, ApiError> {
+    caller.ensure_sees_space(&core, &space).await?;
+    core.store.space(&space).await?;
+    let search = query.search.as_deref().filter(|search| !search.trim().is_empty());
+    if search.is_some_and(|search| search.chars().count() > MAX_SEARCH) {
+        return Err(ApiError::invalid("search", format!("a search has at most {MAX_SEARCH} characters")));
+    }
+    let page = by_ordinal("before", query.limit, query.before.as_deref())?;
+    let page = core.store.space_messages(&space, search, page).await?;
+    from_store::listing(page, |message| Ok(from_store::message(message)?), |next| next.to_string()).map(Json)
+}
+
+/// Sends a message as the caller, who is a member. The space's agents get it in their inboxes.
+#[utoipa::path(post, path = "/api/spaces/{spaceId}/messages", params(("spaceId" = String, Path)), request_body = SentMessage, responses(
+    (status = 201, body = Message), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 422, body = Refusal), (status = 429, body = Refusal)))]
+pub(super) async fn create(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(space): Path<String>,
+    Body(sent): Body<SentMessage>,
+) -> Result<(StatusCode, Json<Message>), ApiError> {
+    let Some(user) = caller.user() else {
+        return Err(ApiError::forbidden("users send messages here; an agent sends them in its runs"));
+    };
+    caller.ensure_sees_space(&core, &space).await?;
+    if !(1..=MAX_TEXT).contains(&sent.text.chars().count()) || sent.text.contains('\0') {
+        let rule = format!("a message has 1 to {MAX_TEXT} characters, none of them NUL");
+        return Err(ApiError::invalid("text", rule));
+    }
+    if let Some(reply_to) = &sent.reply_to {
+        match core.store.space_message(reply_to).await {
+            Ok(message) if message.space != space => {
+                return Err(ApiError::not_found("message", reply_to));
+            }
+            Ok(message) if message.kind == MessageKind::Tool => {
+                return Err(ApiError::conflict("a message of a tool cannot be replied to"));
+            }
+            Ok(_) => {}
+            Err(StoreError::NotFound { .. }) => return Err(ApiError::not_found("message", reply_to)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let author = core.store.participant(user).await?;
+    let message = NewMessage {
+        id: new_id("msg")?,
+        space,
+        author: Author { id: author.id, kind: author.kind, name: author.name },
+        kind: MessageKind::Text,
+        text: sent.text,
+        reply_to: sent.reply_to,
+        status: MessageStatus::Complete,
+        call: None,
+        metadata: None,
+        created: now(),
+    };
+    let posted = builtins::post(&core, message).await?;
+    Ok((StatusCode::CREATED, Json(from_store::message(posted)?)))
+}

@@ -1,0 +1,212 @@
+//! Users and agents.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use portcullis_runs::now;
+use portcullis_store::{
+    self as store, NewParticipant, Participant, ParticipantKind, ParticipantUpdate, RunFilter, StoreError,
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, name};
+use crate::{
+    AGENT_PREFIX, USER_PREFIX,
+    access::{AGENT, Identity, Sight},
+    agent_tool,
+    core::{Core, new_id},
+    error::ApiError,
+    from_store,
+    resource::{Agent, AgentDefinition, AgentStatus, Listing, User},
+};
+
+/// The longest instructions, in bytes: 64 KiB.
+const MAX_INSTRUCTIONS: usize = 64 * 1024;
+
+/// The longest name of a model, in bytes.
+const MAX_MODEL: usize = 256;
+
+/// A user that is added.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewUser {
+    /// 1 to 80 characters, none of them a control character.
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+}
+
+/// The users, the newest first.
+#[utoipa::path(get, path = "/api/users", params(Paging), responses(
+    (status = 200, body = Listing<User>), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list_users(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<User>>, ApiError> {
+    caller.ensure_admin()?;
+    let page = by_age(paging.limit, paging.after.as_deref())?;
+    let page = core.store.participants(Some(ParticipantKind::User), page).await?;
+    from_store::listing(page, |user| Ok(from_store::user(user)), age_cursor).map(Json)
+}
+
+/// Adds a user.
+#[utoipa::path(post, path = "/api/users", request_body = NewUser, responses(
+    (status = 201, body = User), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 422, body = Refusal)))]
+pub(super) async fn create_user(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Body(new): Body<NewUser>,
+) -> Result<(StatusCode, Json<User>), ApiError> {
+    caller.ensure_admin()?;
+    let user = NewParticipant {
+        id: new_id(USER_PREFIX.trim_end_matches('_'))?,
+        kind: ParticipantKind::User,
+        name: name(&new.name)?,
+        definition: store::Json::of(&serde_json::json!({}))?,
+        created: now(),
+    };
+    let id = user.id.clone();
+    core.store.create_participant(user).await?;
+    Ok((StatusCode::CREATED, Json(from_store::user(core.store.participant(&id).await?))))
+}
+
+/// The agents, the newest first. The operator sees all, a user those with a space in common.
+#[utoipa::path(get, path = "/api/agents", params(Paging), responses(
+    (status = 200, body = Listing<Agent>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list_agents(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<Agent>>, ApiError> {
+    let page = by_age(paging.limit, paging.after.as_deref())?;
+    let page = core.store.participants(Some(ParticipantKind::Agent), page).await?;
+    let mut sight = Sight::new(&core, &caller);
+    let mut items = Vec::new();
+    for agent in page.items {
+        if sight.sees("", &agent.id).await? {
+            items.push(shown(&core, agent)?);
+        }
+    }
+    Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
+}
+
+/// Adds an agent.
+#[utoipa::path(post, path = "/api/agents", request_body = AgentDefinition, responses(
+    (status = 201, body = Agent), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 422, body = Refusal)))]
+pub(super) async fn create_agent(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Body(definition): Body<AgentDefinition>,
+) -> Result<(StatusCode, Json<Agent>), ApiError> {
+    caller.ensure_admin()?;
+    check(&core, &definition)?;
+    let agent = NewParticipant {
+        id: new_id(AGENT_PREFIX.trim_end_matches('_'))?,
+        kind: ParticipantKind::Agent,
+        name: name(&definition.name)?,
+        definition: store::Json::of(&definition)?,
+        created: now(),
+    };
+    let id = agent.id.clone();
+    core.store.create_participant(agent).await?;
+    Ok((StatusCode::CREATED, Json(shown(&core, core.store.participant(&id).await?)?)))
+}
+
+/// An agent.
+#[utoipa::path(get, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
+    (status = 200, body = Agent), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn get_agent(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<Json<Agent>, ApiError> {
+    caller.ensure_sees_agent(&core, &id).await?;
+    shown(&core, core.store.participant(&id).await?).map(Json)
+}
+
+/// Gives an agent another definition, which its next cycle has.
+#[utoipa::path(put, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), request_body = AgentDefinition, responses(
+    (status = 200, body = Agent), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn update_agent(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+    Body(definition): Body<AgentDefinition>,
+) -> Result<Json<Agent>, ApiError> {
+    caller.ensure_admin()?;
+    let agent = agent(&core, &id).await?;
+    check(&core, &definition)?;
+    let update = ParticipantUpdate {
+        id: id.clone(),
+        version: agent.version,
+        name: name(&definition.name)?,
+        definition: store::Json::of(&definition)?,
+        updated: now(),
+    };
+    core.store.update_participant(update).await?;
+    shown(&core, core.store.participant(&id).await?).map(Json)
+}
+
+/// Removes an agent: its runs are cancelled, its tokens are refused, and its messages stay.
+#[utoipa::path(delete, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
+    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn remove_agent(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.ensure_admin()?;
+    agent(&core, &id).await?;
+    core.store.remove_participant(&id, now()).await?;
+    core.store.remove_tokens_of(AGENT, &id).await?;
+    let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
+    let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;
+    for run in open {
+        match core.store.request_cancel(&run.id, now()).await {
+            Ok(()) | Err(StoreError::Ended { .. } | StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The agent with this id.
+async fn agent(core: &Core, id: &str) -> Result<Participant, ApiError> {
+    let participant = core.store.participant(id).await?;
+    if participant.kind == ParticipantKind::Agent {
+        Ok(participant)
+    } else {
+        Err(ApiError::not_found("agent", id))
+    }
+}
+
+fn shown(core: &Core, agent: Participant) -> Result<Agent, ApiError> {
+    let status = if core.cycles.is_active(&agent.id) { AgentStatus::Running } else { AgentStatus::Idle };
+    from_store::agent(agent, status)
+}
+
+/// Checks all of a definition, so that no cycle fails because of it.
+fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
+    if definition.instructions.len() > MAX_INSTRUCTIONS {
+        let rule = format!("instructions have at most {MAX_INSTRUCTIONS} bytes");
+        return Err(ApiError::invalid("instructions", rule));
+    }
+    if let Some(model) = &definition.model
+        && (model.is_empty() || model.len() > MAX_MODEL || model.chars().any(char::is_control))
+    {
+        return Err(ApiError::invalid(
+            "model",
+            "the name of a model has 1 to 256 bytes, no control character",
+        ));
+    }
+    let tools = agent_tool::read(&definition.tools)?;
+    let names = portcullis_tools::policy::gateway_names();
+    if let Some(taken) = names.into_iter().find(|name| tools.contains_key(*name)) {
+        return Err(ApiError::invalid("tools", format!("`{taken}` is a built-in tool")));
+    }
+    agent_tool::add(&tools, &core.registry.fork())
+}

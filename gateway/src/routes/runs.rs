@@ -1,0 +1,128 @@
+//! Runs, their steps and rows.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use portcullis_runs::{RunId, now};
+use portcullis_store::{self as store, RunFilter, RunStatus};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::extract::{Path, Query, Refusal, age_cursor, by_age, word};
+use crate::{
+    access::{Identity, Sight},
+    core::Core,
+    error::ApiError,
+    from_store,
+    resource::{Listing, Run, RunDetails},
+};
+
+/// The words of the parameter `status`.
+const STATUSES: [(&str, RunStatus); 5] = [
+    ("running", RunStatus::Running),
+    ("waiting", RunStatus::Waiting),
+    ("completed", RunStatus::Completed),
+    ("failed", RunStatus::Failed),
+    ("cancelled", RunStatus::Cancelled),
+];
+
+/// The most rows of the audit log that are returned.
+const MAX_ROWS: usize = 1000;
+
+/// Which runs.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RunQuery {
+    /// How many items: 1 to 200. Default: 50.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// The cursor of the page before.
+    after: Option<String>,
+    /// The runs of this agent alone.
+    agent_id: Option<String>,
+    /// The runs with this status alone: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+    status: Option<String>,
+}
+
+/// Runs, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller does not
+/// see.
+#[utoipa::path(get, path = "/api/runs", params(RunQuery), responses(
+    (status = 200, body = Listing<Run>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(query): Query<RunQuery>,
+) -> Result<Json<Listing<Run>>, ApiError> {
+    let agent = caller.listed_agent(&core, query.agent_id).await?;
+    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let filter = RunFilter { agent, status, ..RunFilter::default() };
+    let page = core.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let mut sight = Sight::new(&core, &caller);
+    let mut items = Vec::new();
+    for run in page.items {
+        if sight.sees(&run.id, &run.agent).await? {
+            items.push(from_store::run(&run));
+        }
+    }
+    Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
+}
+
+/// A run with its labels and steps.
+#[utoipa::path(get, path = "/api/runs/{runId}", params(("runId" = String, Path)), responses(
+    (status = 200, body = RunDetails), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn get(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<Json<RunDetails>, ApiError> {
+    let run = seen(&core, &caller, &id).await?;
+    let steps = portcullis_runs::all_rows(|page| core.store.steps(&id, page)).await?;
+    let steps = steps.into_iter().map(from_store::run_step).collect();
+    Ok(Json(RunDetails { run: from_store::run(&run), labels: run.labels, steps }))
+}
+
+/// Asks that a run end.
+#[utoipa::path(post, path = "/api/runs/{runId}/cancel", params(("runId" = String, Path)), responses(
+    (status = 202), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 409, body = Refusal)))]
+pub(super) async fn cancel(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let agent = seen(&core, &caller, &id).await?.agent;
+    core.store.request_cancel(&id, now()).await?;
+    // A cycle of this process sees the request itself: its lease is this process's, and so would not hold it off.
+    if core.cycles.is_active(&agent) {
+        return Ok(StatusCode::ACCEPTED);
+    }
+    let id: RunId = id.parse()?;
+    core.runs.cancel(&id).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// The rows of the audit log about a run, the oldest first, at most the last 1,000.
+#[utoipa::path(get, path = "/api/runs/{runId}/rows", params(("runId" = String, Path)), responses(
+    (status = 200, body = Listing<Object>), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn rows(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<Json<Listing<Value>>, ApiError> {
+    seen(&core, &caller, &id).await?;
+    let reader = Arc::clone(&core.rows);
+    // The log can be long, and reading it blocks.
+    let read = tokio::task::spawn_blocking(move || reader.rows_of(&id, MAX_ROWS)).await;
+    let items =
+        read.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))?;
+    Ok(Json(Listing { items, next: None }))
+}
+
+/// A run that the caller sees.
+async fn seen(core: &Core, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
+    let run = core.store.run(id).await?.summary;
+    caller.ensure_sees_run(core, (id, &run.agent)).await?;
+    Ok(run)
+}

@@ -1,0 +1,190 @@
+//! Spaces and their members.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use portcullis_runs::now;
+use portcullis_store::{Applied, Change, NewSpace, ParticipantKind};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, name};
+use crate::{
+    access::Identity,
+    core::{Core, event, new_id},
+    error::ApiError,
+    from_store,
+    resource::{Listing, Member, Space},
+    topic,
+};
+
+/// A space that is added.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AddedSpace {
+    /// 1 to 80 characters, none of them a control character.
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+}
+
+/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members of.
+#[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
+    (status = 200, body = Listing<Space>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<Space>>, ApiError> {
+    let member = match &caller {
+        Identity::Admin => None,
+        Identity::User(id) | Identity::Agent(id) | Identity::Run { agent: id, .. } => Some(id.as_str()),
+    };
+    let page = core.store.spaces(member, by_age(paging.limit, paging.after.as_deref())?).await?;
+    from_store::listing(page, |space| Ok(from_store::space(space)), age_cursor).map(Json)
+}
+
+/// Adds a space. A user who adds one is its first member.
+#[utoipa::path(post, path = "/api/spaces", request_body = AddedSpace, responses(
+    (status = 201, body = Space), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 422, body = Refusal)))]
+pub(super) async fn create(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Body(new): Body<AddedSpace>,
+) -> Result<(StatusCode, Json<Space>), ApiError> {
+    let member = match &caller {
+        Identity::Admin => None,
+        Identity::User(id) => Some(id.as_str()),
+        _ => return Err(ApiError::forbidden("an agent adds no spaces")),
+    };
+    let space = NewSpace { id: new_id("spc")?, name: name(&new.name)?, created: now() };
+    let id = space.id.clone();
+    core.store.create_space(space).await?;
+    if let Some(member) = member {
+        join(&core, &id, member).await?;
+    }
+    Ok((StatusCode::CREATED, Json(from_store::space(core.store.space(&id).await?))))
+}
+
+/// A space.
+#[utoipa::path(get, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
+    (status = 200, body = Space), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn get(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<Json<Space>, ApiError> {
+    caller.ensure_sees_space(&core, &id).await?;
+    Ok(Json(from_store::space(core.store.space(&id).await?)))
+}
+
+/// Removes a space with its messages. Calls that wait stay, and their results reach their agents.
+#[utoipa::path(delete, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
+    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn remove(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.ensure_admin()?;
+    core.store.remove_space(&id, &topic::of_space(&id)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The members of a space, the newest first.
+#[utoipa::path(get, path = "/api/spaces/{spaceId}/members", params(("spaceId" = String, Path), Paging), responses(
+    (status = 200, body = Listing<Member>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn members(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<Member>>, ApiError> {
+    caller.ensure_sees_space(&core, &id).await?;
+    core.store.space(&id).await?;
+    let page = core.store.members(&id, by_age(paging.limit, paging.after.as_deref())?).await?;
+    from_store::listing(page, |member| Ok(from_store::member(member)), age_cursor).map(Json)
+}
+
+/// Adds a member. The operator adds anyone; a member adds agents that the member may see.
+#[utoipa::path(put, path = "/api/spaces/{spaceId}/members/{participantId}",
+    params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
+    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn add_member(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path((space, participant)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    caller.ensure_sees_space(&core, &space).await?;
+    let added = core.store.participant(&participant).await;
+    match caller {
+        Identity::Admin => {
+            added?;
+        }
+        Identity::User(_) => {
+            // The same answer for an id that does not exist, so that ids say nothing.
+            caller.ensure_sees_agent(&core, &participant).await?;
+        }
+        _ => return Err(ApiError::forbidden("an agent adds no members")),
+    }
+    join(&core, &space, &participant).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Removes a member. The operator removes anyone; a user removes themself, and agents of their space.
+#[utoipa::path(delete, path = "/api/spaces/{spaceId}/members/{participantId}",
+    params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
+    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn remove_member(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path((space, participant)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    caller.ensure_sees_space(&core, &space).await?;
+    if !core.store.is_member(&space, &participant).await? {
+        return Err(ApiError::not_found("member", &participant));
+    }
+    let kind = core.store.participant(&participant).await?.kind;
+    let may = match &caller {
+        Identity::Admin => true,
+        Identity::User(id) => *id == participant || kind == ParticipantKind::Agent,
+        Identity::Agent(id) => *id == participant,
+        Identity::Run { .. } => false,
+    };
+    if !may {
+        return Err(ApiError::forbidden("a user removes themself and agents"));
+    }
+    let topics = vec![topic::of_space(&space)];
+    let left = event("member.left", topics, &json!({ "id": participant }))?;
+    let changes = vec![
+        Change::RemoveMember { space, participant },
+        Change::then(move |applied| {
+            let was_member = matches!(applied.last(), Some(Applied::Left { was_member: true }));
+            Ok(if was_member { vec![left] } else { Vec::new() })
+        }),
+    ];
+    core.write(changes).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn join(core: &Core, space: &str, participant: &str) -> Result<(), ApiError> {
+    let member = core.store.participant(participant).await?;
+    let joined = now();
+    let data = json!({ "member": from_store::member(portcullis_store::Member {
+        id: member.id,
+        kind: member.kind,
+        name: member.name,
+        joined,
+    }) });
+    let event = event("member.joined", [topic::of_space(space)], &data)?;
+    let changes = vec![
+        Change::AddMember { space: space.to_owned(), participant: participant.to_owned(), joined },
+        Change::then(move |applied| {
+            let is_new = matches!(applied.last(), Some(Applied::Joined { is_new: true }));
+            Ok(if is_new { vec![event] } else { Vec::new() })
+        }),
+    ];
+    core.write(changes).await?;
+    Ok(())
+}

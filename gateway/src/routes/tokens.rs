@@ -1,0 +1,135 @@
+//! Who the caller is, and tokens.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, http::StatusCode};
+use portcullis_runs::now;
+use portcullis_store::{self as store};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age};
+use crate::{
+    access::{ADMIN, AGENT, Identity, RUN, USER, token_hash},
+    core::{Core, new_id},
+    error::ApiError,
+    from_store,
+    resource::{Listing, Token},
+};
+
+/// The caller, as its token says.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Me {
+    /// `admin`, `user`, `agent` or `run`.
+    subject: &'static str,
+    /// The id of the user, the agent or the run.
+    id: Option<String>,
+    name: String,
+}
+
+/// A token that is made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewToken {
+    /// `admin`, `user`, `agent` or `run`.
+    subject: String,
+    /// The id of the user, the agent or the run. None for `admin`.
+    id: Option<String>,
+}
+
+/// A token with its secret, which is shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MadeToken {
+    id: String,
+    token: String,
+}
+
+/// Who the caller is.
+#[utoipa::path(get, path = "/api/me", responses(
+    (status = 200, body = Me), (status = 401, body = Refusal)))]
+pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Result<Json<Me>, ApiError> {
+    let participant = match &caller {
+        Identity::Admin => None,
+        Identity::User(id) | Identity::Agent(id) | Identity::Run { agent: id, .. } => {
+            Some(core.store.participant(id).await?)
+        }
+    };
+    let (subject, id) = match caller {
+        Identity::Admin => (ADMIN, None),
+        Identity::User(id) => (USER, Some(id)),
+        Identity::Agent(id) => (AGENT, Some(id)),
+        Identity::Run { run, .. } => (RUN, Some(run)),
+    };
+    let name = participant.map_or_else(|| "Operator".to_owned(), |participant| participant.name);
+    Ok(Json(Me { subject, id, name }))
+}
+
+/// The tokens, the newest first, without their secrets.
+#[utoipa::path(get, path = "/api/tokens", params(Paging), responses(
+    (status = 200, body = Listing<Token>), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn list(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listing<Token>>, ApiError> {
+    caller.ensure_admin()?;
+    let page = core.store.tokens(by_age(paging.limit, paging.after.as_deref())?).await?;
+    from_store::listing(page, |token| Ok(from_store::token(token)), age_cursor).map(Json)
+}
+
+/// Makes a token. Its secret is in this response alone.
+#[utoipa::path(post, path = "/api/tokens", request_body = NewToken, responses(
+    (status = 201, body = MadeToken), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+pub(super) async fn create(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Body(new): Body<NewToken>,
+) -> Result<(StatusCode, Json<MadeToken>), ApiError> {
+    caller.ensure_admin()?;
+    let subject = match (new.subject.as_str(), new.id) {
+        (ADMIN, None) => None,
+        (ADMIN, Some(_)) => return Err(ApiError::invalid("id", "a token of the operator has no id")),
+        (USER | AGENT | RUN, None) => return Err(ApiError::invalid("id", "it is missing")),
+        (RUN, Some(run)) => Some(core.store.run(&run).await?.summary.id),
+        (kind @ (USER | AGENT), Some(id)) => {
+            let participant = core.store.participant(&id).await?;
+            if participant.kind.as_str() != kind {
+                return Err(ApiError::not_found(kind, &id));
+            }
+            Some(id)
+        }
+        _ => return Err(ApiError::invalid("subject", "it is one of admin, user, agent, run")),
+    };
+    let made = make(&core, &new.subject, subject).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Removes a token. Requests with it are refused from now on; streams that are open stay.
+#[utoipa::path(delete, path = "/api/tokens/{tokenId}", params(("tokenId" = String, Path)), responses(
+    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+pub(super) async fn remove(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.ensure_admin()?;
+    if core.store.remove_token(&id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::not_found("token", &id))
+    }
+}
+
+async fn make(core: &Core, kind: &str, subject: Option<String>) -> Result<MadeToken, ApiError> {
+    let (id, token) = (new_id("tok")?, new_id("pct")?);
+    let row = store::Token {
+        id: id.clone(),
+        hash: token_hash(&token),
+        subject_kind: kind.to_owned(),
+        subject,
+        created: now(),
+    };
+    core.store.add_token(row).await?;
+    Ok(MadeToken { id, token })
+}

@@ -1,0 +1,40 @@
+//! The rows of the audit log about a run.
+
+use std::path::PathBuf;
+
+use portcullis_tools::audit::{AuditError, newest_row_lines};
+use serde_json::Value;
+
+/// How many rows are read at most, from the newest back, to find those of a run.
+const MAX_READ: usize = 200_000;
+
+/// Reads the rows of runs.
+#[derive(Debug)]
+pub(crate) struct RunRows {
+    log: PathBuf,
+}
+
+impl RunRows {
+    pub(crate) fn new(log: PathBuf) -> Self {
+        Self { log }
+    }
+
+    /// The newest rows of this run, the oldest of them first.
+    ///
+    /// # Errors
+    /// [`AuditError`] if the log cannot be read.
+    pub(crate) fn rows_of(&self, run: &str, at_most: usize) -> Result<Vec<Value>, AuditError> {
+        let mut rows = Vec::new();
+        for line in newest_row_lines(&self.log).take(MAX_READ) {
+            let line = line?;
+            if line.row.run_id.as_deref() == Some(run) {
+                rows.extend(serde_json::from_slice(&line.line).ok());
+                if rows.len() == at_most {
+                    break;
+                }
+            }
+        }
+        rows.reverse();
+        Ok(rows)
+    }
+}

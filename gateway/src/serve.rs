@@ -1,0 +1,200 @@
+//! [`Gateway`]: serves the interface, and wakes the agents.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{Request, header},
+};
+use portcullis_runs::{Runs, now};
+use portcullis_store::{GatewayStore, SpaceStore, StoreError, Token};
+use portcullis_tools::ToolRegistry;
+use portcullis_types::CancellationToken;
+use tokio::{net::TcpListener, task::JoinSet};
+use tower::ServiceExt as _;
+
+use crate::{
+    access::{ADMIN, token_hash},
+    core::{Core, Models, new_id},
+    cycles::{self, Cycles},
+    error::GatewayError,
+    hub::EventHub,
+    routes,
+    rows::RunRows,
+};
+
+/// The largest answer that [`Gateway::request`] returns.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// How long events can be replayed: 7 days.
+const EVENTS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How often old events, and what is left of removed spaces, are removed.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// How many rows one sweep removes.
+const SWEPT: u32 = 1000;
+
+/// The parts of a gateway.
+pub struct GatewayParts {
+    /// The store of participants, spaces, events and runs.
+    pub store: Arc<dyn GatewayStore>,
+    /// The runs of the same store.
+    pub runs: Runs,
+    /// The tools that every agent has, and the policy. Each agent's own tools are added for its cycles.
+    pub registry: Arc<ToolRegistry>,
+    /// Chooses the models.
+    pub models: Arc<dyn Models>,
+    /// The folder that the runs are about, as the operator names it.
+    pub workspace: String,
+    /// The audit log, whose rows a run's page shows.
+    pub audit_log: PathBuf,
+    /// A script with components for the page. None for no further components.
+    pub extensions: Option<String>,
+}
+
+impl fmt::Debug for GatewayParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GatewayParts").field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}
+
+/// A gateway. It serves until its token fires.
+pub struct Gateway {
+    core: Arc<Core>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Prepares a gateway. It does not serve yet, and wakes no agent.
+    ///
+    /// # Errors
+    /// [`GatewayError::Store`] if the store cannot be read.
+    pub async fn new(parts: GatewayParts, stop: CancellationToken) -> Result<Self, GatewayError> {
+        let GatewayParts { store, runs, registry, models, workspace, audit_log, extensions } = parts;
+        let hub = EventHub::new(Arc::clone(&store) as Arc<dyn SpaceStore>).await?;
+        let core = Core {
+            store,
+            runs,
+            registry,
+            models,
+            hub,
+            cycles: Cycles::default(),
+            workspace,
+            rows: Arc::new(RunRows::new(audit_log)),
+            extensions,
+            stop,
+        };
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// Makes a token of the operator. Its text is nowhere else.
+    ///
+    /// # Errors
+    /// [`GatewayError::Store`], [`GatewayError::Random`].
+    pub async fn make_admin_token(&self) -> Result<String, GatewayError> {
+        let random = |source| GatewayError::Random { source };
+        let token = new_id("pct").map_err(random)?;
+        self.accept_admin_token(&token).await?;
+        Ok(token)
+    }
+
+    /// Accepts this token as the operator's.
+    ///
+    /// # Errors
+    /// [`GatewayError::Store`], [`GatewayError::Random`].
+    pub async fn accept_admin_token(&self, token: &str) -> Result<(), GatewayError> {
+        let hash = token_hash(token);
+        if self.core.store.find_token(&hash).await?.is_some() {
+            return Ok(());
+        }
+        let id = new_id("tok").map_err(|source| GatewayError::Random { source })?;
+        let row = Token { id, hash, subject_kind: ADMIN.to_owned(), subject: None, created: now() };
+        Ok(self.core.store.add_token(row).await?)
+    }
+
+    /// The routes, for a server of the embedding program.
+    pub fn router(&self) -> axum::Router {
+        routes::router(Arc::clone(&self.core))
+    }
+
+    /// Makes a request to the interface without a connection, with this token. Returns the body of the answer.
+    ///
+    /// # Errors
+    /// The body of a refusal.
+    pub async fn request(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: serde_json::Value,
+    ) -> Result<serde_json::Value, String> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()))
+            .map_err(|error| error.to_string())?;
+        // The router answers every request.
+        let response = self.router().oneshot(request).await.unwrap_or_else(|error| match error {});
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER_BYTES).await;
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        if !status.is_success() {
+            return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
+        }
+        // An answer without a body is null.
+        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// Wakes agents, brings events to readers and removes what is old, until the token fires. A gateway whose router is
+    /// served elsewhere needs this beside it.
+    pub async fn work(&self) {
+        let core = &self.core;
+        let mut tasks = JoinSet::new();
+        let following = Arc::clone(core);
+        tasks.spawn(async move { following.hub.follow().await });
+        let sweeping = Arc::clone(core);
+        tasks.spawn(async move { sweep(&sweeping).await });
+        cycles::run(core).await;
+    }
+
+    /// Serves clients of this listener until the token fires.
+    ///
+    /// # Errors
+    /// The listener's error.
+    pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+        let stop = self.core.stop.clone();
+        let stopped = stop.clone();
+        let serving = axum::serve(listener, self.router())
+            .with_graceful_shutdown(async move { stopped.cancelled().await });
+        let (served, ()) = futures_util::future::join(serving.into_future(), self.work()).await;
+        served
+    }
+}
+
+/// Removes what is old until the process ends.
+async fn sweep(core: &Core) {
+    loop {
+        if let Err(error) = sweep_once(core).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "old rows are not removed");
+        }
+        tokio::time::sleep(SWEEP).await;
+    }
+}
+
+async fn sweep_once(core: &Core) -> Result<(), StoreError> {
+    let now = now();
+    let kept = i64::try_from(EVENTS_KEPT.as_millis()).unwrap_or(i64::MAX);
+    core.store.remove_events_before(now - kept, SWEPT).await?;
+    core.store.sweep_spaces(SWEPT).await?;
+    core.store.expire_calls(now, SWEPT).await?;
+    core.store.expire_approvals(now, SWEPT).await?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! The stream of a topic's events for one reader, as server-sent events (WHATWG HTML, 9.2).
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event as SseEvent, KeepAlive},
+    },
+};
+use futures_util::stream;
+use portcullis_store::Event;
+use tokio::sync::{
+    broadcast::{self, error::RecvError},
+    watch,
+};
+
+use crate::{
+    core::Core,
+    error::{ApiError, ErrorCode},
+    hub::LiveEvent,
+};
+
+/// How long a reader waits before it connects again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often a comment keeps a silent connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The header with the id of the last event that a reader has.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The reader of one topic.
+struct Reader {
+    core: Arc<Core>,
+    topic: String,
+    /// The id up to which the reader has read.
+    position: i64,
+    newest: watch::Receiver<i64>,
+    live: broadcast::Receiver<LiveEvent>,
+    ready: VecDeque<SseEvent>,
+    /// An event of a stream under way, until the stored events before it are read.
+    held: Option<LiveEvent>,
+}
+
+/// Answers a request for the events of a topic.
+///
+/// # Errors
+/// [`ApiError`] for an id that is no number, and if the store cannot be read.
+pub(crate) async fn respond(
+    core: Arc<Core>,
+    topic: String,
+    headers: &HeaderMap,
+    parameter: Option<&str>,
+) -> Result<Response, ApiError> {
+    let (newest, live) = (core.hub.newest(), core.hub.live());
+    let asked = match headers.get(LAST_EVENT_ID) {
+        Some(value) => Some(value.to_str().unwrap_or_default()),
+        None => parameter,
+    };
+    let mut ready = VecDeque::from([SseEvent::default().retry(RETRY)]);
+    let position = match asked {
+        None => *newest.borrow(),
+        Some(text) => {
+            let id = text.parse::<i64>().ok().filter(|id| *id >= 0);
+            let id = id.ok_or_else(|| {
+                ApiError::new(ErrorCode::BadRequest, "`Last-Event-ID` is the id of an event: a number")
+            })?;
+            if core.hub.has_lost(id).await? {
+                let newest = *newest.borrow();
+                // The id lets the reader go on from here.
+                ready.push_back(SseEvent::default().id(newest.to_string()).event("reset").data("{}"));
+                newest
+            } else {
+                id
+            }
+        }
+    };
+    ready.extend(core.hub.streams(&topic).into_iter().map(live_event));
+    let reader = Reader { core, topic, position, newest, live, ready, held: None };
+    let events = stream::unfold(reader, async |mut reader| {
+        let event = reader.next().await?;
+        Some((Ok::<_, Infallible>(event), reader))
+    });
+    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    // A proxy that collects the response would hold the events back.
+    let no = axum::http::HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", no);
+    Ok(response)
+}
+
+impl Reader {
+    /// The next event. None when the gateway stops.
+    async fn next(&mut self) -> Option<SseEvent> {
+        let stop = self.core.stop.clone();
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if *self.newest.borrow_and_update() > self.position {
+                match self.core.hub.after(&self.topic, self.position).await {
+                    Ok((events, position)) => {
+                        self.position = position;
+                        self.ready.extend(events.iter().map(|event| stored_event(event)));
+                        continue;
+                    }
+                    // The reader connects again, and says where it was.
+                    Err(error) => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "events are not read");
+                        return None;
+                    }
+                }
+            }
+            if let Some(event) = self.held.take() {
+                return Some(live_event(event));
+            }
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                changed = self.newest.changed() => changed.ok()?,
+                event = self.live.recv() => match event {
+                    Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                },
+            }
+        }
+    }
+}
+
+fn stored_event(event: &Event) -> SseEvent {
+    SseEvent::default().id(event.id.to_string()).event(&event.kind).data(event.data.as_str())
+}
+
+fn live_event(event: LiveEvent) -> SseEvent {
+    SseEvent::default().event(event.kind).data(event.data)
+}

@@ -1,0 +1,68 @@
+//! The words of the store that the interface has too.
+
+use portcullis_store::{MessageKind, MessageStatus, ParticipantKind};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The kind of a participant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ParticipantWord {
+    /// A person.
+    User,
+    /// An agent.
+    Agent,
+}
+
+/// The kind of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MessageKindWord {
+    /// A text that a member has written.
+    Text,
+    /// A call of a visible tool.
+    Tool,
+}
+
+/// How far a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MessageStatusWord {
+    /// Its arguments arrive, or its call runs.
+    Streaming,
+    /// Its call waits for a result from outside.
+    RequiresAction,
+    /// It is whole.
+    Complete,
+    /// Its call has failed.
+    Error,
+}
+
+impl From<ParticipantKind> for ParticipantWord {
+    fn from(kind: ParticipantKind) -> Self {
+        match kind {
+            ParticipantKind::User => Self::User,
+            ParticipantKind::Agent => Self::Agent,
+        }
+    }
+}
+
+impl From<MessageKind> for MessageKindWord {
+    fn from(kind: MessageKind) -> Self {
+        match kind {
+            MessageKind::Text => Self::Text,
+            MessageKind::Tool => Self::Tool,
+        }
+    }
+}
+
+impl From<MessageStatus> for MessageStatusWord {
+    fn from(status: MessageStatus) -> Self {
+        match status {
+            MessageStatus::Streaming => Self::Streaming,
+            MessageStatus::RequiresAction => Self::RequiresAction,
+            MessageStatus::Complete => Self::Complete,
+            MessageStatus::Error => Self::Error,
+        }
+    }
+}
