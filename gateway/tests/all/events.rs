@@ -1,0 +1,77 @@
+//! Streams of events.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_comes_back_gets_what_it_missed_once_and_in_order() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada]).await;
+    let path = format!("/api/spaces/{space}/events");
+    let mut reader = world.events(&token, &path, None).await;
+    world.say(&token, &space, "one").await;
+    let first = reader.next().await;
+    assert_eq!((first.kind.as_str(), &first.data["message"]["text"]), ("message.created", &json!("one")));
+    drop(reader);
+    for text in ["two", "three"] {
+        world.say(&token, &space, text).await;
+    }
+    let mut reader = world.events(&token, &path, first.id).await;
+    world.say(&token, &space, "four").await;
+    let mut last = first.id;
+    for expected in ["two", "three", "four"] {
+        let event = reader.next().await;
+        assert_eq!(event.data["message"]["text"], expected);
+        assert!(event.id > last, "ids grow");
+        last = event.id;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_with_an_id_that_never_was_reads_anew() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada]).await;
+    let path = format!("/api/spaces/{space}/events");
+    let mut reader = world.events(&token, &path, Some(1_000_000)).await;
+    assert_eq!(reader.next().await.kind, "reset");
+    world.say(&token, &space, "on").await;
+    assert_eq!(reader.next().await.data["message"]["text"], "on");
+    for wrong in ["x", "-1", "1.5"] {
+        let path = format!("{path}?lastEventId={wrong}");
+        assert_eq!(world.call(&token, "GET", &path, None).await.0.as_u16(), 400, "{wrong}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_has_the_events_of_its_own_alone() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let (home, work) = (world.space("Home", &[&ada]).await, world.space("Work", &[&ada]).await);
+    let mut reader = world.events(&token, &format!("/api/spaces/{home}/events"), None).await;
+    world.say(&token, &work, "at work").await;
+    world.say(&token, &home, "at home").await;
+    assert_eq!(reader.next().await.data["message"]["text"], "at home");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_get_every_event() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada]).await;
+    let path = format!("/api/spaces/{space}/events");
+    let mut readers = Vec::new();
+    for _ in 0..300 {
+        readers.push(world.events(&token, &path, None).await);
+    }
+    for number in 0..5 {
+        world.say(&token, &space, &format!("{number}")).await;
+    }
+    for reader in &mut readers {
+        for number in 0..5 {
+            assert_eq!(reader.next().await.data["message"]["text"], format!("{number}"));
+        }
+    }
+}
