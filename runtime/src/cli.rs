@@ -14,6 +14,7 @@ mod audit;
 mod audit_report;
 mod calls;
 mod explain;
+mod gateway;
 mod mount_option;
 mod mounts;
 mod policy_test;
@@ -26,7 +27,7 @@ mod undo;
 #[cfg(feature = "temporal")]
 mod worker;
 
-pub(crate) use agent::{AgentOptions, DemoOptions, ModelOptions, StoreOptions};
+pub(crate) use agent::{AgentOptions, DemoOptions, ModelChoice, ModelOptions, StoreOptions};
 pub(crate) use approvals::{
     ApprovalsCommand, ApproveCallOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions,
 };
@@ -36,6 +37,7 @@ pub(crate) use audit::{
 pub(crate) use audit_report::ReportOptions;
 pub(crate) use calls::{CallsCommand, ListCallsOptions, ListForm, OneCallOptions, ResolveOptions};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
+pub(crate) use gateway::GatewayOptions;
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
 pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};
@@ -162,6 +164,7 @@ pub(crate) enum CliCommand {
     Demo(DemoOptions),
     Shell(ShellCommandOptions),
     Serve(ServeOptions),
+    Gateway(GatewayOptions),
     Doctor(DoctorOptions),
     Completions(CompletionsOptions),
 }
@@ -570,6 +573,7 @@ mod tests {
                 "demo",
                 "shell",
                 "serve",
+                "gateway",
                 "doctor",
                 "completions"
             ]

@@ -10,6 +10,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod explain;
+mod gateway;
 mod init;
 mod interrupts;
 mod mounts;
@@ -61,6 +62,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         CliCommand::Audit(AuditCommand::Replay(options)) => audit::replay(common, *options),
         CliCommand::Audit(AuditCommand::Report(options)) => audit::report(common, *options),
         CliCommand::Serve(options) => serve::run(common, options),
+        CliCommand::Gateway(options) => gateway::run(common, &options),
         CliCommand::Shell(options) => shell::run(common, options),
         CliCommand::Changes(options) => undo::changes(common, &options),
         CliCommand::Undo(options) => undo::undo(common, &options),

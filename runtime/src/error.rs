@@ -4,6 +4,7 @@
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
 use portcullis_agent::ProviderError;
+use portcullis_gateway::GatewayError;
 use portcullis_mcp::McpError;
 use portcullis_runs::{RunError, RunId, store::StoreError};
 use portcullis_tasks::FolderError;
@@ -217,6 +218,12 @@ pub(crate) enum CliError {
     /// A path cannot be written into a configuration.
     #[error("a path of the configuration is not UTF-8, and its file can contain only text")]
     Unprintable,
+    /// The gateway does not serve.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The script with components for the page cannot be used.
+    #[error("cannot use the components in `{}`", path.display())]
+    Components { path: PathBuf, source: io::Error },
     /// No client can be served.
     #[error(transparent)]
     Mcp(#[from] McpError),
@@ -275,6 +282,7 @@ impl CliError {
             | Self::AgentFile(_)
             | Self::NoPrompt
             | Self::TaskStates { .. }
+            | Self::Components { .. }
             | Self::Tasks(FolderError::Open { .. })
             | Self::NoModel { .. }
             | Self::Picture { .. }

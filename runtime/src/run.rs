@@ -86,7 +86,7 @@ fn log_to_stderr(command: &CliCommand) {
                 builder.with_max_level(LevelFilter::WARN).try_init()
             }
         },
-        _ if matches!(command, CliCommand::Serve(_)) => {
+        _ if matches!(command, CliCommand::Serve(_) | CliCommand::Gateway(_)) => {
             builder.with_env_filter(EnvFilter::new(SERVER_LOG)).try_init()
         }
         // The default level needs no filter, which would slow down every start.

@@ -8,7 +8,7 @@ use std::{
 
 use portcullis_runs::{
     ClientCalls, Driver, Runs, now,
-    store::{RunStore, SqliteOptions, open, open_sqlite},
+    store::{self, GatewayStore, RunStore, SqliteOptions, open, open_gateway_sqlite, open_sqlite},
 };
 use portcullis_tools::{ExternalCalls, state};
 use portcullis_types::RunnerBootstrapEnvelope;
@@ -59,6 +59,19 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old runs");
     }
     Ok(Runs::new(store, Driver::start(state)?))
+}
+
+/// Opens the store of a gateway, whose runs this process drives.
+pub(crate) async fn open_gateway(
+    options: &StoreOptions,
+    state: &Path,
+) -> Result<(Arc<dyn GatewayStore>, Driver), CliError> {
+    state::prepare(state)?;
+    let store = match location(options, state) {
+        StoreLocation::Named(location) => store::open_gateway(&location).await?,
+        StoreLocation::State(file) => open_gateway_sqlite(&file, SqliteOptions::default()).await?,
+    };
+    Ok((store, Driver::start(state)?))
 }
 
 /// Keeps the external calls of clients that have no agent loop here, if a tool of the command line is external.

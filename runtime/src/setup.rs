@@ -14,7 +14,7 @@ use portcullis_tools::{
     PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, confine::user_folders, describing_builder,
     record_refused_start, runtime_builder_with, shell::ShellSource, write_checkpoint_to_stderr,
 };
-use portcullis_types::RunnerBootstrapEnvelope;
+use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
@@ -203,9 +203,21 @@ pub(crate) async fn serving_registry(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
 ) -> Result<ToolRegistry, CliError> {
+    serving_registry_awaiting(envelope, shell, Vec::new()).await
+}
+
+/// Like [`serving_registry`], for a server that adds tools with these names later.
+///
+/// # Cancellation
+/// As for [`registry`].
+pub(crate) async fn serving_registry_awaiting(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellSource,
+    names: Vec<ToolName>,
+) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    let builder = builder(envelope, &policy_files(envelope)?, shell).await?;
+    let builder = builder(envelope, &policy_files(envelope)?, shell).await?.awaits(names);
     Ok(builder.checkpoint_sink(Arc::new(write_checkpoint_to_stderr)).build()?)
 }
 

@@ -39,12 +39,26 @@ impl BearerToken {
     /// # Errors
     /// [`McpError::Token`], or [`McpError::Random`].
     pub fn from_state_folder(folder: &Path) -> Result<(Self, PathBuf), McpError> {
-        let path = folder.join(FILE);
+        Self::from_file_of_state(folder, FILE)
+    }
+
+    /// As [`Self::from_state_folder`], with another name of the file, for a server of another kind.
+    ///
+    /// # Errors
+    /// [`McpError::Token`], or [`McpError::Random`].
+    pub fn from_file_of_state(folder: &Path, file: &str) -> Result<(Self, PathBuf), McpError> {
+        let path = folder.join(file);
         let failed = |source| McpError::Token { path: path.clone(), source };
         let random = |source| McpError::Random { source };
         let (token, attempt) = (random_hex::<32>().map_err(random)?, random_hex::<8>().map_err(random)?);
-        create_token_file(folder, &path, &token, &attempt).map_err(failed)?;
+        create_token_file(&path, &token, &attempt).map_err(failed)?;
         Ok((Self::read(&path)?, path))
+    }
+
+    /// The text of the token, for a server that compares it itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
     }
 
     /// Whether a header's value presents this token. The comparison takes constant time, unless the lengths
@@ -69,11 +83,11 @@ impl fmt::Debug for BearerToken {
 /// Creates the file unless it exists. A hard link makes the file appear complete or not at all. `attempt` is part of
 /// the name of a temporary file, because two servers may start at once. It is not part of the token, because names
 /// can be listed.
-fn create_token_file(folder: &Path, path: &Path, token: &str, attempt: &str) -> io::Result<()> {
+fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let temporary = folder.join(format!("{FILE}.{attempt}"));
+    let temporary = path.with_extension(attempt);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
     // The link fails if another server was first. That server's token then counts.

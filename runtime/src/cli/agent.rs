@@ -73,9 +73,9 @@ pub(crate) struct AgentOptions {
     pub(crate) store: StoreOptions,
 }
 
-/// The model of a run, and what it may do.
+/// Which model is asked, and where.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ModelOptions {
+pub(crate) struct ModelChoice {
     /// The model's name, as the provider knows it. Default: that of `agent.toml`.
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -91,6 +91,13 @@ pub(crate) struct ModelOptions {
     /// The file with the key.
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
+}
+
+/// The model of a run, and what it may do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ModelOptions {
+    #[command(flatten)]
+    pub(crate) choice: ModelChoice,
 
     /// The file with your instructions to the model. They replace a few lines about its folders.
     #[arg(long, value_name = "FILE")]

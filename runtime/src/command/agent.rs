@@ -4,7 +4,7 @@ mod capabilities;
 mod conversation;
 mod detached;
 mod instructions;
-mod model;
+pub(super) mod model;
 mod pictures;
 pub(super) mod question;
 mod session;
@@ -134,7 +134,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
     let Request { mut task, model, store, json } = request;
     // The provider comes first, so that a mistake in its settings makes no workspace.
     let file = AgentFile::read()?;
-    let provider = RemoteProvider::new(model::settings(model, &file)?)?;
+    let provider = RemoteProvider::new(model::settings(&model.choice, &file)?)?;
     let mut config = AgentConfig::new(AGENT_ID);
     config.max_iterations = model.max_turns;
     config.strategy = model.strategy.0;
@@ -363,7 +363,7 @@ fn add_project_file(config: &mut AgentConfig, registry: &ToolRegistry, caller: &
 
 /// The provider's settings, with connections that need the layers that the policy requires. The proof uses a file in the
 /// state folder.
-fn confined_as_tools(
+pub(in crate::command) fn confined_as_tools(
     provider: &RemoteProvider,
     policy: &WorkspaceSecurityPolicy,
     envelope: &RunnerBootstrapEnvelope,

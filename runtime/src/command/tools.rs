@@ -253,6 +253,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
         ToolOrigin::External => "external",
+        ToolOrigin::ShippedSpace => "shipped_space",
         ToolOrigin::Http => "http",
         ToolOrigin::Internal => "internal",
         ToolOrigin::ShippedModule => "shipped_module",

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 
 use portcullis_agent::{ApiKey, ProviderKind, ProviderSettings};
 
-use crate::{agent_file::AgentFile, cli::ModelOptions, error::CliError};
+use crate::{agent_file::AgentFile, cli::ModelChoice, error::CliError};
 
 /// The settings of the chosen model, with its key.
 ///
 /// # Errors
 /// [`CliError::NoModel`] if no model is named, [`CliError::Provider`] if the key cannot be read.
-pub(super) fn settings(options: &ModelOptions, file: &AgentFile) -> Result<ProviderSettings, CliError> {
+pub(in crate::command) fn settings(
+    options: &ModelChoice,
+    file: &AgentFile,
+) -> Result<ProviderSettings, CliError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let ChosenModel { kind, model, base_url, key } = choose(options, file, variable)?;
     let mut settings = ProviderSettings::new(kind, model);
@@ -48,7 +51,7 @@ enum KeySource {
 /// needs `--key-file`. No file of a project or workspace is read here, so no repository can name the address that a key
 /// goes to.
 fn choose(
-    options: &ModelOptions,
+    options: &ModelChoice,
     file: &AgentFile,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<ChosenModel, CliError> {
@@ -114,7 +117,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        let ChosenModel { kind, model, base_url, key } = choose(&options.model, &file, variable)?;
+        let ChosenModel { kind, model, base_url, key } = choose(&options.model.choice, &file, variable)?;
         Ok((kind, model, base_url, key))
     }
 

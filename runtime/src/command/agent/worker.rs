@@ -72,7 +72,7 @@ async fn stepper(
 ) -> Result<Stepper, CliError> {
     // The provider comes first, so that a mistake in its settings makes no workspace.
     let file = AgentFile::read()?;
-    let provider = RemoteProvider::new(model::settings(options, &file)?)?;
+    let provider = RemoteProvider::new(model::settings(&options.choice, &file)?)?;
     let envelope = setup::envelope_with(common, options.modules.clone())?;
     let policy = setup::policy_files(&envelope)?.load(envelope.sandbox_tier)?;
     let settings = confined_as_tools(&provider, &policy, &envelope);
