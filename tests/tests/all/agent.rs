@@ -6,6 +6,7 @@ mod conversation;
 mod demo;
 mod durable;
 pub(crate) mod external;
+mod gateway;
 pub(crate) mod model;
 mod programs;
 mod refused;

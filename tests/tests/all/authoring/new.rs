@@ -120,7 +120,7 @@ fn a_program_without_export_tools_is_reported() {
 fn a_tool_with_a_shipped_tools_name_is_refused() {
     let program = "//! x\nuse portcullis_sdk::{export_tools, tool};\n/// Reads.\n#[tool]\nasync fn file_read() {}\nexport_tools![file_read];\n";
     let author = Author::with_crate("reader", Some(program));
-    let (_, stderr_text) = author.run_expecting(1, &["tool", "build", "--dir", "crate"]);
+    let (_, stderr_text) = author.run_expecting(2, &["tool", "build", "--dir", "crate"]);
     assert!(
         stderr_text.contains("two tools are named `file_read`: one is shipped with Portcullis"),
         "{stderr_text}"
