@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("agent", &["types", "egress"]),
     ("adapters", &["agent", "tools", "types"]),
+    ("gateway", &["adapters", "agent", "runs", "store", "tools", "types"]),
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runs", &["agent", "store", "tools", "types"]),
@@ -50,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "adapters",
             "agent",
+            "gateway",
             "mcp",
             "runs",
             "tasks",
@@ -141,6 +143,7 @@ const ENVIRONMENT: &[(&str, &[&str])] = &[
             "GOPATH",
         ],
     ),
+    ("gateway/build.rs", &[]),
     ("guest-build/src/lib.rs", &[]),
     ("runtime/src/command/agent/detached.rs", &["PORTCULLIS_BACKGROUND_RUN"]),
     ("runtime/src/command/agent/model.rs", &[]),
@@ -167,6 +170,7 @@ const MAY_SPAWN: &[&str] = &[
     "confine/src/thread.rs",
     "egress/src/lazy.rs",
     "egress/src/thread.rs",
+    "gateway/src/routes/runs.rs",
     "mcp/src/stdio.rs",
     "mcp/src/streams.rs",
     "policy/src/commands/read.rs",
@@ -209,6 +213,9 @@ const MAY_SLEEP: &[&str] = &[
     // The clock of a run, which is paused.
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
+    // What agents do, which is polled for.
+    "gateway/tests/all/cycles.rs",
+    "gateway/tests/all/world.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/prepared_shell.rs",
     // The paused clock of a process that has died.
