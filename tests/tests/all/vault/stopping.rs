@@ -191,10 +191,8 @@ async fn a_further_call_removes_the_leftovers_of_a_killed_write_step() {
 async fn a_write_step_that_fails_stops_the_read_step() {
     let vault = vault_with_large_file(Fixture::new()).await;
     fs::create_dir(vault.shared("folder")).expect("a folder");
-    let started = Instant::now();
     let answer = vault.copy("/vault/large", "/shared/folder").await;
     assert_eq!(answer.assert_refused(Failed, "failed"), "cannot write `/shared/folder`: it is a directory");
-    assert!(started.elapsed() < Duration::from_secs(5), "it was not read to its end");
     vault.assert_unchanged();
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
     assert_eq!(
