@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// Parses a truncated JSON text. Strings have the text so far, and objects and arrays have the members so far. A
 /// number, a literal or a key that may continue is left out. `None` if the text has no value yet, is not JSON, or
-/// nests deeper than [`MAX_DEPTH`].
+/// nests deeper than 64 objects and arrays.
 #[must_use]
 pub fn parse_partial(text: &str) -> Option<Value> {
     PartialReader { rest: text }.value(0).ok().and_then(|read| read.value)
