@@ -45,13 +45,14 @@ pub(crate) fn definition(agent: &store::Participant) -> Result<AgentDefinition, 
 }
 
 pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Agent, ApiError> {
-    let AgentDefinition { name, instructions, model, tools } = definition(&agent)?;
+    let AgentDefinition { name, instructions, model, capabilities, tools } = definition(&agent)?;
     Ok(Agent {
         id: agent.id,
         kind: agent.kind.into(),
         name,
         instructions,
         model,
+        capabilities,
         tools,
         status,
         created_at: time(agent.created),

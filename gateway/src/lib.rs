@@ -16,7 +16,7 @@
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
-//! | `agent_tool.rs` | the tools of an agent's definition |
+//! | `agent_tool.rs`, `capabilities.rs` | the tools of an agent's definition |
 //! | `rows.rs` | the rows of the audit log about a run |
 //! | `page.rs` | the page |
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@
 mod access;
 mod agent_tool;
 mod builtins;
+mod capabilities;
 mod core;
 mod cycle;
 mod cycles;

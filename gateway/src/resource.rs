@@ -36,6 +36,8 @@ pub(crate) struct Agent {
     pub(crate) instructions: String,
     /// Null for the model of the gateway.
     pub(crate) model: Option<String>,
+    /// Null for all tools that the policy offers.
+    pub(crate) capabilities: Option<Vec<String>>,
     #[schema(value_type = Vec<Object>)]
     pub(crate) tools: Vec<Value>,
     pub(crate) status: AgentStatus,
@@ -66,6 +68,11 @@ pub(crate) struct AgentDefinition {
     /// The model, as the provider knows it. Default: that of the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+    /// Names of capabilities: the agent has their tools beside its own, and no other shipped tools. Default: all tools that
+    /// the policy offers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 16)]
+    pub(crate) capabilities: Option<Vec<String>>,
     /// Tool configurations in the form of specification 003, at most 64.
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 64)]

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     agent_tool, builtins,
+    capabilities::AgentCapabilities,
     core::{ChosenModel, Core, event},
     error::ApiError,
     from_store, prompt,
@@ -43,7 +44,9 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let definition = from_store::definition(agent)?;
     let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
     let registry = Arc::new(registry);
-    let caller = Caller::new(agent.id.clone(), id.to_string());
+    let capabilities = AgentCapabilities::read(definition.capabilities.as_deref())?;
+    let mut caller = Caller::new(agent.id.clone(), id.to_string());
+    caller.tools = capabilities.tools(&tools);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
@@ -62,7 +65,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let (asked, questions) = mpsc::unbounded_channel();
     let config = AgentConfig {
         run_id: Some(id.to_string()),
-        system: Some(instructions(core, agent, &definition.instructions).await?),
+        system: Some(instructions(core, agent, &capabilities.with_prompts(&definition.instructions)).await?),
         model: model.identity.name.clone(),
         ..AgentConfig::new(agent.id.clone())
     };

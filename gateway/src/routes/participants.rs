@@ -15,6 +15,7 @@ use crate::{
     AGENT_PREFIX, USER_PREFIX,
     access::{AGENT, Identity, Sight},
     agent_tool,
+    capabilities::AgentCapabilities,
     core::{Core, new_id},
     error::ApiError,
     from_store,
@@ -203,6 +204,7 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
             "the name of a model has 1 to 256 bytes, no control character",
         ));
     }
+    AgentCapabilities::read(definition.capabilities.as_deref())?;
     let tools = agent_tool::read(&definition.tools)?;
     let names = portcullis_tools::policy::gateway_names();
     if let Some(taken) = names.into_iter().find(|name| tools.contains_key(*name)) {

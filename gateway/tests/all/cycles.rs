@@ -227,3 +227,24 @@ async fn a_run_has_its_rows_and_steps() {
     assert!(rows.iter().any(|row| row["tool"] == "skip" && row["outcome"] == "ok"), "{rows:?}");
     assert!(rows.iter().filter(|row| row["event"] == "model").count() == 2, "{rows:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_capabilities_has_their_tools_and_its_own_alone() {
+    let scene = Scene::new(json!([])).await;
+    let path = format!("/api/agents/{}", scene.agent);
+    let definition = json!({
+        "name": "Assistant",
+        "capabilities": ["CurrentTime"],
+        "tools": [tool("note", "internal", json!({}))],
+    });
+    scene.world.ok(&scene.world.admin, "PUT", &path, Some(definition)).await;
+    scene.results(1, [says("Fine.")]).await;
+    let requests = scene.world.script.requests.lock().expect("not poisoned");
+    let names: Vec<_> = requests[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    for has in ["note", "enter_space", "get_current_time"] {
+        assert!(names.contains(&has), "{has}: {names:?}");
+    }
+    for lacks in ["echo", "output_read"] {
+        assert!(!names.contains(&lacks), "{lacks}: {names:?}");
+    }
+}

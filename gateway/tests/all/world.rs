@@ -311,7 +311,12 @@ async fn start(
     });
     let log = state.path().join("state");
     let act = portcullis_types::ToolName::parse("act").expect("a name");
-    let registry = ToolRegistry::builder().policy(policy.expect("loads")).awaits([act]).state(&log).build();
+    let registry = ToolRegistry::builder()
+        .policy(policy.expect("loads"))
+        .awaits([act])
+        .default_tools()
+        .state(&log)
+        .build();
     let parts = GatewayParts {
         store: Arc::clone(store),
         runs: Runs::new(Arc::clone(store) as Arc<_>, Driver::start(state.path()).expect("starts")),
