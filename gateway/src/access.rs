@@ -126,6 +126,19 @@ impl Identity {
         if sees && is_agent().await? { Ok(()) } else { Err(ApiError::not_found("agent", agent)) }
     }
 
+    /// Whether the caller may see this run of this agent.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(crate) async fn sees_run(&self, core: &Core, (run, agent): (&str, &str)) -> Result<bool, StoreError> {
+        match self {
+            Self::Admin => Ok(true),
+            Self::Agent(id) => Ok(id == agent),
+            Self::Run { run: own, .. } => Ok(own == run),
+            Self::User(id) => core.store.share_space(id, agent).await,
+        }
+    }
+
     /// # Errors
     /// [`ErrorCode::NotFound`], unless the caller may see this run.
     pub(crate) async fn ensure_sees_run(
@@ -133,12 +146,7 @@ impl Identity {
         core: &Core,
         (run, agent): (&str, &str),
     ) -> Result<(), ApiError> {
-        let sees = match self {
-            Self::Admin => true,
-            Self::Agent(id) => id == agent,
-            Self::Run { run: own, .. } => own == run,
-            Self::User(id) => core.store.share_space(id, agent).await?,
-        };
+        let sees = self.sees_run(core, (run, agent)).await?;
         if sees { Ok(()) } else { Err(ApiError::not_found("run", run)) }
     }
 
@@ -201,18 +209,15 @@ impl<'a> Sight<'a> {
     /// # Errors
     /// [`StoreError`].
     pub(crate) async fn sees(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
-        match self.caller {
-            Identity::Admin => Ok(true),
-            Identity::Agent(id) => Ok(id == agent),
-            Identity::Run { run: own, .. } => Ok(own == run),
-            Identity::User(id) => {
-                if let Some(known) = self.known.get(agent) {
-                    return Ok(*known);
-                }
-                let sees = self.core.store.share_space(id, agent).await?;
-                self.known.insert(agent.to_owned(), sees);
-                Ok(sees)
-            }
+        // Of a user's sight, the agent alone decides.
+        let known = self.caller.user().and_then(|_| self.known.get(agent));
+        if let Some(known) = known {
+            return Ok(*known);
         }
+        let sees = self.caller.sees_run(self.core, (run, agent)).await?;
+        if self.caller.user().is_some() {
+            self.known.insert(agent.to_owned(), sees);
+        }
+        Ok(sees)
     }
 }

@@ -1,6 +1,7 @@
 //! The rows of the store as resources.
 
 use portcullis_store::{self as store, Page, StoreError};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -26,12 +27,20 @@ pub(crate) fn listing<T, C, R>(
     })
 }
 
-/// A payload of the store as a value.
+/// A payload of the store in this form.
 ///
 /// # Errors
 /// [`StoreError::Json`], for a payload that another program has written.
-pub(crate) fn value(json: &store::Json) -> Result<Value, StoreError> {
+pub(crate) fn parse<T: DeserializeOwned>(json: &store::Json) -> Result<T, StoreError> {
     serde_json::from_str(json.as_str()).map_err(|source| StoreError::Json { source })
+}
+
+/// A payload of the store as a value.
+///
+/// # Errors
+/// As for [`parse`].
+pub(crate) fn value(json: &store::Json) -> Result<Value, StoreError> {
+    parse(json)
 }
 
 pub(crate) fn user(user: store::Participant) -> User {
@@ -41,7 +50,7 @@ pub(crate) fn user(user: store::Participant) -> User {
 /// # Errors
 /// [`StoreError::Json`].
 pub(crate) fn definition(agent: &store::Participant) -> Result<AgentDefinition, StoreError> {
-    serde_json::from_str(agent.definition.as_str()).map_err(|source| StoreError::Json { source })
+    parse(&agent.definition)
 }
 
 pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Agent, ApiError> {
@@ -75,7 +84,6 @@ pub(crate) fn member(member: store::Member) -> Member {
 /// # Errors
 /// [`StoreError::Json`] for the metadata of a message of another program.
 pub(crate) fn message(message: store::SpaceMessage) -> Result<Message, StoreError> {
-    let tool = message.metadata.map(|metadata| serde_json::from_str(metadata.as_str())).transpose();
     Ok(Message {
         id: message.id,
         ordinal: message.ordinal,
@@ -85,7 +93,7 @@ pub(crate) fn message(message: store::SpaceMessage) -> Result<Message, StoreErro
         text: message.text,
         reply_to: message.reply_to,
         status: message.status.into(),
-        tool: tool.map_err(|source| StoreError::Json { source })?,
+        tool: message.metadata.as_ref().map(parse).transpose()?,
         created_at: time(message.created),
         updated_at: time(message.updated),
     })

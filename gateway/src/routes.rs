@@ -3,7 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `extract.rs` | reads bodies and parameters, with the interface's own errors |
-//! | `tokens.rs` | who the caller is, and tokens |
+//! | `tokens.rs` | the identity of the caller, and tokens |
 //! | `participants.rs` | users and agents |
 //! | `spaces.rs` | spaces and their members |
 //! | `messages.rs` | messages of a space |

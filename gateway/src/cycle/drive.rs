@@ -50,7 +50,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
-    let entered = entered_space(core, id).await?;
+    let entered = entered_space(core, agent, id).await?;
     let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
     builtins::add(&space, &registry)?;
 
@@ -139,8 +139,9 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
     Ok(prompt::instructions(&agent.name, own, &kept))
 }
 
-/// The space that the agent is in, by the calls of its run so far: a process that goes on with a run enters it again.
-async fn entered_space(core: &Core, id: &RunId) -> Result<Option<String>, ApiError> {
+/// The space that the agent is in, by the calls in the messages of its run. They begin with those of earlier cycles, so the
+/// agent is where its model remembers to be, and a process that goes on with a run finds the space again.
+async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();
     let stored = portcullis_runs::all_rows(|page| core.store.messages(id.as_str(), page)).await?;
@@ -173,11 +174,7 @@ async fn entered_space(core: &Core, id: &RunId) -> Result<Option<String>, ApiErr
     }
     match &entered {
         // The agent may have been removed from the space meanwhile.
-        Some(space)
-            if core.store.is_member(space, &core.store.run(id.as_str()).await?.summary.agent).await? =>
-        {
-            Ok(entered)
-        }
+        Some(space) if core.store.is_member(space, &agent.id).await? => Ok(entered),
         _ => Ok(None),
     }
 }

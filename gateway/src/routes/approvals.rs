@@ -18,14 +18,6 @@ use crate::{
     resource::{Approval, Listing},
 };
 
-/// The words of the parameter `status`.
-const STATUSES: [(&str, ApprovalStatus); 4] = [
-    ("waiting", ApprovalStatus::Waiting),
-    ("approved", ApprovalStatus::Approved),
-    ("denied", ApprovalStatus::Denied),
-    ("expired", ApprovalStatus::Expired),
-];
-
 /// The longest reason, in characters.
 const MAX_REASON: usize = 1000;
 
@@ -73,7 +65,8 @@ pub(super) async fn list(
     caller: Identity,
     Query(query): Query<ApprovalQuery>,
 ) -> Result<Json<Listing<Approval>>, ApiError> {
-    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let statuses = || ApprovalStatus::ALL.iter().map(|status| (status.as_str(), *status));
+    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let filter = ApprovalFilter { run: query.run_id, status };
     let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let mut sight = Sight::new(&core, &caller);
@@ -106,12 +99,11 @@ pub(super) async fn decide(
     };
     let asked = core.store.approval(&id).await?;
     let agent = core.store.run(&asked.run).await?.summary.agent;
-    caller
-        .ensure_sees_run(&core, (&asked.run, &agent))
-        .await
-        .map_err(|_hidden: ApiError| ApiError::not_found("approval", &id))?;
+    if !caller.sees_run(&core, (&asked.run, &agent)).await? {
+        return Err(ApiError::not_found("approval", &id));
+    }
     let verdict =
-        word("decision", &answer.decision, &[("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
+        word("decision", &answer.decision, [("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
     if verdict == Verdict::Deny && answer.arguments.is_some() {
         return Err(ApiError::invalid("arguments", "a denied call has no arguments"));
     }

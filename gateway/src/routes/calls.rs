@@ -22,15 +22,6 @@ use crate::{
     resource::{Call, Listing, ShownCall},
 };
 
-/// The words of the parameter `status`.
-const STATUSES: [(&str, CallStatus); 5] = [
-    ("waiting", CallStatus::Waiting),
-    ("pending", CallStatus::Pending),
-    ("resolved", CallStatus::Resolved),
-    ("expired", CallStatus::Expired),
-    ("cancelled", CallStatus::Cancelled),
-];
-
 /// Which calls.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -81,7 +72,8 @@ pub(super) async fn list(
     caller: Identity,
     Query(query): Query<CallQuery>,
 ) -> Result<Json<Listing<Call>>, ApiError> {
-    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let statuses = || CallStatus::ALL.iter().map(|status| (status.as_str(), *status));
+    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let run = match (caller.listed_run(), query.run_id) {
         (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
         (own, asked) => own.map(str::to_owned).or(asked),
@@ -133,7 +125,9 @@ pub(super) async fn submit(
         Err(error) => return Err(error.into()),
     };
     // The same answer for a call that the caller does not see, so that ids say nothing.
-    caller.ensure_sees_run(&core, (&call.run, &call.agent)).await.map_err(|_hidden: ApiError| unknown())?;
+    if !caller.sees_run(&core, (&call.run, &call.agent)).await? {
+        return Err(unknown());
+    }
     let message = core.store.call_message(&call_id).await?;
     if let Some(user) = caller.user() {
         // A person answers what a space shows; a call that no space shows is for a program.
@@ -150,8 +144,7 @@ pub(super) async fn submit(
     let space = message.as_ref().map(|message| message.space.clone());
     if let Some(message) = message {
         let mut shown: ShownCall = match &message.metadata {
-            Some(shown) => serde_json::from_str(shown.as_str())
-                .map_err(|source| ApiError::from(store::StoreError::Json { source }))?,
+            Some(shown) => from_store::parse(shown)?,
             None => return Err(unknown()),
         };
         shown.output = Some(result.clone());

@@ -71,7 +71,7 @@ pub(super) struct Paging {
 ///
 /// # Errors
 /// `invalid`.
-pub(super) fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
+fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
     let limit = limit.unwrap_or(DEFAULT_LIMIT);
     if (1..=MAX_LIMIT).contains(&limit) {
         Ok(limit)
@@ -131,17 +131,25 @@ pub(super) fn name(name: &str) -> Result<String, ApiError> {
     }
 }
 
-/// One of these words of a filter.
+/// The value of one of these words.
 ///
 /// # Errors
 /// `invalid` that names the words.
-pub(super) fn word<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<T, ApiError> {
-    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        ApiError::invalid(field, format!("`{}` is none of {}", text.escape_default(), known.join(", ")))
-    })
+pub(super) fn word<T>(
+    field: &str,
+    text: &str,
+    words: impl IntoIterator<Item = (&'static str, T)>,
+) -> Result<T, ApiError> {
+    let mut known = Vec::new();
+    for (word, value) in words {
+        if word == text {
+            return Ok(value);
+        }
+        known.push(word);
+    }
+    let message = format!("`{}` is none of {}", text.escape_default(), known.join(", "));
+    Err(ApiError::invalid(field, message))
 }
 
-/// The code of a refusal, for the description.
+/// The body of a refusal, for the description.
 pub(super) type Refusal = crate::error::ErrorBody;

@@ -18,15 +18,6 @@ use crate::{
     resource::{Listing, Run, RunDetails},
 };
 
-/// The words of the parameter `status`.
-const STATUSES: [(&str, RunStatus); 5] = [
-    ("running", RunStatus::Running),
-    ("waiting", RunStatus::Waiting),
-    ("completed", RunStatus::Completed),
-    ("failed", RunStatus::Failed),
-    ("cancelled", RunStatus::Cancelled),
-];
-
 /// The most rows of the audit log that are returned.
 const MAX_ROWS: usize = 1000;
 
@@ -57,7 +48,8 @@ pub(super) async fn list(
     Query(query): Query<RunQuery>,
 ) -> Result<Json<Listing<Run>>, ApiError> {
     let agent = caller.listed_agent(&core, query.agent_id).await?;
-    let status = query.status.map(|status| word("status", &status, &STATUSES)).transpose()?;
+    let statuses = || RunStatus::ALL.iter().map(|status| (status.as_str(), *status));
+    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let filter = RunFilter { agent, status, ..RunFilter::default() };
     let page = core.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let mut sight = Sight::new(&core, &caller);

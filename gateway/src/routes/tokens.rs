@@ -1,4 +1,4 @@
-//! Who the caller is, and tokens.
+//! The identity of the caller, and tokens.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) struct MadeToken {
     token: String,
 }
 
-/// Who the caller is.
+/// The identity of the caller, as its token says.
 #[utoipa::path(get, path = "/api/me", responses(
     (status = 200, body = Me), (status = 401, body = Refusal)))]
 pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Result<Json<Me>, ApiError> {

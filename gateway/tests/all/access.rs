@@ -1,4 +1,4 @@
-//! Who may see and do what.
+//! Tests of access: each token sees and does what is its own.
 
 use serde_json::json;
 
@@ -86,8 +86,7 @@ async fn a_token_of_a_run_is_for_this_run() {
     let world = World::new().await;
     let fetch = tool("fetch", "external", json!({"visible": false, "isAsync": true}));
     let agent = world.agent("Assistant", json!([fetch])).await;
-    let (ada, token) = world.user("Ada").await;
-    let space = world.space("Work", &[&ada, &agent]).await;
+    let (token, space) = world.meet(&agent).await;
     world.plays([
         calls(&[("fetch", json!({}))]),
         says("Asked."),
@@ -113,8 +112,7 @@ async fn an_agent_does_not_approve_its_own_calls() {
     let act = tool("act", "internal", json!({}));
     // The policy names the tool, so the registry must know that it comes.
     let agent = world.agent("Assistant", json!([act])).await;
-    let (ada, token) = world.user("Ada").await;
-    let space = world.space("Work", &[&ada, &agent]).await;
+    let (token, space) = world.meet(&agent).await;
     let mut events = world.events(&world.admin, &format!("/api/agents/{agent}/events"), None).await;
     world.plays([calls(&[("act", json!({"a": 1}))]), says("Done.")]);
     world.say(&token, &space, "Act").await;

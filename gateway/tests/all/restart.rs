@@ -9,8 +9,7 @@ async fn a_run_that_waits_goes_on_after_the_gateway_died() {
     let mut world = World::new().await;
     let fetch = tool("fetch", "external", json!({"visible": true, "timeout": 600_000}));
     let agent = world.agent("Assistant", json!([fetch])).await;
-    let (ada, token) = world.user("Ada").await;
-    let space = world.space("Work", &[&ada, &agent]).await;
+    let (token, space) = world.meet(&agent).await;
     world.plays([
         calls(&[("enter_space", json!({"spaceId": space})), ("fetch", json!({"query": "q"}))]),
         calls(&[("send_message", json!({"text": "I have it."}))]),
@@ -34,8 +33,7 @@ async fn a_run_that_waits_goes_on_after_the_gateway_died() {
 async fn entries_that_came_while_no_gateway_worked_are_taken_once() {
     let mut world = World::new().await;
     let agent = world.agent("Assistant", json!([])).await;
-    let (ada, token) = world.user("Ada").await;
-    let space = world.space("Work", &[&ada, &agent]).await;
+    let (token, space) = world.meet(&agent).await;
     world.stop().await;
     for text in ["one", "two"] {
         world.say(&token, &space, text).await;
@@ -52,8 +50,7 @@ async fn entries_that_came_while_no_gateway_worked_are_taken_once() {
 async fn an_agent_that_was_removed_wakes_no_more() {
     let world = World::new().await;
     let agent = world.agent("Assistant", json!([])).await;
-    let (ada, token) = world.user("Ada").await;
-    let space = world.space("Work", &[&ada, &agent]).await;
+    let (token, space) = world.meet(&agent).await;
     let own = world.token("agent", &agent).await;
     world.ok(&world.admin, "DELETE", &format!("/api/agents/{agent}"), None).await;
     world.say(&token, &space, "Hello?").await;

@@ -226,6 +226,13 @@ impl World {
         id
     }
 
+    /// A person in a new space with this agent: the person's token, and the space.
+    pub(crate) async fn meet(&self, agent: &str) -> (String, String) {
+        let (person, token) = self.user("Ada").await;
+        let space = self.space("Work", &[&person, agent]).await;
+        (token, space)
+    }
+
     /// Sends a message.
     pub(crate) async fn say(&self, token: &str, space: &str, text: &str) -> Value {
         let path = format!("/api/spaces/{space}/messages");
