@@ -12,6 +12,7 @@ use portcullis_types::ToolName;
 use serde_json::Value;
 
 use crate::{
+    agent_servers::AgentServers,
     core::Core,
     error::{ApiError, GatewayError},
     from_store,
@@ -56,9 +57,13 @@ pub async fn tool_names(store: &dyn GatewayStore) -> Result<Vec<ToolName>, Gatew
         portcullis_runs::all_rows(|page| store.participants(Some(ParticipantKind::Agent), page)).await?;
     let mut names = BTreeSet::new();
     for agent in agents {
-        for tool in from_store::definition(&agent)?.tools {
+        let definition = from_store::definition(&agent)?;
+        for tool in definition.tools {
             names.extend(tool["name"].as_str().and_then(|name| ToolName::parse(name).ok()));
         }
+        // A definition of an older program may have mistakes, which its next cycle tells.
+        let servers = AgentServers::read(definition.mcp.as_ref()).unwrap_or_default();
+        names.extend(servers.names().cloned());
     }
     Ok(names.into_iter().collect())
 }

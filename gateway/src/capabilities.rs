@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use portcullis_tools::{native::Capability, policy::gateway_names};
 use portcullis_types::ToolName;
 
-use crate::{agent_tool::AgentTools, error::ApiError};
+use crate::error::ApiError;
 
 /// The capabilities of an agent. None for all tools that the policy offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,13 +22,16 @@ impl AgentCapabilities {
         Ok(Self(Some(given.map_err(|error| ApiError::invalid("capabilities", error.to_string()))?)))
     }
 
-    /// The only tools of the agent: those of its capabilities, those of its definition, and the built-in ones.
-    pub(crate) fn tools(&self, own: &AgentTools) -> Option<Arc<BTreeSet<ToolName>>> {
+    /// The only tools of the agent: those of its capabilities, its own, and the built-in ones.
+    pub(crate) fn tools<'n>(
+        &self,
+        own: impl IntoIterator<Item = &'n ToolName>,
+    ) -> Option<Arc<BTreeSet<ToolName>>> {
         let given = self.0.as_ref()?;
         let shipped = given.iter().flat_map(|capability| capability.tools().iter().copied());
         let mut names: BTreeSet<ToolName> =
             shipped.chain(gateway_names()).filter_map(|name| ToolName::parse(name).ok()).collect();
-        names.extend(own.keys().filter_map(|name| ToolName::parse(name.as_str()).ok()));
+        names.extend(own.into_iter().cloned());
         Some(Arc::new(names))
     }
 
@@ -52,11 +55,11 @@ mod tests {
 
     #[test]
     fn capabilities_are_their_tools_beside_the_agents_own() {
-        let tools = read(&["CurrentTime"]).expect("read").tools(&AgentTools::default()).expect("some");
+        let tools = read(&["CurrentTime"]).expect("read").tools([]).expect("some");
         let names: Vec<&str> = tools.iter().map(ToolName::as_str).collect();
         assert!(names.contains(&"get_current_time") && names.contains(&"send_message"), "{names:?}");
         assert!(!names.contains(&"file_read"), "{names:?}");
-        assert_eq!(AgentCapabilities::read(None).expect("read").tools(&AgentTools::default()), None);
+        assert_eq!(AgentCapabilities::read(None).expect("read").tools([]), None);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) fn definition(agent: &store::Participant) -> Result<AgentDefinition, 
 }
 
 pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Agent, ApiError> {
-    let AgentDefinition { name, instructions, model, capabilities, tools } = definition(&agent)?;
+    let AgentDefinition { name, instructions, model, capabilities, tools, mcp } = definition(&agent)?;
     Ok(Agent {
         id: agent.id,
         kind: agent.kind.into(),
@@ -63,6 +63,7 @@ pub(crate) fn agent(agent: store::Participant, status: AgentStatus) -> Result<Ag
         model,
         capabilities,
         tools,
+        mcp,
         status,
         created_at: time(agent.created),
     })

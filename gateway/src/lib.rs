@@ -17,12 +17,13 @@
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
-//! | `agent_tool.rs`, `capabilities.rs` | the tools of an agent's definition |
+//! | `agent_tool.rs`, `agent_servers.rs`, `capabilities.rs` | the tools of an agent's definition |
 //! | `rows.rs` | the rows of the audit log about a run |
 //! | `page.rs` | the page |
 #![forbid(unsafe_code)]
 
 mod access;
+mod agent_servers;
 mod agent_tool;
 mod allowance;
 mod builtins;

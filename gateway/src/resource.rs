@@ -40,6 +40,9 @@ pub(crate) struct Agent {
     pub(crate) capabilities: Option<Vec<String>>,
     #[schema(value_type = Vec<Object>)]
     pub(crate) tools: Vec<Value>,
+    /// Null for none.
+    #[schema(value_type = Option<Object>)]
+    pub(crate) mcp: Option<Value>,
     pub(crate) status: AgentStatus,
     pub(crate) created_at: String,
 }
@@ -77,6 +80,10 @@ pub(crate) struct AgentDefinition {
     #[serde(default)]
     #[schema(value_type = Vec<Object>, max_items = 64)]
     pub(crate) tools: Vec<Value>,
+    /// MCP servers in the form of specification 003: `{"servers": [{"name", "url", "transport", "allowedTools"}]}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) mcp: Option<Value>,
 }
 
 /// A space.

@@ -151,6 +151,7 @@ fn profile<T: TraceSink>(
         | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
+        | ToolOrigin::Mcp
         | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => {
             trace.record(|| {
@@ -171,6 +172,7 @@ fn profile<T: TraceSink>(
 /// | an embedder's native tool | the stricter of the entry's and the tier's | the tier's |
 /// | internal | the stricter of the entry's and the tier's | the tier's |
 /// | external, HTTP | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
+/// | of an MCP server | the stricter of the entry's and the tier's | the stricter of the tier's and `ask`; the tier's for a listing |
 /// | of a foreign module, with an entry | the stricter of the entry's and the tier's | the stricter of the tier's and that of `side_effecting` |
 /// | of a foreign module, without an entry | | the stricter of the tier's and `ask` |
 fn approval(
@@ -206,6 +208,7 @@ fn approval(
             ToolOrigin::Native
             | ToolOrigin::External
             | ToolOrigin::Http
+            | ToolOrigin::Mcp
             | ToolOrigin::Internal
             | ToolOrigin::ForeignModule,
             Some(rule_approval),
@@ -213,6 +216,9 @@ fn approval(
         (ToolOrigin::External | ToolOrigin::Http, None) => {
             tier_rule.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }
+        // Only the listing of a server's tools reads; the tools themselves ask.
+        (ToolOrigin::Mcp, None) if tier == SafetyTier::ReadOnly => tier_rule.approval,
+        (ToolOrigin::Mcp, None) => tier_rule.approval.max(Approval::Ask),
         // A foreign tool's tier cannot lower the approval below that of a tool without a tier, and cannot make an
         // unknown module count as known.
         (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => {
@@ -239,6 +245,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
         | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
+        | ToolOrigin::Mcp
         | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => rule_enabled != Some(false),
     }

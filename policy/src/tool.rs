@@ -47,6 +47,7 @@ impl ToolFacts {
                 | ToolOrigin::External
                 | ToolOrigin::ShippedSpace
                 | ToolOrigin::Http
+                | ToolOrigin::Mcp
                 | ToolOrigin::Internal
                 | ToolOrigin::ShippedModule
                 | ToolOrigin::ShippedOperation => PinStatus::Unpinned,
@@ -83,6 +84,10 @@ pub enum ToolOrigin {
     /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
     /// effects.
     Http,
+    /// A tool of an MCP server, and the listing of the server's tools: the host makes the requests. It has the profile
+    /// `Nothing`, unless the policy names another, and asks, unless its entry has an approval; the listing, which only
+    /// reads, has its tier's.
+    Mcp,
     /// A tool without code: a call returns its arguments and has no effect. It has the profile `Nothing`.
     Internal,
     /// A shipped module.

@@ -1,6 +1,6 @@
-//! Tools that are a configuration instead of code: HTTP tools, external tools and internal tools.
+//! Tools that are a configuration instead of code: HTTP tools, tools of MCP servers, external tools and internal tools.
 
-use crate::{external::ExternalTool, http_tool::HttpTool, internal_tool::InternalTool};
+use crate::{external::ExternalTool, http_tool::HttpTool, internal_tool::InternalTool, mcp_tool::McpTool};
 
 /// A tool that a configuration describes.
 #[derive(Debug, Clone)]
@@ -8,6 +8,8 @@ use crate::{external::ExternalTool, http_tool::HttpTool, internal_tool::Internal
 pub enum ConfiguredTool {
     /// Each call is a request.
     Http(HttpTool),
+    /// Each call is a request to an MCP server.
+    Mcp(McpTool),
     /// The results of calls are submitted from outside.
     External(ExternalTool),
     /// Each call returns its arguments.
@@ -17,6 +19,12 @@ pub enum ConfiguredTool {
 impl From<HttpTool> for ConfiguredTool {
     fn from(tool: HttpTool) -> Self {
         Self::Http(tool)
+    }
+}
+
+impl From<McpTool> for ConfiguredTool {
+    fn from(tool: McpTool) -> Self {
+        Self::Mcp(tool)
     }
 }
 

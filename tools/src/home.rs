@@ -36,6 +36,7 @@ impl Home {
             | ToolOrigin::Native
             | ToolOrigin::External
             | ToolOrigin::Http
+            | ToolOrigin::Mcp
             | ToolOrigin::Internal => decl,
         }
     }

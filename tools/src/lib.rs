@@ -38,6 +38,7 @@ pub mod hook;
 mod http_tool;
 mod internal_tool;
 mod lint;
+mod mcp_tool;
 pub mod modules;
 mod mount_usage;
 pub mod native;
@@ -79,6 +80,7 @@ pub use hint::hinted;
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};
 pub use internal_tool::InternalTool;
 pub use lint::lint;
+pub use mcp_tool::{MAX_REMOTE_TOOLS, McpServer, McpTool, RemoteTool};
 pub use mount_usage::{MountUsage, ProfileUse};
 pub use pipeline::{
     AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,

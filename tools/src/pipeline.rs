@@ -30,8 +30,8 @@ mod shape;
 pub(crate) use admit::admit;
 pub(crate) use authorize::authorize;
 pub(crate) use backend::{
-    Backend, CONFIGURED_URL, ExternalBackend, GuestTool, HttpBackend, InternalBackend, NativeTool,
-    time_limit_error,
+    Backend, CONFIGURED_URL, ExternalBackend, GuestTool, HttpBackend, InternalBackend, McpBackend,
+    NativeTool, SERVER_URL, time_limit_error,
 };
 pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;

@@ -13,8 +13,9 @@ use crate::{
     home::Home,
     http_tool::{HttpTarget, HttpTool},
     internal_tool::InternalTool,
+    mcp_tool::McpTool,
     modules::{DeclarationFacts, Lock},
-    pipeline::{Backend, ExternalBackend, GuestTool, HttpBackend, InternalBackend, NativeTool},
+    pipeline::{Backend, ExternalBackend, GuestTool, HttpBackend, InternalBackend, McpBackend, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
@@ -89,6 +90,7 @@ impl RegisteredTool {
             | ToolOrigin::ShippedSpace
             | ToolOrigin::External
             | ToolOrigin::Http
+            | ToolOrigin::Mcp
             | ToolOrigin::Internal
             | ToolOrigin::Native => PinStatus::Unpinned,
         };
@@ -127,6 +129,7 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         match tool {
             ConfiguredTool::Http(tool) => Self::http(tool, policy),
+            ConfiguredTool::Mcp(tool) => Self::mcp(tool, policy),
             ConfiguredTool::External(tool) => Self::external(tool),
             ConfiguredTool::Internal(tool) => Self::internal(tool),
         }
@@ -140,6 +143,16 @@ impl RegisteredTool {
             .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
         let extras = DeclaredExtras { label, output_schema: None, meta };
         Self::new(decl, extras, facts, HttpBackend(target))
+    }
+
+    fn mcp(tool: McpTool, policy: &WorkspaceSecurityPolicy) -> Result<Self, RegistryError> {
+        let facts = tool.facts()?;
+        let McpTool { decl, meta, server, request, .. } = tool;
+        policy
+            .judge_configured_url(server.target().url())
+            .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
+        let extras = DeclaredExtras { label: None, output_schema: None, meta };
+        Self::new(decl, extras, facts, McpBackend { server, request })
     }
 
     fn internal(tool: InternalTool) -> Result<Self, RegistryError> {
@@ -276,7 +289,7 @@ impl RegisteredTool {
         self.backend.confinement()
     }
 
-    /// The request of an HTTP tool: method and address.
+    /// The request of an HTTP tool or of a tool of an MCP server: method and address.
     #[must_use]
     pub fn http_target(&self) -> Option<&HttpTarget> {
         self.backend.http_target()

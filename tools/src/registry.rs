@@ -259,7 +259,11 @@ impl ToolRegistry {
             let is_ours = tools.get(name).is_some_and(|tool| {
                 matches!(
                     tool.facts().origin,
-                    ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal
+                    ToolOrigin::Native
+                        | ToolOrigin::External
+                        | ToolOrigin::Http
+                        | ToolOrigin::Mcp
+                        | ToolOrigin::Internal
                 )
             });
             if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }

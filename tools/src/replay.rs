@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{Confinement, Decision, Row, RowKind, SubjectKind},
-    pipeline::{CONFIGURED_URL, answer_by_names},
+    pipeline::{CONFIGURED_URL, SERVER_URL, answer_by_names},
 };
 
 /// Recorded calls whose answer would change in the same way.
@@ -172,12 +172,15 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
         Confinement::External => ToolOrigin::External,
         Confinement::Internal => ToolOrigin::Internal,
         // A request of a module's tool is a row of its own, with another subject.
-        Confinement::Egress if row.subjects.iter().any(|subject| &*subject.argument == CONFIGURED_URL) => {
-            ToolOrigin::Http
-        }
+        Confinement::Egress if has_subject(row, CONFIGURED_URL) => ToolOrigin::Http,
+        Confinement::Egress if has_subject(row, SERVER_URL) => ToolOrigin::Mcp,
         Confinement::Egress | Confinement::Shell => return None,
     };
     Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })
+}
+
+fn has_subject(row: &Row, argument: &str) -> bool {
+    row.subjects.iter().any(|subject| &*subject.argument == argument)
 }
 
 /// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.

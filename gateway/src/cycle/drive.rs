@@ -22,6 +22,7 @@ use super::{
     space::{CycleAgent, CycleSpace},
 };
 use crate::{
+    agent_servers::AgentServers,
     agent_tool, builtins,
     capabilities::AgentCapabilities,
     core::{ChosenModel, Core, event},
@@ -46,7 +47,9 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let registry = Arc::new(registry);
     let capabilities = AgentCapabilities::read(definition.capabilities.as_deref())?;
     let mut caller = Caller::new(agent.id.clone(), id.to_string());
-    caller.tools = capabilities.tools(&tools);
+    let servers = AgentServers::read(definition.mcp.as_ref())?;
+    servers.add_tools(&registry, &caller).await;
+    caller.tools = capabilities.tools(tools.values().map(|tool| &tool.name).chain(servers.names()));
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };

@@ -7,6 +7,7 @@ use portcullis_runs::now;
 use portcullis_store::{
     self as store, NewParticipant, Participant, ParticipantKind, ParticipantUpdate, RunFilter, StoreError,
 };
+use portcullis_tools::policy::gateway_names;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -14,6 +15,7 @@ use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, nam
 use crate::{
     AGENT_PREFIX, USER_PREFIX,
     access::{AGENT, Identity, Sight},
+    agent_servers::AgentServers,
     agent_tool,
     capabilities::AgentCapabilities,
     core::{Core, new_id},
@@ -207,9 +209,14 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
     }
     AgentCapabilities::read(definition.capabilities.as_deref())?;
     let tools = agent_tool::read(&definition.tools)?;
-    let names = portcullis_tools::policy::gateway_names();
-    if let Some(taken) = names.into_iter().find(|name| tools.contains_key(*name)) {
+    if let Some(taken) = gateway_names().find(|name| tools.contains_key(*name)) {
         return Err(ApiError::invalid("tools", format!("`{taken}` is a built-in tool")));
     }
-    agent_tool::add(&tools, &core.registry.fork())
+    let registry = core.registry.fork();
+    agent_tool::add(&tools, &registry)?;
+    let servers = AgentServers::read(definition.mcp.as_ref())?;
+    if let Some(taken) = servers.names().find(|name| gateway_names().any(|known| known == name.as_str())) {
+        return Err(ApiError::invalid("mcp", format!("`{taken}` is a built-in tool")));
+    }
+    servers.ensure_can_be_added(&registry)
 }

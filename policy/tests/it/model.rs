@@ -119,6 +119,12 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     if (foreign || external) && entry("approval").is_none() {
         demands.push(if has_entry || external { default_approval } else { 1 });
     }
+    if tool.origin == ToolOrigin::Mcp
+        && entry("approval").is_none()
+        && tool.declared_tier != Some(SafetyTier::ReadOnly)
+    {
+        demands.push(1);
+    }
     if demands.contains(&2) {
         return Err("approval_denied");
     }
@@ -130,6 +136,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         | ToolOrigin::ShippedSpace
         | ToolOrigin::External
         | ToolOrigin::Http
+        | ToolOrigin::Mcp
         | ToolOrigin::Internal
         | ToolOrigin::ForeignModule => "Nothing",
     };

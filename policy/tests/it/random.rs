@@ -158,6 +158,7 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
         ToolOrigin::Native,
         ToolOrigin::External,
         ToolOrigin::Http,
+        ToolOrigin::Mcp,
         ToolOrigin::Internal,
         ToolOrigin::ShippedModule,
         ToolOrigin::ShippedOperation,

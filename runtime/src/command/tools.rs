@@ -255,6 +255,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::External => "external",
         ToolOrigin::ShippedSpace => "shipped_space",
         ToolOrigin::Http => "http",
+        ToolOrigin::Mcp => "mcp",
         ToolOrigin::Internal => "internal",
         ToolOrigin::ShippedModule => "shipped_module",
         ToolOrigin::ShippedOperation => "shipped_operation",

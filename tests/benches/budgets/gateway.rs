@@ -69,13 +69,15 @@ struct Served {
 impl Served {
     async fn new() -> Self {
         let fixture = Fixture::new();
+        // The registry makes the folder.
+        let registry = Arc::new(fixture.registry().await);
         let file = fixture.state().join("gateway.db");
         let store = open_gateway_sqlite(&file, SqliteOptions::default()).await.expect("a store");
         let (asked, resumed) = mpsc::unbounded_channel();
         let parts = GatewayParts {
             runs: Runs::new(Arc::clone(&store) as Arc<_>, Driver::start(&fixture.state()).expect("starts")),
             store: Arc::clone(&store),
-            registry: Arc::new(fixture.registry().await),
+            registry,
             models: Arc::new(OneModel(Arc::new(Waiting(asked)))),
             workspace: "/work".to_owned(),
             audit_log: portcullis_tools::audit::log_path(&fixture.state()),

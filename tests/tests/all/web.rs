@@ -6,6 +6,7 @@ mod command_line;
 mod connections;
 mod hostile;
 mod http_tools;
+pub(crate) mod mcp_tools;
 mod notification;
 mod pdf;
 mod proxy;

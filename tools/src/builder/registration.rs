@@ -96,6 +96,7 @@ impl<'a> Registration<'a> {
             ToolOrigin::Native
             | ToolOrigin::External
             | ToolOrigin::Http
+            | ToolOrigin::Mcp
             | ToolOrigin::Internal
             | ToolOrigin::ForeignModule => false,
         };

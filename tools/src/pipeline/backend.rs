@@ -9,6 +9,7 @@
 //! | `external.rs` | a tool whose result is submitted from outside |
 //! | `internal.rs` | a tool that returns its arguments |
 //! | `http.rs` | a tool whose calls are requests to one address |
+//! | `mcp.rs`, `mcp_answer.rs` | a tool of an MCP server |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `operation.rs` | the steps of an operation |
@@ -21,6 +22,8 @@ mod guest_requests;
 mod http;
 mod internal;
 mod kept_changes;
+mod mcp;
+mod mcp_answer;
 mod native;
 mod notification;
 mod operation;
@@ -53,6 +56,7 @@ pub(crate) use external::{ExternalBackend, submitted_output};
 pub(crate) use guest::GuestTool;
 pub(crate) use http::{CONFIGURED_URL, HttpBackend};
 pub(crate) use internal::InternalBackend;
+pub(crate) use mcp::{McpBackend, SERVER_URL};
 pub(crate) use native::NativeTool;
 
 /// Runs tools of one kind. The default of each method suits a backend that lacks the feature.
@@ -128,7 +132,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The request of an HTTP tool.
+    /// The request of an HTTP tool, or of a tool of an MCP server.
     fn http_target(&self) -> Option<&HttpTarget> {
         None
     }

@@ -25,7 +25,7 @@ pub use reach::{FlowStep, ReachSource};
 pub use recorded::{RecordedDecision, RecordedExplanation, RowError, explain_row};
 
 use super::{
-    backend::CONFIGURED_URL,
+    backend::{CONFIGURED_URL, SERVER_URL},
     judge::{Grants, JudgedTool, judge_call, rule_of},
     path_target::PathContext,
 };
@@ -45,7 +45,7 @@ pub struct ExplainedTool {
     facts: ToolFacts,
     /// The steps of an operation.
     steps: Vec<ToolFacts>,
-    /// The request of an HTTP tool, whose arguments name no address.
+    /// The request of an HTTP tool or a tool of an MCP server, whose arguments name no address.
     target: Option<HttpTarget>,
 }
 
@@ -87,7 +87,7 @@ fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
         && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
 }
 
-/// The subject of an HTTP tool's call: its own address, with the query of the request's subject if there is one.
+/// The subject of such a tool's call: its own address, with the query of the request's subject if there is one.
 fn configured_subject(
     tool: &ExplainedTool,
     target: &HttpTarget,
@@ -98,7 +98,8 @@ fn configured_subject(
         let message = format!("`{}` requests `{}` and nothing else", tool.facts.name, target.url());
         return Err(ToolError::invalid_arguments(message));
     }
-    Ok(RequestedSubject::Url { argument: CONFIGURED_URL.to_owned(), url: url.to_owned() })
+    let argument = if tool.facts.origin == ToolOrigin::Mcp { SERVER_URL } else { CONFIGURED_URL };
+    Ok(RequestedSubject::Url { argument: argument.to_owned(), url: url.to_owned() })
 }
 
 impl From<&RegisteredTool> for ExplainedTool {

@@ -36,9 +36,11 @@ impl NameHolder {
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedSpace
             | ToolOrigin::ShippedShell => Self::Shipped,
-            ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http | ToolOrigin::Internal => {
-                Self::Program
-            }
+            ToolOrigin::Native
+            | ToolOrigin::External
+            | ToolOrigin::Http
+            | ToolOrigin::Mcp
+            | ToolOrigin::Internal => Self::Program,
             ToolOrigin::ForeignModule => {
                 Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
             }

@@ -180,7 +180,7 @@ pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
 }
 
 /// The error for a status of 400 or above, with the server's name and the server's message if there is one.
-pub(super) fn refused_by_status(server: &str, response: &Response, message: &str) -> Option<ToolError> {
+pub(crate) fn refused_by_status(server: &str, response: &Response, message: &str) -> Option<ToolError> {
     let status = response.status;
     if !status.is_client_error() && !status.is_server_error() {
         return None;

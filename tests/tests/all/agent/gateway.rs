@@ -17,7 +17,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::model::{Model, calls, text};
-use crate::modules::{stderr, stdout};
+use crate::{
+    modules::{stderr, stdout},
+    web::mcp_tools::customers_server,
+};
 
 /// A script in the place of the program, with the options of the fixture.
 fn program(fixture: &Fixture) -> PathBuf {
@@ -178,7 +181,8 @@ async fn the_client_in_rust_submits_results() {
             }
         };
         let (agent, token) = line.trim().split_once(' ').expect("an agent and a token");
-        let gateway = portcullis_client::Gateway::new(&format!("http://{address}"), token).expect("an address");
+        let gateway =
+            portcullis_client::Gateway::new(&format!("http://{address}"), token).expect("an address");
         let worker = Worker::new(gateway).tool("fetchExternalData", async |args: Value| {
             let query = args["query"].as_str().unwrap_or_default().to_uppercase();
             Ok::<_, std::io::Error>(json!({"found": query}))
@@ -191,6 +195,52 @@ async fn the_client_in_rust_submits_results() {
     }
     let requests = model.requests();
     assert!(requests[1].to_string().contains("PROJECTS"), "{}", requests[1]);
+}
+
+#[test]
+fn an_agent_calls_the_allowed_tools_of_an_mcp_server() {
+    if !is_installed("curl") {
+        return;
+    }
+    let server = customers_server();
+    let (url, endpoint) = (server.url("/mcp"), format!("127.0.0.1:{}", server.port()));
+    // The policy names a tool of a definition from the next start on, so the gateway starts twice.
+    let policy = format!(
+        "[profiles.Remote]\nhosts = [\"http://{endpoint}\"]\nmethods = [\"POST\"]\n\
+         [tools.crm]\nprofile = \"Remote\"\n[tools.find]\nprofile = \"Remote\"\napproval = \"allow\"\n"
+    );
+    let fixture =
+        Fixture::new().with_policy_edit("allow_private = []", &format!("allow_private = [\"{endpoint}\"]"));
+    let model =
+        Model::answering(vec![calls(&[("find", r#"{"name":"Ada"}"#), ("fail", "{}")]), text("Found.")]);
+    let definition = json!({
+        "name": "Seller",
+        "capabilities": [],
+        "mcp": {"servers": [{"name": "crm", "url": url, "transport": "http", "allowedTools": ["find", "hidden"]}]},
+    });
+    let address = free_address();
+    let start = format!("portcullis gateway --http {address} --token-file operator-token &");
+    let script = format!(
+        "{}\n{PERSON}\nseller=$(ask --json '{definition}' $api/agents | id)\n\
+         ask -X PUT \"$api/spaces/$space/members/$seller\"\n\
+         ask -X DELETE \"$api/spaces/$space/members/$agent\"\n\
+         kill %1; wait %1 || true; cat >>'{}' <<'POLICY'\n{policy}POLICY\n{start}\n\
+         until curl -sf http://{address}/healthz >/dev/null; do sleep 1; done\n\
+         say 'Who is Ada?'\nuntil completed $seller; do sleep 1; done\n\
+         curl -sS -H \"Authorization: Bearer $person\" \"$api/spaces/$space/messages\"",
+        documented_commands(&address),
+        fixture.policy_file().display(),
+    );
+    let shown = run_script(&fixture, &model, &script);
+    assert!(!shown.contains("found"), "a tool of a server is not visible: {shown}");
+    let requests = model.requests();
+    let offered = requests[0]["tools"].to_string();
+    assert!(offered.contains("\"find\"") && !offered.contains("\"fail\""), "{offered}");
+    assert!(!offered.contains("\"crm\""), "the listing is hidden: {offered}");
+    let results = requests[1].to_string();
+    assert!(results.contains("found") && results.contains("Ada"), "{results}");
+    let called = server.requests_seen().iter().filter(|request| request.contains("tools/call")).count();
+    assert_eq!(called, 1, "a tool that is not allowed is not called");
 }
 
 /// A gateway of the demonstration.

@@ -35,23 +35,32 @@ impl Server {
         Self::start_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), reply)
     }
 
+    /// Starts a server whose `reply` gets the path and the body of each request.
+    pub(crate) fn start_with_bodies(reply: impl Fn(&str, &str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::serve_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), RobotsFile::Absent, reply)
+    }
+
     /// Starts a server at another address of this machine.
     pub(crate) fn start_at(
         listener: TcpListener,
         reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::serve_at(listener, RobotsFile::Absent, reply)
+        Self::serve_at(listener, RobotsFile::Absent, move |path, _body| reply(path))
     }
 
     /// Starts a server whose `reply` also answers for `robots.txt`. Requests for that file count.
     pub(crate) fn with_robots(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
-        Self::serve_at(TcpListener::bind("127.0.0.1:0").expect("a free port"), RobotsFile::Served, reply)
+        Self::serve_at(
+            TcpListener::bind("127.0.0.1:0").expect("a free port"),
+            RobotsFile::Served,
+            move |path, _body| reply(path),
+        )
     }
 
     fn serve_at(
         listener: TcpListener,
         robots: RobotsFile,
-        reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+        reply: impl Fn(&str, &str) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let port = listener.local_addr().expect("an address").port();
         let requests_seen = Arc::new(Mutex::new(Vec::new()));
@@ -105,7 +114,7 @@ fn serve(
     mut connection: TcpStream,
     requests_sink: &Mutex<Vec<String>>,
     robots: RobotsFile,
-    reply: &(dyn Fn(&str) -> Reply + Send + Sync),
+    reply: &(dyn Fn(&str, &str) -> Reply + Send + Sync),
 ) {
     let mut reader = BufReader::new(connection.try_clone().expect("clones"));
     let mut head = String::new();
@@ -119,14 +128,15 @@ fn serve(
     if reader.by_ref().take(length.unwrap_or(0)).read_to_end(&mut body).is_err() {
         return;
     }
-    let request = head + &String::from_utf8_lossy(&body);
+    let body = String::from_utf8_lossy(&body).into_owned();
+    let request = head + &body;
     let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
     if path == "/robots.txt" && robots == RobotsFile::Absent {
         drop(connection.write_all(&status("404 Not Found").unwrap_or_default()));
         return;
     }
     requests_sink.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-    match reply(&path) {
+    match reply(&path, &body) {
         // The client may have closed the connection.
         Some(bytes) => drop(connection.write_all(&bytes)),
         None => drop(reader.read(&mut [0])),

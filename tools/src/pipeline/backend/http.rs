@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const CONFIGURED_URL: &str = "execution.url";
 
 /// Why no call can run in a program without the HTTP client.
-const NO_CLIENT: &str = "this program makes no requests for tools";
+pub(super) const NO_CLIENT: &str = "this program makes no requests for tools";
 
 /// The header `Accept`, unless the configuration sets it.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.5");

@@ -1,0 +1,262 @@
+//! Tools of servers that speak the Model Context Protocol over HTTP. A configuration names the server; its tools are what
+//! the server lists. The host makes the requests like every other one: the policy's rules for hosts, addresses, methods,
+//! redirects, sizes and secrets hold for them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use portcullis_egress::HeaderValue;
+use portcullis_policy::{HttpMethod, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, ToolMeta, ToolName, is_deceptive};
+use rmcp::model::Tool;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::{
+    http_tool::{HttpTarget, InvalidHttpTarget},
+    registry::RegistryError,
+};
+
+/// How many tools of one server are read. Further ones are left out.
+pub const MAX_REMOTE_TOOLS: usize = 1024;
+
+/// How long a listing may take: 10 s. An agent waits for it before its cycle.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest description of a remote tool, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
+
+/// A server, as a configuration names it, with the session that is open there. Clones share the session.
+#[derive(Clone)]
+pub struct McpServer(Arc<State>);
+
+struct State {
+    name: ToolName,
+    target: HttpTarget,
+    /// Held while a session begins, so that calls at once do not begin one each.
+    session: AsyncMutex<Option<McpSession>>,
+    listed: Mutex<Vec<RemoteTool>>,
+    last_id: AtomicU64,
+}
+
+/// A session of a server (Model Context Protocol 2025-11-25, "Session Management").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct McpSession {
+    /// The session's id, if the server gave one.
+    pub(crate) id: Option<HeaderValue>,
+    /// The revision of the protocol that the server chose.
+    pub(crate) version: HeaderValue,
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer")
+            .field("name", &self.0.name)
+            .field("target", &self.0.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl McpServer {
+    /// A server with this name at this address. It is not asked yet.
+    ///
+    /// # Errors
+    /// All mistakes of the address at once.
+    pub fn new(name: ToolName, url: &str) -> Result<Self, Vec<InvalidHttpTarget>> {
+        Ok(Self(Arc::new(State {
+            name,
+            target: HttpTarget::new(url, HttpMethod::Post, [])?,
+            session: AsyncMutex::default(),
+            listed: Mutex::default(),
+            last_id: AtomicU64::new(0),
+        })))
+    }
+
+    /// The server's name, and that of its [listing](Self::listing).
+    #[must_use]
+    pub fn name(&self) -> &ToolName {
+        &self.0.name
+    }
+
+    /// A tool that asks the server for its tools, named as the server. It is hidden from models. After a call,
+    /// [`Self::listed`] has the tools.
+    #[must_use]
+    pub fn listing(&self) -> McpTool {
+        let decl = FunctionDecl {
+            name: self.0.name.to_string(),
+            description: Some("Lists the tools of an MCP server.".to_owned()),
+            parameters: JsonSchema::new(serde_json::json!({"type": "object", "additionalProperties": false})),
+        };
+        let meta = ToolMeta { hidden: true, ..ToolMeta::default() };
+        let timeout = LISTING_TIMEOUT;
+        McpTool { tier: SafetyTier::ReadOnly, meta, timeout, ..McpTool::new(self, decl, McpRequest::List) }
+    }
+
+    /// The tools of the last listing. Empty before the first.
+    #[must_use]
+    pub fn listed(&self) -> Vec<RemoteTool> {
+        self.0.listed.lock().clone()
+    }
+
+    /// A tool of the last listing, for a registry. It has the tier side-effecting, or privileged if the server says that it
+    /// destroys: a server can raise the tier of its tools, and not lower it.
+    #[must_use]
+    pub fn tool(&self, tool: &RemoteTool) -> McpTool {
+        let tier = if tool.is_destructive { SafetyTier::Privileged } else { SafetyTier::SideEffecting };
+        McpTool { tier, ..McpTool::new(self, tool.decl.clone(), McpRequest::Call(tool.decl.name.clone())) }
+    }
+
+    pub(crate) fn target(&self) -> &HttpTarget {
+        &self.0.target
+    }
+
+    pub(crate) fn session(&self) -> &AsyncMutex<Option<McpSession>> {
+        &self.0.session
+    }
+
+    /// The id of a new request, unique in all sessions.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn set_listed(&self, tools: Vec<RemoteTool>) {
+        *self.0.listed.lock() = tools;
+    }
+}
+
+/// A tool as its server describes it, without mistakes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteTool {
+    decl: FunctionDecl,
+    is_destructive: bool,
+}
+
+impl RemoteTool {
+    /// Reads a tool of a listing.
+    ///
+    /// # Errors
+    /// Why the tool cannot be used. Its texts reach models, so a description with characters that people do not see is
+    /// refused.
+    pub(crate) fn read(tool: Tool) -> Result<Self, String> {
+        let name =
+            ToolName::parse(&*tool.name).map_err(|error| portcullis_types::chain(&error))?;
+        let description = tool.description.unwrap_or_default();
+        if description.len() > MAX_DESCRIPTION_BYTES {
+            return Err(format!("its description has more than {MAX_DESCRIPTION_BYTES} bytes"));
+        }
+        let is_hidden = |character: char| is_deceptive(character) && !matches!(character, '\n' | '\t' | ' ');
+        if let Some(hidden) = description.chars().find(|character| is_hidden(*character)) {
+            return Err(format!("its description has the hidden character {}", hidden.escape_unicode()));
+        }
+        let schema = serde_json::Value::Object((*tool.input_schema).clone());
+        Ok(Self {
+            decl: FunctionDecl {
+                name: name.to_string(),
+                description: Some(description.into_owned()),
+                parameters: JsonSchema::new(schema),
+            },
+            is_destructive: tool.annotations.and_then(|hints| hints.destructive_hint) == Some(true),
+        })
+    }
+
+    /// The name at the server, which is also its name here.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.decl.name
+    }
+}
+
+/// The request that a call makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum McpRequest {
+    /// `tools/list`.
+    List,
+    /// `tools/call` of the tool with this name.
+    Call(String),
+}
+
+/// A tool of a server.
+#[derive(Debug, Clone)]
+pub struct McpTool {
+    /// The declaration for the model.
+    pub decl: FunctionDecl,
+    /// The tier that the policy judges it by.
+    pub tier: SafetyTier,
+    /// The limit on a whole call, with the beginning of a session. Default: 30 s. The policy may shorten it.
+    pub timeout: Duration,
+    /// Hints for the registry.
+    pub meta: ToolMeta,
+    pub(crate) server: McpServer,
+    pub(crate) request: McpRequest,
+}
+
+impl McpTool {
+    fn new(server: &McpServer, decl: FunctionDecl, request: McpRequest) -> Self {
+        Self {
+            decl,
+            tier: SafetyTier::SideEffecting,
+            timeout: portcullis_types::DEFAULT_TIMEOUT,
+            meta: ToolMeta::default(),
+            server: server.clone(),
+            request,
+        }
+    }
+
+    /// The facts that the policy judges the tool by.
+    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+        let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
+        Ok(ToolFacts {
+            declared_tier: Some(self.tier),
+            declared_timeout: Some(self.timeout),
+            pin_status: PinStatus::Unpinned,
+            ..ToolFacts::undeclared(name, ToolOrigin::Mcp)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(tool: serde_json::Value) -> Result<RemoteTool, String> {
+        RemoteTool::read(serde_json::from_value(tool).expect("a tool"))
+    }
+
+    #[test]
+    fn a_server_raises_the_tier_of_a_tool_and_does_not_lower_it() {
+        let name = ToolName::parse("crm").expect("a name");
+        let server = McpServer::new(name, "https://mcp.example/").expect("an address");
+        for (annotations, tier) in [
+            (json!({}), SafetyTier::SideEffecting),
+            (json!({"readOnlyHint": true, "destructiveHint": false}), SafetyTier::SideEffecting),
+            (json!({"readOnlyHint": true, "destructiveHint": true}), SafetyTier::Privileged),
+        ] {
+            let tool = json!({"name": "find", "inputSchema": {"type": "object"}, "annotations": annotations});
+            assert_eq!(server.tool(&read(tool).expect("read")).tier, tier, "{annotations}");
+        }
+        assert!(server.listing().meta.hidden);
+    }
+
+    #[test]
+    fn texts_that_people_do_not_see_and_odd_names_are_refused() {
+        let described = |text: &str| {
+            read(json!({"name": "find", "description": text, "inputSchema": {"type": "object"}}))
+        };
+        described("Finds a customer.\n\n- by name").expect("a plain text");
+        for text in ["Finds.\u{200b}Send all.", "\u{202e}sdniF", "a\u{7}", "tags \u{e0041}"] {
+            assert!(described(text).expect_err(text).contains("\\u{"), "{text}");
+        }
+        described(&"x".repeat(MAX_DESCRIPTION_BYTES + 1)).expect_err("too long");
+        for name in ["", "a b", "fi\u{430}nd", "../x"] {
+            read(json!({"name": name, "inputSchema": {"type": "object"}})).expect_err(name);
+        }
+    }
+}

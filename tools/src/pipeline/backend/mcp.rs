@@ -1,0 +1,241 @@
+//! Backend of the tools of MCP servers. A call is a few requests, which the host's HTTP client makes on its confined
+//! threads: the first one begins a session with the server (Model Context Protocol 2025-11-25, "Streamable HTTP").
+
+use std::{sync::Arc, time::Instant};
+
+use portcullis_egress::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Url};
+use portcullis_policy::RequestedSubject;
+use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
+use rmcp::model::{CallToolResult, InitializeResult, ListToolsResult};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    AttemptOutcome, Backend, CallAttempt,
+    egress::send,
+    http::NO_CLIENT,
+    mcp_answer::{output_of_call, read_result},
+    time_limit_error,
+};
+use crate::{
+    audit::Confinement,
+    http_tool::HttpTarget,
+    mcp_tool::{MAX_REMOTE_TOOLS, McpRequest, McpServer, McpSession, RemoteTool},
+    pipeline::{Host, PendingRecord, admit::refuse},
+    web::{self, GrantJudge, HttpClientHandle, RequestFailure},
+};
+
+/// The place of the address in questions and rows: the key of the configuration.
+pub(crate) const SERVER_URL: &str = "mcp.servers.url";
+
+/// The revision of the protocol that is asked for.
+const VERSION: &str = "2025-11-25";
+
+/// The revisions that a server may choose. Their messages are alike, as far as they are used here.
+const VERSIONS: [&str; 3] = [VERSION, "2025-06-18", "2025-03-26"];
+
+/// The header with the session's id.
+const SESSION_ID: &str = "mcp-session-id";
+
+/// The header with the revision of the protocol.
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+
+/// The forms of an answer: one message, or a stream of them.
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+
+/// A tool of a server, or the listing of its tools.
+#[derive(Debug)]
+pub(crate) struct McpBackend {
+    pub(crate) server: McpServer,
+    pub(crate) request: McpRequest,
+}
+
+#[async_trait]
+impl Backend for McpBackend {
+    fn confinement(&self) -> Confinement {
+        Confinement::Egress
+    }
+
+    fn unavailable_reason(&self, host: &Host) -> Option<&str> {
+        host.http_client.is_none().then_some(NO_CLIENT)
+    }
+
+    fn http_target(&self) -> Option<&HttpTarget> {
+        Some(self.server.target())
+    }
+
+    /// The address of the server. The arguments are in the body of a request.
+    fn configured_subject(&self, _args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
+        let url = self.server.target().url().to_owned();
+        Ok(Some(RequestedSubject::Url { argument: SERVER_URL.to_owned(), url }))
+    }
+
+    async fn attempt(
+        &self,
+        attempt: CallAttempt<'_>,
+        pending_record: &mut PendingRecord,
+    ) -> Result<AttemptOutcome, ToolError> {
+        let CallAttempt { checked, grant, deadline, time_limit, caller, host, .. } = attempt;
+        let Some(http_client) = &host.http_client else {
+            return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
+        };
+        let time_left = deadline.saturating_duration_since(Instant::now());
+        let tool = checked.tool.facts().name.as_str();
+        let judge = GrantJudge::new(grant.clone(), None, time_left)
+            .with_slow_answers()
+            .with_pooled_connections(host.policy.digest().as_str(), tool, caller);
+        let judge = Arc::new(judge);
+        let target = self.server.target();
+        let judged = judge
+            .judge(target.method().as_str(), target.url())
+            .map_err(|denial| refuse(denial, pending_record))?;
+        let url = judged.url().clone();
+        let mut exchange = Exchange {
+            attempt: &attempt,
+            http_client,
+            judge: &judge,
+            url,
+            server: &self.server,
+            pending_record,
+        };
+        let asked = async {
+            match &self.request {
+                McpRequest::List => exchange.list().await,
+                McpRequest::Call(name) => exchange.call(name, &checked.args).await,
+            }
+        };
+        // The limit of a request is that of the whole call, and there are several requests.
+        let result = tokio::time::timeout(time_left, asked).await;
+        let result = result.unwrap_or_else(|_elapsed| Err(time_limit_error(time_limit)));
+        Ok(AttemptOutcome::without_retry(result))
+    }
+}
+
+/// The requests of one call.
+struct Exchange<'a, 'c> {
+    attempt: &'a CallAttempt<'c>,
+    http_client: &'a HttpClientHandle,
+    judge: &'a Arc<GrantJudge>,
+    url: Url,
+    server: &'a McpServer,
+    pending_record: &'a mut PendingRecord,
+}
+
+impl Exchange<'_, '_> {
+    /// Reads all tools of the server, and keeps those that can be used.
+    async fn list(&mut self) -> Result<ToolOutput, ToolError> {
+        let (mut tools, mut refused, mut cursor) = (Vec::new(), Vec::new(), None);
+        loop {
+            let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));
+            let page: ListToolsResult = self.ask("tools/list", params).await?;
+            for tool in page.tools {
+                let name = tool.name.clone();
+                match RemoteTool::read(tool) {
+                    Ok(tool) => tools.push(tool),
+                    Err(reason) => refused.push(json!({ "name": name, "reason": reason })),
+                }
+            }
+            cursor = page.next_cursor;
+            // A server that always has a further page is read no further.
+            if cursor.is_none() || tools.len() + refused.len() >= MAX_REMOTE_TOOLS {
+                break;
+            }
+        }
+        tools.truncate(MAX_REMOTE_TOOLS);
+        refused.truncate(MAX_REMOTE_TOOLS);
+        let names: Vec<&str> = tools.iter().map(RemoteTool::name).collect();
+        let output = ToolOutput::structured(json!({ "tools": names, "refused": refused }));
+        self.server.set_listed(tools);
+        Ok(output)
+    }
+
+    async fn call(&mut self, name: &str, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        let params = json!({ "name": name, "arguments": args.value() });
+        let result: CallToolResult = self.ask("tools/call", params).await?;
+        output_of_call(result)
+    }
+
+    /// Makes a request in the session, and reads its result.
+    async fn ask<T: DeserializeOwned>(&mut self, method: &str, params: Value) -> Result<T, ToolError> {
+        let session = self.session().await?;
+        let id = self.server.next_id();
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let mut response = self.post(&message, Some(&session)).await?;
+        if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
+            // The session has ended, and the server has not read the request ("Session Management").
+            {
+                let mut open = self.server.session().lock().await;
+                if open.as_ref() == Some(&session) {
+                    *open = None;
+                }
+            }
+            let session = self.session().await?;
+            response = self.post(&message, Some(&session)).await?;
+        }
+        read_result(&response, id).await
+    }
+
+    /// The open session, or a new one.
+    async fn session(&mut self) -> Result<McpSession, ToolError> {
+        let server = self.server;
+        let mut open = server.session().lock().await;
+        if let Some(session) = &*open {
+            return Ok(session.clone());
+        }
+        let id = server.next_id();
+        let params = json!({
+            "protocolVersion": VERSION,
+            "capabilities": {},
+            "clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let begin = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize", "params": params });
+        let response = self.post(&begin, None).await?;
+        let result: InitializeResult = read_result(&response, id).await?;
+        let version = result.protocol_version.as_str();
+        let Some(version) = VERSIONS.into_iter().find(|known| *known == version) else {
+            let version: String = version.chars().take(32).collect();
+            let message = format!(
+                "the server speaks the revision `{}` of the protocol; known are {}",
+                portcullis_types::escape_for_display(&version),
+                VERSIONS.join(", ")
+            );
+            return Err(ToolError::unavailable(message).with_code("mcp_version"));
+        };
+        let session = McpSession {
+            id: response.headers.get(SESSION_ID).cloned(),
+            version: HeaderValue::from_static(version),
+        };
+        let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let response = self.post(&begun, Some(&session)).await?;
+        if let Some(error) = web::refused_by_status("the server", &response, "") {
+            return Err(error);
+        }
+        *open = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Sends one message.
+    async fn post(&mut self, message: &Value, session: Option<&McpSession>) -> Result<Response, ToolError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("user-agent", web::USER_AGENT);
+        headers.insert("accept", ACCEPT);
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        if let Some(session) = session {
+            headers.insert(PROTOCOL_VERSION, session.version.clone());
+            if let Some(id) = &session.id {
+                headers.insert(SESSION_ID, id.clone());
+            }
+        }
+        let request = Request {
+            method: Method::POST,
+            headers,
+            body: message.to_string().into(),
+            ..Request::get(self.url.clone())
+        };
+        let sent = send(self.attempt, self.http_client, self.judge, request, self.pending_record).await?;
+        sent.map_err(|failure| match failure {
+            RequestFailure::Denied(denial) => refuse(denial, self.pending_record),
+            RequestFailure::Failed(error) => error,
+        })
+    }
+}
