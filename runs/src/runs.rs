@@ -15,8 +15,8 @@ use crate::{
     clock::{milliseconds, now},
 };
 
-/// How often another process may change a run between the read of it and the take of its lease.
-const MAX_TRIES: usize = 3;
+/// How many times [`Runs::drive`] tries to take a lease, because another process may change the run after it was read.
+const DRIVE_ATTEMPTS: usize = 3;
 
 /// The message with which the model goes on after its own: providers refuse a request that ends with the model's message.
 const GO_ON: &str = "Go on.";
@@ -164,7 +164,7 @@ impl Runs {
         registry: Arc<ToolRegistry>,
         caller: Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
-        for _ in 1..MAX_TRIES {
+        for _ in 1..DRIVE_ATTEMPTS {
             match self.drive_once(subject, &next, &registry, &caller).await {
                 Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Ended { .. })) => {}
                 driven => return driven,
