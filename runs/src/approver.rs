@@ -19,7 +19,8 @@ use crate::{
 /// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
 pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much longer the call waits than its question: the store says first that the question has expired.
+/// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's own
+/// timeout.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// How often the store is asked for an answer.
@@ -31,11 +32,11 @@ const COLUMNS: usize = 100;
 /// How many bytes of a hash name a question.
 const ID_BYTES: usize = 8;
 
-/// How many times one call asks the same question again after it has expired, as a run does that was resumed each time.
+/// The most questions of one call. A resumed run asks again after an expired question.
 const MAX_ASKED: u32 = 100;
 
-/// An approver whose questions are rows of the store. An answer from another process counts, and so does that of the
-/// approver at this process, if there is one: the first of the two.
+/// An approver whose questions are rows of the store. The first answer counts: from another process through the store,
+/// or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
     here: Here,
@@ -43,7 +44,7 @@ pub struct StoredApprover {
     on_question: Option<QuestionFn>,
 }
 
-/// Is told of each new question. It must not block.
+/// Callback for each new question. Must not block.
 pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
 
 /// The approver at this process.
@@ -77,7 +78,7 @@ impl StoredApprover {
         Self { run, here: Here::None, expires: Duration::ZERO, on_question: None }
     }
 
-    /// Tells of each new question, after it was stored.
+    /// Calls `on_question` for each new question, after it was stored.
     #[must_use]
     pub fn telling(mut self, on_question: QuestionFn) -> Self {
         self.on_question = Some(on_question);
@@ -142,7 +143,7 @@ impl StoredApprover {
                 }
                 // The question stays in the store, so a later read may succeed.
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, id, "an approval is not read");
+                    tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
             }
             tokio::time::sleep(POLL).await;
@@ -174,7 +175,7 @@ impl StoredApprover {
                 Err(_) => given,
             },
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, id, "an answer is not stored");
+                tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot store an answer");
                 given
             }
             Ok(_) => given,
@@ -198,7 +199,7 @@ impl Approver for StoredApprover {
         let id = match self.write(request).await {
             Ok(id) => id,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a question is not stored");
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot store a question");
                 return match &self.here {
                     Here::Approver(here) => here.decide(request).await,
                     Here::Elsewhere | Here::None => {

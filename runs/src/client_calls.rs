@@ -15,7 +15,7 @@ use crate::{
 const PROMPT: &str = "(a call of a client)";
 
 /// The external calls of clients. Each call is a run of its own in the store, which has ended as soon as the call is
-/// kept: no loop goes on with it. A late result stays with the call.
+/// kept: no loop resumes it. A late result stays with the call.
 #[derive(Debug)]
 pub struct ClientCalls {
     runs: Runs,

@@ -62,13 +62,13 @@ pub struct DrivenRun {
     begun_here: Mutex<HashMap<String, bool>>,
     /// The calls that have begun in this process and may be repeated, if they are written with their step.
     repeatable: Option<Mutex<HashMap<String, (NewEffect, i64)>>>,
-    /// The state that the run goes on from, and what a person has asked meanwhile. Taken by the loop.
+    /// The state to resume from, and a prompt that arrived in the meantime. [`Self::take_start`] takes both.
     start: Mutex<Option<(RunState, Option<Message>)>>,
     is_cancel_requested: bool,
     progress: AsyncMutex<Progress>,
 }
 
-/// What is known of a call that began before its step was interrupted.
+/// An interrupted call: its stored result, or unknown.
 #[derive(Debug, Clone)]
 pub(crate) enum BegunCall {
     /// It has this result.
@@ -146,8 +146,8 @@ impl DrivenRun {
         &self.store
     }
 
-    /// Takes the state that the loop goes on from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and
-    /// gives the handle a question that a person has asked meanwhile. None the second time.
+    /// Returns the state to resume from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and queues a
+    /// waiting prompt on `handle`. Returns `None` after the first call.
     #[must_use]
     pub fn take_start(&self, handle: &AgentHandle) -> Option<RunState> {
         let (state, steering) = self.start.lock().unwrap_or_else(PoisonError::into_inner).take()?;
@@ -156,8 +156,8 @@ impl DrivenRun {
         Some(state)
     }
 
-    /// Renews the lease until the returned watch is dropped, and cancels the loop if a person has asked for it from
-    /// elsewhere, or if the lease is lost.
+    /// Renews the lease until the returned watch is dropped, and cancels the loop if another process requested it, or if
+    /// the lease is lost.
     #[must_use]
     pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
         let run = Arc::clone(self);
@@ -172,7 +172,7 @@ impl DrivenRun {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
                     Err(error) if error.fault().is_some() => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "the lease is not renewed");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                     }
                     // The run has ended, or another process drives it.
                     Err(_) => handle.cancel(),
@@ -185,7 +185,8 @@ impl DrivenRun {
     async fn renew(&self) -> Result<RunLease, StoreError> {
         let until = now() + milliseconds(LEASE);
         match self.store.renew_lease(self.guard(), until).await {
-            // The process stood still for long, or the clock was set.
+            // The lease expired: this process was suspended, or the clock was changed. Take it again if no other process
+            // has.
             Err(StoreError::LeaseLost { .. }) => self.store.acquire_lease(self.guard(), until).await,
             renewed => renewed,
         }
@@ -196,7 +197,7 @@ impl DrivenRun {
         self.progress.lock().await.totals
     }
 
-    /// Gives the lease back, if the run goes on elsewhere. Call it when the loop is over.
+    /// Releases the lease, so that another process can continue the run. Call this after the loop.
     ///
     /// # Errors
     /// [`RunError::Store`]. The lease then expires.
@@ -216,7 +217,7 @@ impl DrivenRun {
         LeaseGuard { run: self.id.to_string(), owner: self.driver.name().to_owned(), now: now() }
     }
 
-    /// What is known of a call that began before its step was interrupted.
+    /// The state of an interrupted call, as a [`BegunCall`]. `None` for a call that was not interrupted, or may run again.
     pub(crate) fn begun_before(&self, call: &str) -> Option<&BegunCall> {
         self.begun_before.get(call)
     }
@@ -231,8 +232,7 @@ impl DrivenRun {
         self.progress.lock().await.version
     }
 
-    /// Writes a step. A write that may have been done is not done a second time: only the holder of the lease changes
-    /// the version.
+    /// Writes a step, and returns the run's new version. Retries while the database is busy or cannot be reached.
     async fn commit(&self, commit: CommitStep) -> Result<i64, StoreError> {
         let mut pauses = PAUSES.iter();
         loop {
@@ -250,6 +250,8 @@ impl DrivenRun {
             };
             let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
             tokio::time::sleep(*pause).await;
+            // A write whose outcome is unknown is not repeated blindly: if the version has advanced, this process has
+            // written it, because only the lease holder can.
             if let Ok(run) = self.store.run(self.id.as_str()).await
                 && run.summary.version > version
             {
@@ -296,7 +298,7 @@ impl DrivenRun {
 #[async_trait]
 impl MessageStore for DrivenRun {
     async fn load(&self) -> Result<Vec<Message>, MessageStoreError> {
-        let failed = |source: RunError| MessageStoreError::new("the run is not read").with_source(source);
+        let failed = |source: RunError| MessageStoreError::new("cannot read the run").with_source(source);
         let stored = all_rows(|request| self.store.messages(self.id.as_str(), request)).await;
         let parse = |message: StoredMessage| {
             serde_json::from_str(message.body.as_str()).map_err(|source| {
@@ -308,8 +310,8 @@ impl MessageStore for DrivenRun {
 
     async fn append(&self, messages: Vec<Message>) -> Result<(), MessageStoreError> {
         let messages = messages.iter().map(Json::of).collect::<Result<Vec<_>, _>>();
-        let messages =
-            messages.map_err(|source| MessageStoreError::new("a message is not kept").with_source(source))?;
+        let messages = messages
+            .map_err(|source| MessageStoreError::new("cannot store a message").with_source(source))?;
         self.progress.lock().await.messages.extend(messages);
         Ok(())
     }
@@ -317,7 +319,7 @@ impl MessageStore for DrivenRun {
     async fn arrived(&self) -> Result<Vec<Message>, MessageStoreError> {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
-            .map_err(|error| MessageStoreError::new("the inbox of the run is not read").with_source(error))?;
+            .map_err(|error| MessageStoreError::new("cannot read the inbox of the run").with_source(error))?;
         if last.is_some() {
             self.progress.lock().await.consumed_inbox = last;
         }
@@ -353,7 +355,7 @@ impl MessageStore for DrivenRun {
         };
         let version = committed
             .await
-            .map_err(|error| MessageStoreError::new("the run is not kept").with_source(error))?;
+            .map_err(|error| MessageStoreError::new("cannot store the run").with_source(error))?;
         *progress = Progress {
             version,
             messages: Vec::new(),

@@ -21,7 +21,7 @@ const PREFIX: &str = "driver_";
 /// The random part of a name, in bytes. A name owns leases, so it must be unique among all processes of a store.
 const RANDOM_BYTES: usize = 16;
 
-/// How many bytes of a hash tell one folder of one start of the system from any other.
+/// The length of the hash over boot id and folder, in bytes.
 const PLACE_BYTES: usize = 8;
 
 /// The kernel's id of the present start of the system (random(4)).
@@ -72,8 +72,8 @@ impl Driver {
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Whether the process with this name is known to have died. That of another machine or another state folder never
-    /// is.
+    /// Whether the process with this name is known to have died. Always `false` for a process of another machine or state
+    /// folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
             .strip_prefix(&self.place)

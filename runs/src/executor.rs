@@ -8,10 +8,10 @@ use portcullis_types::{ToolCall, ToolError, ToolResult};
 
 use crate::{DrivenRun, driven::BegunCall};
 
-/// An executor over another one. A call that began before its step was interrupted does not run again, unless it may be
+/// Wraps an executor. A call that began before its step was interrupted does not run again, unless it may be
 /// repeated: it has the result that is stored, or the model is told that its effects are not known.
 ///
-/// The inner executor must tell the run of each call before its first effect, through
+/// The inner executor must report each call to the run before the call's first effect, through
 /// [`Caller::before_effects`](portcullis_tools::Caller::before_effects).
 #[derive(Debug)]
 pub struct StoredExecutor<E> {

@@ -85,7 +85,7 @@ struct ExportedDecision {
 }
 
 impl RunExport {
-    /// Reads all of a run. A run that is driven meanwhile may have gone on between two parts of the document.
+    /// Reads all of a run. A run that is driven meanwhile may have advanced between two parts of the document.
     ///
     /// # Errors
     /// [`RunError::Store`], [`RunError::Malformed`].

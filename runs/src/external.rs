@@ -79,7 +79,7 @@ pub(crate) async fn add(
     match store.add_call(guard, new).await {
         Ok(()) if call.waits => Ok((CallProgress::Waiting, call.expires)),
         Ok(()) => Ok((CallProgress::Pending, call.expires)),
-        // The process that made the call has died, and the call goes on.
+        // The process that made the call has died, and the call is still open.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
             if earlier.run != run || earlier.tool != call.tool {
@@ -101,7 +101,7 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress,
             },
             // The call stays in the store, so a later read may succeed.
             Err(error) if error.fault().is_some() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, id, "an external call is not read");
+                tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an external call");
             }
             Err(error) => return Err(unavailable(&error)),
         }

@@ -1,4 +1,4 @@
-//! Runs that another process can go on with: a driver of agent loops over a store.
+//! Runs that another process can resume: drives agent loops over a store.
 //!
 //! The state of a run is in the store after each step, and each call is written there before its first effect and after
 //! its end. After a process has died, another one takes the step that was interrupted once more: a call that has
@@ -8,7 +8,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `driver.rs` | a process that drives runs, and how another process knows whether it lives |
-//! | `runs.rs` | begins runs, and goes on with them |
+//! | `runs.rs` | starts and resumes runs |
 //! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
 //! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |

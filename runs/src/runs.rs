@@ -1,4 +1,4 @@
-//! [`Runs`]: begins runs, and goes on with them.
+//! [`Runs`]: starts and resumes runs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::{
 /// How many times [`Runs::drive`] tries to take a lease, because another process may change the run after it was read.
 const DRIVE_ATTEMPTS: usize = 3;
 
-/// The message with which the model goes on after its own: providers refuse a request that ends with the model's message.
+/// The prompt that follows a message of the model when a run resumes: providers refuse a request that ends with the
+/// model's message.
 const GO_ON: &str = "Go on.";
 
 /// The runs of a store, as one process drives them.
@@ -51,7 +52,7 @@ pub struct Before {
     pub consumed_inbox: Option<InboxSpan>,
 }
 
-/// How a run goes on.
+/// How a run continues.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextMove {
     /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
@@ -86,7 +87,7 @@ impl Runs {
         self.add_after(subject, question, Before::default()).await
     }
 
-    /// Adds a run that goes on from earlier ones. No process drives it yet.
+    /// Adds a run that continues earlier ones. No process drives it yet.
     ///
     /// # Errors
     /// [`RunError::Store`].
@@ -139,7 +140,7 @@ impl Runs {
         Ok((summary, StoredState::parse(state.as_str(), id)?))
     }
 
-    /// Fails unless the run can go on without a further question.
+    /// Fails unless the run can be resumed without a further prompt.
     ///
     /// # Errors
     /// [`RunError::Answered`], and as for [`Runs::find`].

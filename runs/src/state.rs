@@ -31,7 +31,7 @@ pub struct StoredState {
 pub struct RunTotals {
     /// Tokens of all answers together, as far as the provider reports them.
     pub usage: Usage,
-    /// The time that questions have taken, in milliseconds. Time in which no process drove the run does not count.
+    /// The time spent on prompts, in milliseconds, without the time between processes.
     elapsed_ms: i64,
 }
 
@@ -42,7 +42,7 @@ struct AnyVersion {
 }
 
 impl RunTotals {
-    /// The time that questions have taken.
+    /// The time spent on prompts.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_millis(self.elapsed_ms.unsigned_abs())

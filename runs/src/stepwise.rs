@@ -46,11 +46,11 @@ pub struct StepParts {
     pub labels: Vec<(FlowLabel, String)>,
     /// A hint on denied calls that nobody could approve.
     pub hint: Option<&'static str>,
-    /// Is told of each new question, with its run. It must not block.
+    /// Called for each new question, with its run. Must not block.
     pub on_question: Option<RunQuestionFn>,
 }
 
-/// Is told of a new question of a run.
+/// Callback for a new question of a run. Must not block.
 pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
 
 /// Takes steps of runs.
@@ -95,14 +95,14 @@ pub enum StepEnd {
     Undone(AgentEnd),
 }
 
-/// What became of a call.
+/// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEnd {
     /// Its result is stored, now or before. A refusal is a result too.
     Stored,
     /// It was cancelled before it had any effect, and has no result.
     NotBegun,
-    /// The run has gone on without it.
+    /// The run has continued without it.
     Passed,
 }
 
@@ -146,7 +146,7 @@ impl Stepper {
     }
 
     /// Takes the step that follows this version of the run. For a turn with calls, the results that
-    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has gone on
+    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has advanced
     /// stays as it is.
     ///
     /// `steering` reaches the model with this step, if it asks the model. `interruption` says that a person has written
@@ -271,8 +271,8 @@ impl Stepper {
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
 
-    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is told of
-    /// each new question, as [`StepParts::on_question`] is.
+    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is
+    /// called for each new question, as [`StepParts::on_question`] is.
     ///
     /// # Errors
     /// [`RunError`], as for [`Self::take_step`].
@@ -343,7 +343,7 @@ impl Stepper {
         Ok(())
     }
 
-    /// Takes the lease of a run. None if it has gone on from this version.
+    /// Takes the lease of a run. `None` if it has advanced from this version.
     async fn drive(&self, id: &RunId, version: i64) -> Result<Option<Arc<DrivenRun>>, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         if summary.version != version || summary.status.has_ended() {
@@ -373,7 +373,7 @@ impl Stepper {
         }
     }
 
-    /// Gives the lease back, so that any process can take the next step.
+    /// Releases the lease, so that any process can take the next step.
     async fn release(&self, run: &DrivenRun, has_ended: bool) {
         if has_ended {
             // The lease has ended with the run.
@@ -381,7 +381,7 @@ impl Stepper {
             return;
         }
         if let Err(error) = run.release().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
         }
     }
 
@@ -455,7 +455,7 @@ impl Stepper {
     }
 }
 
-/// The state that a run goes on from. It has no message of a person: those come with the step.
+/// The state that a run resumes from. It has no message of a person: those come with the step.
 fn start(run: &DrivenRun) -> RunState {
     run.take_start(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }

@@ -1,7 +1,7 @@
 //! The activities: each takes one step of a run, or runs one of its calls, with the run's lease.
 //!
 //! An activity that is delivered twice does no harm: each names the version of the run that it follows, and a run that
-//! has gone on stays as it is.
+//! has advanced stays as it is.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -110,6 +110,6 @@ pub(crate) struct PlacedCall {
 pub(crate) enum CallOutcome {
     /// Its result is in the store.
     Stored,
-    /// The run has gone on without it.
+    /// The run has continued without it.
     Passed,
 }

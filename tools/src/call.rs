@@ -51,8 +51,8 @@ pub(crate) fn cancelled_error() -> ToolError {
 /// the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Is told of a call before its first effect, and can stop it. A program that stores its runs writes here that the call
-/// has begun.
+/// Called before a call's first effect; an error stops the call. A program that stores its runs writes here that the
+/// call has begun.
 #[async_trait]
 pub trait BeginCall: Send + Sync {
     /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not called for
@@ -76,7 +76,7 @@ pub struct BeginningCall {
     pub tool: String,
     /// The JSON text of the arguments that the call runs with.
     pub arguments: String,
-    /// Whether a second run of the same call does no harm: the tool only reads, or says that it is idempotent.
+    /// Whether the call can be repeated safely: the tool only reads, or is idempotent by a declaration that counts.
     pub may_repeat: bool,
     /// The labels that the call adds to its run at most: if it is interrupted, it may have read all of this.
     pub labels: BTreeSet<FlowLabel>,
@@ -109,7 +109,7 @@ pub struct Caller {
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
     /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Is told of each call before its first effect. Default: none.
+    /// Called before each call's first effect; an error stops the call. Default: none.
     pub before_effects: Option<Arc<dyn BeginCall>>,
     /// Keeps the calls of external tools. Default: none, so such calls fail.
     pub external_calls: Option<Arc<dyn ExternalCalls>>,

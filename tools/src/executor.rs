@@ -41,7 +41,7 @@ pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
     template: Caller,
     hint: Option<&'static str>,
-    /// Whether the run goes on when a loop's run ends.
+    /// Whether the run continues after a loop's run has ended.
     is_run_continued: bool,
 }
 

@@ -39,7 +39,7 @@ const MAX_NOTES: u32 = 50;
 /// [`ApiError`] if the run cannot be driven. It stays open then.
 ///
 /// # Cancellation
-/// The run stays open, and a later process goes on with it.
+/// The run stays open, and a later process resumes it.
 pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
     let definition = from_store::definition(agent)?;
     let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
@@ -85,7 +85,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
         executor,
     );
     let handle = agent_loop.handle();
-    let start = driven.take_start(&handle).expect("a driven run is gone on with once");
+    let start = driven.take_start(&handle).expect("the start of a driven run is taken once");
     let _lease = driven.keep_lease(handle);
     let ended = {
         let mut questions = questions;
@@ -100,7 +100,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     };
     registry.end_run(&caller);
     if let Err(error) = driven.release().await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
     if let Some(end) = ended {
         show_end(&space, &end).await?;
@@ -140,7 +140,7 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
 }
 
 /// The space that the agent is in, by the calls in the messages of its run. They begin with those of earlier cycles, so the
-/// agent is where its model remembers to be, and a process that goes on with a run finds the space again.
+/// agent is where its model remembers to be, and a process that resumes a run finds the space again.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();

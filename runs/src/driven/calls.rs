@@ -1,4 +1,4 @@
-//! The calls of a driven run: which have begun, here or before, and what is written of them.
+//! The calls of a driven run: which have begun, in this process or before, and how their ends are written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -99,7 +99,7 @@ impl BeginCall for DrivenRun {
     }
 }
 
-/// What is known of the calls of an interrupted step, and the labels that they have brought.
+/// Reads the interrupted calls of a step, as [`BegunCall`]s, and the labels that they have brought.
 pub(super) async fn begun_before(
     store: &dyn RunStore,
     id: &RunId,
@@ -122,7 +122,7 @@ pub(super) async fn begun_before(
     Ok((begun, labels))
 }
 
-/// None for a call that runs again.
+/// Reads the state of an interrupted call. `None` if the call may run again.
 fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
     Ok(match &effect.result {
         Some(result) => {
@@ -138,5 +138,5 @@ fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError
 
 /// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
 fn warn_of_unwritten_end(call: &str, error: &StoreError) {
-    tracing::warn!(error = error as &dyn std::error::Error, call, "the end of a call is not stored");
+    tracing::warn!(error = error as &dyn std::error::Error, call, "cannot store the end of a call");
 }

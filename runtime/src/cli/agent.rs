@@ -20,7 +20,7 @@ use super::Modules;
 ///
 /// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a question,
 /// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are runs, which
-/// are kept in a store: `--continue` and `--resume` go on with one, and `portcullis runs` shows them.
+/// are kept in a store: `--continue` and `--resume` continue one, and `portcullis runs` shows them.
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
@@ -61,7 +61,7 @@ pub(crate) struct AgentOptions {
 
     /// Work in the background: print the id of the run, and end.
     ///
-    /// The run goes on in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The process
+    /// The run continues in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The process
     /// writes to `detached/ID.log` of the state folder.
     #[arg(long, requires = "prompt", conflicts_with_all = ["json", "newest", "resume"])]
     pub(crate) detach: bool,
@@ -148,17 +148,17 @@ pub(crate) struct StoreOptions {
     pub(crate) store: Option<String>,
 }
 
-/// Which conversation goes on.
+/// The conversation to continue.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct KeptOptions {
-    /// Go on with the newest conversation about this workspace or project.
+    /// Continue the newest conversation about this workspace or project.
     ///
     /// The model gets the messages so far. Flow rules hold for what the conversation has read before.
     #[arg(long = "continue")]
     pub(crate) newest: bool,
 
-    /// Go on with the conversation that has this id.
+    /// Continue the conversation that has this id.
     #[arg(long, value_name = "ID")]
     pub(crate) resume: Option<String>,
 }

@@ -73,15 +73,15 @@ enum Task {
     AskDetached { prompt: String },
     /// Asks the questions that a person types.
     Converse { which: Which },
-    /// Goes on where the run was interrupted.
+    /// Resumes the run where it was interrupted.
     Resume { id: RunId },
-    /// Goes on in the background.
+    /// Resumes the run in the background.
     ResumeDetached { id: RunId },
-    /// Is the process in the background.
+    /// This process is the background worker.
     Background { id: RunId },
 }
 
-/// Which run goes on.
+/// The run to work on.
 enum Which {
     New,
     /// The newest about this workspace.

@@ -1,4 +1,4 @@
-//! Calls whose result comes from outside, perhaps after the run has gone on.
+//! Calls whose result comes from outside, perhaps after the run has continued.
 
 use super::status::statuses;
 use crate::json::Json;
@@ -8,7 +8,7 @@ statuses! {
     CallStatus {
         /// The run waits for the result and takes it itself.
         Waiting = "waiting",
-        /// The run has gone on. The result comes through the agent's inbox.
+        /// The run has continued. The result comes through the agent's inbox.
         Pending = "pending",
         /// The result is there.
         Resolved = "resolved",
@@ -38,7 +38,7 @@ pub struct NewCall {
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
-    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or goes on at once ([`CallStatus::Pending`]). A
+    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or continues at once ([`CallStatus::Pending`]). A
     /// call with another status is refused.
     pub status: CallStatus,
     /// When the call expires. None for a call that never does.

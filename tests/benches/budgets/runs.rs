@@ -1,4 +1,4 @@
-//! What it costs that a run is stored: for each step of a loop, for going on with a long run, and the memory of runs that
+//! What it costs that a run is stored: for each step of a loop, for resuming a long run, and the memory of runs that
 //! wait.
 //!
 //! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
@@ -60,7 +60,7 @@ pub(crate) async fn storing(report: &mut Report) {
         runs.cancel(&subject.id).await.expect("cancelled");
     }
     report.check_at_most(
-        "going on with a run of 1 000 steps, p50",
+        "resuming a run of 1 000 steps, p50",
         median_us(&mut times) / 1000.0,
         100.0,
         "ms",

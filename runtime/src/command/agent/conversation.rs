@@ -40,7 +40,7 @@ pub(super) fn run(
     ));
     if session.was_interrupted {
         stream::write_stderr(&format!(
-            "its last answer was interrupted, and goes on with the next question; without one: portcullis runs resume \
+            "its last answer was interrupted, and continues with the next prompt; without one: portcullis runs resume \
              {}\n",
             session.subject.id
         ));
@@ -86,7 +86,7 @@ pub(super) fn run(
                 session.show_answer(&run)?;
                 session.show_costs(&run, began.elapsed());
             }
-            // The conversation goes on: its earlier part is stored, and the store may answer again.
+            // The conversation continues: its earlier part is stored, and the store may answer again.
             Err(error) => stream::write_stderr(&error.report()),
         }
     }

@@ -114,10 +114,7 @@ impl Session {
         };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = run.totals().await;
         if let Err(error) = run.release().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the lease of the run is not given back"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of the run");
         }
         ended
     }
@@ -173,10 +170,10 @@ impl Session {
         }
     }
 
-    /// Shows how the conversation goes on later, if it has a question.
+    /// Shows how the conversation can be continued later, if it has a prompt.
     pub(super) fn show_how_to_continue(&self) {
         if self.is_stored.load(Ordering::Relaxed) {
-            stream::write_stderr(&format!("to go on: portcullis agent --resume {}\n", self.subject.id));
+            stream::write_stderr(&format!("to continue: portcullis agent --resume {}\n", self.subject.id));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `portcullis agent` without a prompt: a conversation at a terminal, and how it goes on in another process.
+//! `portcullis agent` without a prompt: a conversation at a terminal, and how another process continues it.
 
 use std::{fs, process::Output};
 
@@ -17,8 +17,8 @@ use crate::{
 /// The prompt for a question.
 const PROMPT: &str = "you> ";
 
-/// The beginning of the line that says how the conversation goes on.
-const HOW_TO_GO_ON: &str = "to go on: portcullis agent --resume ";
+/// The beginning of the line that says how the conversation is continued.
+const HOW_TO_CONTINUE: &str = "to continue: portcullis agent --resume ";
 
 fn talk(fixture: &Fixture, model: &Model, options: &[&str]) -> Person {
     let agent = ["agent", "--model", "m", "--base-url", model.address()];
@@ -36,7 +36,7 @@ fn end(person: &mut Person) -> String {
     person.press_keys(CTRL_D);
     let (rest, code) = person.wait_for_end();
     assert_eq!(code, Some(0), "{rest}");
-    let (_, id) = rest.split_once(HOW_TO_GO_ON).expect("how to go on");
+    let (_, id) = rest.split_once(HOW_TO_CONTINUE).expect("the line says how to continue");
     id.lines().next().expect("an id").trim().to_owned()
 }
 
