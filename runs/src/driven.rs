@@ -381,7 +381,7 @@ fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {
     labels.map(ToString::to_string).collect()
 }
 
-/// How far a run with this state is.
+/// The status of a run with this state.
 pub(crate) fn status(state: &RunState) -> RunStatus {
     match state.end() {
         None => RunStatus::Running,

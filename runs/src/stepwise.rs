@@ -71,7 +71,7 @@ pub struct Position {
     pub next: &'static str,
     /// The calls that the next step needs the results of, in order.
     pub calls: Vec<NextCall>,
-    /// How far the run is.
+    /// The status of the run.
     pub status: RunStatus,
 }
 
@@ -86,12 +86,12 @@ pub struct NextCall {
     pub is_offered: bool,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepEnd {
     /// It was taken, now or before.
     Taken(Position),
-    /// The run would have ended this way, and the driver wants to try again. Nothing was stored.
+    /// The run would have ended this way, and the caller wants to try again. Nothing was stored.
     Undone(AgentEnd),
 }
 

@@ -130,8 +130,8 @@ pub(crate) enum CliError {
     /// A page cannot be written. An existing file is never replaced.
     #[error("cannot write the page `{}`", path.display())]
     Page { path: PathBuf, source: io::Error },
-    /// The kept changes cannot be shown or taken back.
-    #[error("cannot take back or show changes")]
+    /// The kept changes cannot be shown or undone.
+    #[error("cannot undo or show changes")]
     Undo {
         #[from]
         source: UndoError,

@@ -1,4 +1,4 @@
-//! [`StoreError`]: why a store has not done what it was asked.
+//! [`StoreError`]: why an operation of a store failed.
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::model::{ApprovalStatus, CallStatus};
 
-/// A store has not done what it was asked. Nothing was written, except where [`Fault::Unavailable`] and
+/// An operation of a store failed. Nothing was written, except where [`Fault::Unavailable`] and
 /// [`Fault::TimedOut`] say otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -265,7 +265,7 @@ pub enum Fault {
     Corrupt,
     /// The server refuses the user, the password, the certificate, or the right to do this.
     Refused,
-    /// Another fault. The source has the database's words.
+    /// Another fault. See the source error.
     Other,
 }
 

@@ -302,7 +302,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<String>,
     ) -> Result<Page<String, String>, StoreError>;
 
-    /// Writes changes in their order, all or none. Returns what became of each, in the same order.
+    /// Writes changes in their order, all or none. Returns the result of each, in the same order.
     ///
     /// # Errors
     /// The error of the first change that fails. [`Change`] names them.

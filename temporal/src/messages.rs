@@ -104,7 +104,7 @@ pub(crate) struct PlacedCall {
     pub(crate) offered: bool,
 }
 
-/// What became of a call.
+/// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallOutcome {

@@ -146,7 +146,7 @@ impl AgentRun {
         }
     }
 
-    /// How far the run is.
+    /// The status of the run.
     #[query]
     pub fn status(&self, _ctx: &WorkflowContextView) -> RunStatusReport {
         let waiting_messages = self.steering.len();

@@ -175,9 +175,9 @@ impl ToolRegistry {
         self.host.labels.add_labels(&caller.owner(), labels);
     }
 
-    /// Continues the runs of a registry that this one replaces while its callers go on. From now on both registries
-    /// share the labels of runs, including those of calls that still run in the other one. Responses stay free of every
-    /// secret that either registry has read.
+    /// Takes over the runs of a registry that this one replaces. Calls may still run in the old one. From now on both
+    /// registries share the labels of runs, including those of calls that still run in the old one. Responses stay free
+    /// of every secret that either registry has read.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
         if let (Some(own_client), Some(other_client)) = (&self.host.http_client, &other.host.http_client) {

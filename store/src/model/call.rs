@@ -4,7 +4,7 @@ use super::status::statuses;
 use crate::json::Json;
 
 statuses! {
-    /// How far a call is. It goes from waiting or pending to one of the other three, and from waiting to pending.
+    /// The status of an external call. It changes from waiting or pending to one of the other three, and from waiting to pending.
     CallStatus {
         /// The run waits for the result and takes it itself.
         Waiting = "waiting",
@@ -32,9 +32,9 @@ impl CallStatus {
 pub struct NewCall {
     /// Its id, unique in the store.
     pub id: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the model gave.
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
@@ -50,7 +50,7 @@ pub struct NewCall {
 pub struct PendingCall {
     /// Its id.
     pub id: String,
-    /// The run.
+    /// The run that made the call.
     pub run: String,
     /// The agent of the run.
     pub agent: String,
@@ -58,7 +58,7 @@ pub struct PendingCall {
     pub tool: String,
     /// The arguments.
     pub arguments: Json,
-    /// How far it is.
+    /// The status when it was read. See [`Self::status_at`].
     pub status: CallStatus,
     /// The result, if it is resolved.
     pub result: Option<Json>,
@@ -71,7 +71,7 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// How far the call is at this time. A call whose time is over has expired, also before a sweep has seen it.
+    /// The status at this time. A call whose time is over has expired, also before a sweep has seen it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> CallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);
@@ -79,7 +79,7 @@ impl PendingCall {
     }
 }
 
-/// What became of a call whose run stops waiting.
+/// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeOut {
     /// It is pending now. A result will come through the inbox.
@@ -88,7 +88,7 @@ pub enum TimeOut {
     Earlier(PendingCall),
 }
 
-/// Where a result went.
+/// The recipient of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// To the run, which waits for it.

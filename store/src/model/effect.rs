@@ -14,7 +14,7 @@ pub struct NewEffect {
     /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
     /// id.
     pub may_repeat: bool,
-    /// The flow labels that the call adds at most. They stand for those of a call whose end is never known.
+    /// An upper bound on the flow labels that the call adds. Used if the call's end is never recorded.
     pub labels: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub enum EffectBegin {
         /// 1 for a new call.
         attempt: i64,
     },
-    /// It has finished before. Its stored result stands for it.
+    /// It has finished before. Use its stored result.
     Finished(Effect),
     /// It has begun before and may not be repeated. Its effects are unknown, and the model is told so.
     Unknown(Effect),

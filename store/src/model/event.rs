@@ -11,7 +11,7 @@ pub struct NewEvent {
     pub kind: String,
     /// What has happened.
     pub data: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 

@@ -14,7 +14,7 @@ pub struct NewInboxEntry {
     pub kind: String,
     /// The entry.
     pub body: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 

@@ -24,7 +24,7 @@ pub struct NewParticipant {
     pub name: String,
     /// What the caller wants to know of it.
     pub definition: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 
@@ -58,6 +58,6 @@ pub struct ParticipantUpdate {
     pub name: String,
     /// Its definition from now on.
     pub definition: Json,
-    /// Now.
+    /// The caller's current time.
     pub updated: i64,
 }

@@ -4,7 +4,7 @@ use super::{InboxSpan, status::statuses};
 use crate::json::Json;
 
 statuses! {
-    /// How far a run is.
+    /// The status of a run.
     RunStatus {
         /// It has a next step that can be taken.
         Running = "running",
@@ -36,7 +36,7 @@ pub struct NewRun {
     pub agent: String,
     /// What it works on, for example the folder of a workspace. Any text, also an empty one.
     pub workspace: String,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
     /// Its state before the first step.
     pub state: Json,
@@ -65,7 +65,7 @@ pub struct RunSummary {
     pub created: i64,
     /// When a step was last committed.
     pub updated: i64,
-    /// How far it is.
+    /// The status.
     pub status: RunStatus,
     /// Its version: 1 at first, and one more after each committed step.
     pub version: i64,

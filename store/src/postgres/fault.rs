@@ -29,7 +29,7 @@ pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
 
 fn fault_of(error: &Error) -> Fault {
     let Some(state) = error.code() else {
-        // Without a code the error is not the server's answer: the connection failed, or the driver.
+        // Without a code the error is not the server's answer: the connection failed, or `tokio_postgres`.
         return if is_of_connection(error) { Fault::Unavailable } else { Fault::Other };
     };
     if *state == SqlState::QUERY_CANCELED {

@@ -48,7 +48,7 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Columns of other types than the tables have are an error of the driver.
+/// Columns of other types than the tables have are an error of `tokio_postgres`.
 fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
     let values = row.columns().iter().enumerate().map(|(place, column)| {
         Ok(match *column.type_() {

@@ -24,7 +24,7 @@ const MAX_GROUP: usize = 256;
 /// The name of the thread.
 const THREAD_NAME: &str = "store-writer";
 
-/// The way to the thread that writes.
+/// Sends writes to the writer thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
@@ -33,8 +33,8 @@ pub(super) struct Writer {
 
 /// A write, without the type of its result.
 trait Job: Send {
-    /// Makes the changes in an open transaction, and keeps the result. False if it failed: its changes are then taken
-    /// back.
+    /// Makes the changes in an open transaction, and keeps the result. Returns `false` if the write failed and must be
+    /// rolled back.
     fn run(&mut self, connection: &mut Connection) -> bool;
 
     /// The fault of the database, if it is the reason of the failure.

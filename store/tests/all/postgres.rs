@@ -108,7 +108,7 @@ fn a_slow_server_is_given_up() {
         let error = store.create_run(new_run("s")).await.expect_err("slow");
         assert_eq!(error.fault(), Some(Fault::TimedOut), "{error:?}");
         store.run("r").await.expect("a statement that is not slow");
-        store.run("s").await.expect_err("taken back");
+        store.run("s").await.expect_err("rolled back");
 
         // A server that does not even say that it is slow.
         let client = server.client("postgres").await;

@@ -59,12 +59,7 @@ pub(crate) async fn storing(report: &mut Report) {
         assert!(messages.len() > 2 * LONG_TURNS, "{}", messages.len());
         runs.cancel(&subject.id).await.expect("cancelled");
     }
-    report.check_at_most(
-        "resuming a run of 1 000 steps, p50",
-        median_us(&mut times) / 1000.0,
-        100.0,
-        "ms",
-    );
+    report.check_at_most("resuming a run of 1 000 steps, p50", median_us(&mut times) / 1000.0, 100.0, "ms");
     waiting(&runs, &registry, report).await;
 }
 

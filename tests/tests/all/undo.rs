@@ -1,4 +1,4 @@
-//! Changes of calls in mounts with `undo`, shown and taken back through the program.
+//! Changes of calls in mounts with `undo`, shown and undone through the program.
 
 use std::{
     collections::BTreeMap,
@@ -98,7 +98,7 @@ fn the_newest_change_is_taken_back_first() {
     }
     answer(&fixture, &["undo"]);
     assert!(!fixture.shared("a.txt").exists());
-    assert_eq!(answer(&fixture, &["undo"]), "nothing to take back\n");
+    assert_eq!(answer(&fixture, &["undo"]), "nothing to undo\n");
 }
 
 #[test]

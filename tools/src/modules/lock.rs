@@ -1,10 +1,10 @@
-//! The lock: the pins of the tools whose module and declarations the operator approved. The file lies in the state folder, which no tool
-//! can reach.
+//! The lock: the pins of the tools whose module and declarations the operator approved. The file lies in the state
+//! folder, which no tool can reach.
 //!
-//! The lock has no MAC. People read it too: it says in words what was approved, and a person can review and compare
-//! it. The key of a MAC would lie in the same folder with the same permissions, so an attacker
-//! who can write the lock could also forge the MAC. The permissions of the folder protect the lock. A file that does
-//! not have exactly this module's format is refused as a whole.
+//! The lock has no MAC. People read it too: it says in words what was approved, and a person can review and compare it.
+//! The key of a MAC would lie in the same folder with the same permissions, so an attacker who can write the lock could
+//! also forge the MAC. The permissions of the folder protect the lock. A file that does not have exactly this module's
+//! format is refused as a whole.
 
 use std::{
     collections::BTreeMap,

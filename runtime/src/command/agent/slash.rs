@@ -21,7 +21,7 @@ const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
     (SlashCommand::Policy, "policy", "", "show the policy in force"),
     (SlashCommand::Log, "log", "", "show the audit rows of this conversation"),
     (SlashCommand::Changes, "changes", "", "show what this conversation has changed in mounts with undo"),
-    (SlashCommand::Undo, "undo", "", "take the newest of these changes back"),
+    (SlashCommand::Undo, "undo", "", "undo the newest of these changes"),
     (SlashCommand::Image, "image", "PATH", "add a picture to the next question, as `@PATH` does within one"),
 ];
 
