@@ -192,7 +192,7 @@ impl DrivenRun {
         }
     }
 
-    /// The tokens and the time of all questions of the run.
+    /// The tokens and the time of all prompts of the run.
     pub async fn totals(&self) -> RunTotals {
         self.progress.lock().await.totals
     }
@@ -401,13 +401,13 @@ pub(crate) fn status(state: &RunState) -> RunStatus {
 fn summary(step: &str, calls: usize, state: &RunState) -> String {
     let text = match (step, state.next_step()) {
         (_, "ended") => state.end().map(ToString::to_string).unwrap_or_default(),
-        ("setup", _) => "stored the question".to_owned(),
+        ("setup", _) => "stored the prompt".to_owned(),
         (_, "run_tools") => {
             let tools: Vec<&str> = state.next_calls().map(|call| &*call.tool).collect();
             format!("asked for {}", tools.join(", "))
         }
         ("run_tools", _) => format!("has {calls} result{}", if calls == 1 { "" } else { "s" }),
-        ("finalize", _) => "has a further question".to_owned(),
+        ("finalize", _) => "has a further prompt".to_owned(),
         _ => "answered".to_owned(),
     };
     // A line for a listing: no character that controls a terminal.

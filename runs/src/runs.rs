@@ -43,11 +43,11 @@ pub struct RunSubject {
 /// What a new run takes over from earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Before {
-    /// The messages that the model reads before the first question.
+    /// The messages that the model reads before the first prompt.
     pub messages: Vec<Message>,
     /// The labels of what these messages have read, each with the id of the call that brought it.
     pub labels: BTreeMap<FlowLabel, String>,
-    /// The entries of an inbox that the question has. They are consumed with the run's first write, so that each is in
+    /// The entries of an inbox that the prompt has. They are consumed with the run's first write, so that each is in
     /// one run.
     pub consumed_inbox: Option<InboxSpan>,
 }
@@ -57,7 +57,7 @@ pub struct Before {
 pub enum NextMove {
     /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
     Resume,
-    /// With a further question. An interrupted step is taken first.
+    /// With a further prompt. An interrupted step is taken first.
     Ask(Message),
 }
 
@@ -79,12 +79,12 @@ impl Runs {
         &self.driver
     }
 
-    /// Adds a run with its first question. No process drives it yet.
+    /// Adds a run with its first prompt. No process drives it yet.
     ///
     /// # Errors
     /// [`RunError::Store`].
-    pub async fn add(&self, subject: RunSubject, question: Message) -> Result<(), RunError> {
-        self.add_after(subject, question, Before::default()).await
+    pub async fn add(&self, subject: RunSubject, prompt: Message) -> Result<(), RunError> {
+        self.add_after(subject, prompt, Before::default()).await
     }
 
     /// Adds a run that continues earlier ones. No process drives it yet.
@@ -94,12 +94,12 @@ impl Runs {
     pub async fn add_after(
         &self,
         subject: RunSubject,
-        question: Message,
+        prompt: Message,
         before: Before,
     ) -> Result<(), RunError> {
         let RunSubject { id, agent, workspace } = subject;
         let Before { messages, labels, consumed_inbox } = before;
-        let state = StoredState::new(RunState::new(question), &labels, RunTotals::default());
+        let state = StoredState::new(RunState::new(prompt), &labels, RunTotals::default());
         let run = NewRun {
             id: id.to_string(),
             agent,
@@ -157,7 +157,7 @@ impl Runs {
     ///
     /// # Errors
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::Answered`]
-    /// if it has ended with an answer and there is no further question.
+    /// if it has ended with an answer and there is no further prompt.
     pub async fn drive(
         &self,
         subject: &RunSubject,
@@ -191,7 +191,7 @@ impl Runs {
         let mut steering = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
-                NextMove::Ask(question) => RunState::new(question.clone()),
+                NextMove::Ask(prompt) => RunState::new(prompt.clone()),
                 // The loop takes the results before it asks the model.
                 NextMove::Resume if self.has_late_results(id).await? => RunState::asking_again(),
                 NextMove::Resume if is_answered(&summary, &state) => {
@@ -205,8 +205,8 @@ impl Runs {
             let until = now() + milliseconds(LEASE);
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
         } else {
-            if let NextMove::Ask(question) = next {
-                steering = Some(question.clone());
+            if let NextMove::Ask(prompt) = next {
+                steering = Some(prompt.clone());
                 state.run = state.run.with_all_turns();
             }
             let lease = self.acquire(id).await?;

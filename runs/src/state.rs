@@ -21,7 +21,7 @@ pub struct StoredState {
     pub run: RunState,
     /// The labels of what the run has read, each with the id of the call that brought it.
     labels: BTreeMap<String, String>,
-    /// Tokens and time of the questions before this one.
+    /// Tokens and time of the prompts before this one.
     pub totals: RunTotals,
 }
 
@@ -48,7 +48,7 @@ impl RunTotals {
         Duration::from_millis(self.elapsed_ms.unsigned_abs())
     }
 
-    /// The totals after one more question.
+    /// The totals after one more prompt.
     #[must_use]
     pub fn and(self, usage: Usage, elapsed: Duration) -> Self {
         let Usage { input_tokens, output_tokens } = self.usage;

@@ -119,12 +119,12 @@ impl Stepper {
         &self.runs
     }
 
-    /// Adds a run with its question, unless it is there.
+    /// Adds a run with its prompt, unless it is there.
     ///
     /// # Errors
     /// [`RunError::Store`].
-    pub async fn begin(&self, id: &RunId, question: Message) -> Result<(), RunError> {
-        match self.runs.add(self.subject(id), question).await {
+    pub async fn begin(&self, id: &RunId, prompt: Message) -> Result<(), RunError> {
+        match self.runs.add(self.subject(id), prompt).await {
             Err(RunError::Store(StoreError::AlreadyExists { what: Entity::Run, .. })) => Ok(()),
             added => added,
         }

@@ -35,7 +35,7 @@
 //!             kind: "setup".to_owned(),
 //!             begun: 1_000,
 //!             finished: 2_000,
-//!             summary: "stored the question".to_owned(),
+//!             summary: "stored the prompt".to_owned(),
 //!         },
 //!         effects: Vec::new(),
 //!         consumed_inbox: None,

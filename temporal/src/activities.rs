@@ -81,7 +81,7 @@ impl Steps {
 
 #[activities]
 impl Steps {
-    /// Adds a new run, and stores its question.
+    /// Adds a new run, and stores its prompt.
     #[activity(name = "setup")]
     pub(crate) async fn setup(
         self: Arc<Self>,
@@ -210,7 +210,7 @@ async fn tell(context: &ActivityContext, question: String) {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             question,
-            "the workflow is not told of a question"
+            "cannot tell the workflow of a question"
         );
     }
 }

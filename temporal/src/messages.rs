@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct SetupInput {
     /// The run.
     pub(crate) run: String,
-    /// The question of a new run.
+    /// The prompt of a new run.
     #[serde(default)]
     pub(crate) prompt: Option<String>,
 }

@@ -196,7 +196,7 @@ async fn show_question(space: &CycleSpace, question: &NewApproval) {
         space.core.write(vec![change]).await
     };
     if let Err(error) = shown.await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "a question is not shown");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot show a question");
     }
 }
 

@@ -127,7 +127,7 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
     }
     let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
-    // The model's calls stay in the conversation, and a further question tells the model about them.
+    // The model's calls stay in the conversation, and a further prompt tells the model about them.
     let next = NextMove::Ask(Message::user("And now?"));
     let run = world.drive(None, next, None, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });

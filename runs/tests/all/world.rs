@@ -97,7 +97,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A run with a question, which no process has begun, in SQLite.
+    /// A run with a prompt, which no process has begun, in SQLite.
     pub(crate) async fn new(turns: Vec<Turn>) -> Self {
         Self::in_store(turns, None).await
     }

@@ -16,9 +16,9 @@ use portcullis_tools::native::Capability;
 
 use super::Modules;
 
-/// Let a model work with the tools, for one question or in a conversation.
+/// Let a model work with the tools, for one prompt or in a conversation.
 ///
-/// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a question,
+/// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a prompt,
 /// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are runs, which
 /// are kept in a store: `--continue` and `--resume` continue one, and `portcullis runs` shows them.
 ///
@@ -35,7 +35,7 @@ use super::Modules;
 Examples:
   portcullis agent 'What is in /shared?' --provider anthropic --model claude-sonnet-4-5
   portcullis agent 'Tidy up notes.md' --model qwen3 --base-url http://127.0.0.1:8080/v1
-  portcullis agent - --provider ollama --model llama3.1 < question.txt
+  portcullis agent - --provider ollama --model llama3.1 < prompt.txt
   portcullis agent --continue
   portcullis agent --detach 'Update the dependencies'
 
@@ -43,7 +43,7 @@ Exit codes:
   0 the model answered    1 the run ended without an answer    2 wrong usage, or an unusable policy
   5 the provider gave no complete answer    130 cancelled by Ctrl-C")]
 pub(crate) struct AgentOptions {
-    /// The question for the model; `-` reads it from standard input. Without it, a conversation begins.
+    /// The prompt for the model; `-` reads it from standard input. Without it, a conversation begins.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
 
@@ -116,7 +116,7 @@ pub(crate) struct ModelOptions {
     #[arg(long)]
     pub(crate) no_instructions: bool,
 
-    /// The largest number of times that the model is asked for one question.
+    /// The largest number of times that the model is asked for one prompt.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 

@@ -1,4 +1,4 @@
-//! `portcullis agent`: a model works with the tools, for one question or in a conversation.
+//! `portcullis agent`: a model works with the tools, for one prompt or in a conversation.
 
 mod capabilities;
 mod conversation;
@@ -6,7 +6,7 @@ mod detached;
 mod instructions;
 pub(super) mod model;
 mod pictures;
-pub(super) mod question;
+pub(super) mod prompt;
 mod session;
 mod slash;
 mod summary;
@@ -41,7 +41,7 @@ use tokio::runtime::Runtime;
 use self::{
     capabilities::Capabilities,
     instructions::{PROJECT_FILE, ProjectFile},
-    question::exit_code,
+    prompt::exit_code,
     session::{Answers, Session, View},
 };
 use super::{
@@ -67,11 +67,11 @@ pub(crate) use self::worker::run as work;
 
 /// What the process does with a run.
 enum Task {
-    /// Asks one question.
+    /// Works on one prompt.
     Ask { prompt: String, which: Which },
-    /// Asks one question in the background.
+    /// Works on one prompt in the background.
     AskDetached { prompt: String },
-    /// Asks the questions that a person types.
+    /// Works on the prompts that a person types.
     Converse { which: Which },
     /// Resumes the run where it was interrupted.
     Resume { id: RunId },
@@ -174,7 +174,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
         store: store.clone(),
     };
     let progress = Progress::default();
-    // The first interrupt cancels a question, even if its run has not begun.
+    // The first interrupt cancels the work on a prompt, even if its run has not begun.
     let cancel = match task {
         Task::Converse { .. } => CancellationToken::new(),
         _ => progress.begin_work().unwrap_or_default(),
@@ -209,7 +209,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Finds or begins the run, starts the registry, and works until the question is answered or the conversation is
+    /// Finds or begins the run, starts the registry, and works until the prompt is answered or the conversation is
     /// over.
     fn work(self, task: Task, progress: &Progress, cancel: &CancellationToken) -> Result<ExitCode, CliError> {
         let runtime = match task {

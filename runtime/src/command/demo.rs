@@ -14,7 +14,7 @@ use portcullis_tools::{
 use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope, async_trait};
 
 use super::{
-    agent::question::{Answerer, executor, exit_code},
+    agent::prompt::{Answerer, executor, exit_code},
     audit as rows, doctor,
     interrupts::{INTERRUPTED, run_interruptibly},
 };

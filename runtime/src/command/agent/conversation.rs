@@ -1,4 +1,4 @@
-//! A conversation at a terminal: questions and answers until Ctrl-D.
+//! A conversation at a terminal: prompts and answers until Ctrl-D.
 
 use std::{path::Path, process::ExitCode, time::Instant};
 
@@ -18,13 +18,13 @@ use crate::{
     output::{stream, text},
 };
 
-/// The prompt for the next question.
-const PROMPT: &str = "you> ";
+/// The text before each line that a person types.
+const LINE_START: &str = "you> ";
 
-/// The name of the history of typed questions.
+/// The name of the history of typed prompts.
 const HISTORY: &str = "agent";
 
-/// Reads and answers questions. The terminal is read outside the runtime, whose worker thread serves the connections
+/// Reads and answers prompts. The terminal is read outside the runtime, whose worker thread serves the connections
 /// meanwhile.
 pub(super) fn run(
     runtime: &Runtime,
@@ -47,7 +47,7 @@ pub(super) fn run(
     }
     let mut pictures: Vec<Content> = Vec::new();
     while progress.begin_next(true) {
-        let line = match editor.read(PROMPT)? {
+        let line = match editor.read(LINE_START)? {
             Input::Line(line) => line,
             Input::Cleared => continue,
             Input::End => {
@@ -55,9 +55,9 @@ pub(super) fn run(
                 return Ok(ExitCode::SUCCESS);
             }
         };
-        let question = match slash::parse(&line) {
-            Typed::Question("") => continue,
-            Typed::Question(typed) => pictures::question(typed, pictures.clone()),
+        let prompt = match slash::parse(&line) {
+            Typed::Prompt("") => continue,
+            Typed::Prompt(typed) => pictures::prompt(typed, pictures.clone()),
             Typed::Unknown(word) => {
                 let word = text::inline(word);
                 stream::write_stderr(&format!("there is no command `{word}`; /help lists the commands\n"));
@@ -70,8 +70,8 @@ pub(super) fn run(
                 continue;
             }
         };
-        let question = match question {
-            Ok(question) => question,
+        let prompt = match prompt {
+            Ok(prompt) => prompt,
             // The line is in the history, so the person can mend it.
             Err(error) => {
                 stream::write_stderr(&error.report());
@@ -81,7 +81,7 @@ pub(super) fn run(
         pictures.clear();
         let Some(cancel) = progress.begin_work() else { break };
         let began = Instant::now();
-        match runtime.block_on(session.go_on(NextMove::Ask(question), &cancel)) {
+        match runtime.block_on(session.go_on(NextMove::Ask(prompt), &cancel)) {
             Ok(run) => {
                 session.show_answer(&run)?;
                 session.show_costs(&run, began.elapsed());

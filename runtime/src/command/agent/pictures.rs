@@ -1,4 +1,4 @@
-//! Pictures of a question: `@PATH` names a file, which goes to the model with the question.
+//! Pictures of a prompt: `@PATH` names a file, which goes to the model with the prompt.
 
 use std::{
     fs::OpenOptions,
@@ -15,19 +15,19 @@ use crate::{error::CliError, output::text};
 /// The largest picture: 5 MiB. Providers refuse larger ones.
 pub(crate) const MAX_PICTURE_BYTES: u64 = 5 << 20;
 
-/// The most pictures of one question.
+/// The most pictures of one prompt.
 pub(crate) const MAX_PICTURES: usize = 8;
 
 /// The endings of a path that name a picture.
 const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
-/// The question of a typed text. Each word `@PATH` whose path ends as that of a picture adds the picture; the word stays
+/// The prompt of a typed text. Each word `@PATH` whose path ends as that of a picture adds the picture; the word stays
 /// in the text, so that the model knows the name. Paths are those of the person's machine, relative to the current
 /// folder.
 ///
 /// # Errors
 /// [`CliError::Picture`] if a file is no picture, too large or unreadable, or if there are too many.
-pub(super) fn question(typed: &str, mut pictures: Vec<Content>) -> Result<Message, CliError> {
+pub(super) fn prompt(typed: &str, mut pictures: Vec<Content>) -> Result<Message, CliError> {
     for path in paths(typed) {
         add(&mut pictures, path)?;
     }
@@ -36,13 +36,13 @@ pub(super) fn question(typed: &str, mut pictures: Vec<Content>) -> Result<Messag
     Ok(message)
 }
 
-/// Adds a picture to those of a question.
+/// Adds a picture to those of a prompt.
 ///
 /// # Errors
-/// As for [`question`].
+/// As for [`prompt`].
 pub(super) fn add(pictures: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
     if pictures.len() == MAX_PICTURES {
-        let problem = format!("one question has at most {MAX_PICTURES} pictures");
+        let problem = format!("one prompt has at most {MAX_PICTURES} pictures");
         return Err(CliError::Picture { path: path.to_owned(), problem });
     }
     pictures.push(read(path)?);
@@ -104,15 +104,15 @@ mod tests {
         let path = folder.path().join("a.PNG");
         fs::write(&path, b"\x89PNG\r\n\x1a\n...").expect("written");
         let typed = format!("what is @{} ?", path.display());
-        let message = question(&typed, Vec::new()).expect("a question");
+        let message = prompt(&typed, Vec::new()).expect("the pictures are readable");
         assert_eq!(message.text(), typed);
         let data = STANDARD.encode(b"\x89PNG\r\n\x1a\n...");
         assert_eq!(message.content[1], Content::Image { data, mime_type: "image/png".to_owned() });
         let many = format!("@{} ", path.display()).repeat(MAX_PICTURES + 1);
-        let error = question(&many, Vec::new()).expect_err("too many");
+        let error = prompt(&many, Vec::new()).expect_err("too many");
         assert!(error.to_string().contains("at most 8 pictures"), "{error}");
         for typed in ["mail bob@x.png", "@someone", "@.png", "see @notes.md"] {
-            assert_eq!(question(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
+            assert_eq!(prompt(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
         }
     }
 

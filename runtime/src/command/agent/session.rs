@@ -1,4 +1,4 @@
-//! One process's part of a run: asks the questions, shows the answers, and stores both.
+//! One process's part of a run: works on the prompts, shows the answers, and stores both.
 
 use std::{
     path::PathBuf,
@@ -18,7 +18,7 @@ use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
 
 use super::{
-    question::{Answerer, executor},
+    prompt::{Answerer, executor},
     summary,
 };
 use crate::{
@@ -52,7 +52,7 @@ pub(super) enum Answers {
 pub(super) struct Session {
     pub(super) subject: RunSubject,
     pub(super) runs: Runs,
-    /// Whether the run is in the store. A new run is stored with its first question.
+    /// Whether the run is in the store. A new run is stored with its first prompt.
     pub(super) is_stored: AtomicBool,
     /// Whether the last process ended before the run did.
     pub(super) was_interrupted: bool,
@@ -76,7 +76,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Goes on with the run, and shows what happens.
+    /// Continues the run, and shows what happens.
     ///
     /// # Errors
     /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
@@ -89,9 +89,9 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<AgentRun, CliError> {
         if !self.is_stored.load(Ordering::Relaxed)
-            && let NextMove::Ask(question) = next
+            && let NextMove::Ask(prompt) = next
         {
-            self.runs.add(self.subject.clone(), question).await?;
+            self.runs.add(self.subject.clone(), prompt).await?;
             self.is_stored.store(true, Ordering::Relaxed);
             next = NextMove::Resume;
         }
@@ -160,7 +160,7 @@ impl Session {
         stream::write_answer(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
     }
 
-    /// Shows the tokens and the time of a question, and of the whole run.
+    /// Shows the tokens and the time of a prompt, and of the whole run.
     pub(super) fn show_costs(&self, run: &AgentRun, elapsed: Duration) {
         if matches!(self.view, View::Live(_)) {
             let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! One question to a model: the loop runs, and its events are shown.
+//! One prompt to a model: the loop runs, and its events are shown.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{command::interrupts::INTERRUPTED, error::CliError};
 const HOW_TO_APPROVE: &str =
     "nobody can be asked here: the operator can start the agent with --approve, or on a terminal";
 
-/// The parts that answer questions: a model, tools, and a conversation.
+/// The parts that answer prompts: a model, tools, and a conversation.
 #[derive(Clone)]
 pub(in crate::command) struct Answerer {
     pub(in crate::command) config: AgentConfig,
@@ -26,7 +26,7 @@ pub(in crate::command) struct Answerer {
 }
 
 impl Answerer {
-    /// Asks a question, and shows the events in order, up to the first that cannot be shown.
+    /// Works on a prompt, and shows the events in order, up to the first that cannot be shown.
     ///
     /// # Errors
     /// The error of `show`. The run has ended nevertheless.
@@ -35,14 +35,14 @@ impl Answerer {
     /// `cancel_requested` cancels the run, which ends in order.
     pub(in crate::command) async fn answer(
         self,
-        question: Message,
+        prompt: Message,
         cancel_requested: &CancellationToken,
         show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
     ) -> Result<AgentRun, CliError> {
-        self.work(async move |agent| agent.ask(question).await, cancel_requested, show).await
+        self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
-    /// Goes on with a run, as [`Answerer::answer`] answers a question. The lease of the run is kept meanwhile.
+    /// Continues a run, as [`Answerer::answer`] answers a prompt. The lease of the run is kept meanwhile.
     ///
     /// # Errors
     /// As for [`Answerer::answer`].
