@@ -54,7 +54,7 @@ pub use external::{StoredExternalCalls, late_result_text, take_late_result};
 pub use id::RunId;
 pub use pages::all_rows;
 pub use recorded_model::{ModelIdentity, RecordedModel};
-pub use runs::{Before, NextMove, RunSubject, Runs};
+pub use runs::{Before, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{CallEnd, NextCall, Position, RunQuestionFn, StepEnd, StepParts, Stepper};
 pub use turn::Interruption;

@@ -54,11 +54,11 @@ pub struct Before {
 
 /// How a run continues.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NextMove {
+pub enum Continuation {
     /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
     Resume,
     /// With a further prompt. An interrupted step is taken first.
-    Ask(Message),
+    Prompt(Message),
 }
 
 impl Runs {
@@ -161,7 +161,7 @@ impl Runs {
     pub async fn drive(
         &self,
         subject: &RunSubject,
-        next: NextMove,
+        next: Continuation,
         registry: Arc<ToolRegistry>,
         caller: Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
@@ -177,7 +177,7 @@ impl Runs {
     async fn drive_once(
         &self,
         subject: &RunSubject,
-        next: &NextMove,
+        next: &Continuation,
         registry: &Arc<ToolRegistry>,
         caller: &Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
@@ -191,13 +191,13 @@ impl Runs {
         let mut steering = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
-                NextMove::Ask(prompt) => RunState::new(prompt.clone()),
+                Continuation::Prompt(prompt) => RunState::new(prompt.clone()),
                 // The loop takes the results before it asks the model.
-                NextMove::Resume if self.has_late_results(id).await? => RunState::asking_again(),
-                NextMove::Resume if is_answered(&summary, &state) => {
+                Continuation::Resume if self.has_late_results(id).await? => RunState::asking_again(),
+                Continuation::Resume if is_answered(&summary, &state) => {
                     return Err(RunError::Answered { id: id.clone() });
                 }
-                NextMove::Resume => {
+                Continuation::Resume => {
                     steering = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
                     RunState::asking_again()
                 }
@@ -205,7 +205,7 @@ impl Runs {
             let until = now() + milliseconds(LEASE);
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
         } else {
-            if let NextMove::Ask(prompt) = next {
+            if let Continuation::Prompt(prompt) = next {
                 steering = Some(prompt.clone());
                 state.run = state.run.with_all_turns();
             }

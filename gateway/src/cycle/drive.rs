@@ -6,7 +6,7 @@ use portcullis_agent::{
     AgentConfig, AgentEnd, AgentLoop, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind,
 };
 use portcullis_runs::{
-    DrivenRun, ModelIdentity, NextMove, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
+    Continuation, DrivenRun, ModelIdentity, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
     StoredExternalCalls, now,
 };
 use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
@@ -48,7 +48,8 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let mut caller = Caller::new(agent.id.clone(), id.to_string());
     caller.tools = capabilities.tools(&tools);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
-    let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
+    let driven =
+        core.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
     let entered = entered_space(core, agent, id).await?;
     let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    CallEnd, Interruption, NextMove, Position, RunError, RunExport, StepEnd, Stepper, all_rows,
+    CallEnd, Continuation, Interruption, Position, RunError, RunExport, StepEnd, Stepper, all_rows,
     store::{RunStatus, StoreError},
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -80,7 +80,7 @@ async fn single_steps_leave_the_history_of_one_process() {
     ];
     for turns in [turns(), wrong] {
         let (one, many) = (World::new(turns.clone()).await, World::new(turns).await);
-        one.drive(None, NextMove::Resume, None, false).await.expect("driven");
+        one.drive(None, Continuation::Resume, None, false).await.expect("driven");
         // Each step in a process of its own.
         let mut position = many.stepper(None).position(&many.subject.id).await.expect("there");
         while position.next != "ended" {

@@ -8,8 +8,8 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Driver, ModelIdentity, NextMove, RunError, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover,
-    StoredExecutor, StoredExternalCalls, all_rows,
+    Continuation, Driver, ModelIdentity, RunError, RunId, RunSubject, Runs, StepParts, Stepper,
+    StoredApprover, StoredExecutor, StoredExternalCalls, all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
@@ -178,7 +178,7 @@ impl World {
     pub(crate) async fn drive(
         &self,
         store: Option<Arc<dyn RunStore>>,
-        next: NextMove,
+        next: Continuation,
         dies_in: Option<(usize, &Arc<Notify>)>,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
@@ -209,7 +209,7 @@ impl World {
     /// later than those of a killed process.
     pub(crate) async fn drive_after_death(
         &self,
-        next: NextMove,
+        next: Continuation,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
         loop {

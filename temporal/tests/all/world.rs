@@ -9,8 +9,8 @@ use std::{
 
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun as LoopEnd, ExecutionStrategy};
 use portcullis_runs::{
-    Driver, ModelIdentity, NextMove, RunExport, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover,
-    StoredExecutor,
+    Continuation, Driver, ModelIdentity, RunExport, RunId, RunSubject, Runs, StepParts, Stepper,
+    StoredApprover, StoredExecutor,
     store::{RunStore, SqliteOptions, open_sqlite},
 };
 use portcullis_temporal::{
@@ -141,7 +141,7 @@ impl World {
         runs.add(subject.clone(), Message::user(prompt)).await.expect("added");
         let registry = registry(self.folder(), &ALL);
         let caller = Caller::new(AGENT, id.as_str());
-        let run = runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await;
+        let run = runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await;
         let run = run.expect("driven");
         let mut template = caller;
         template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);

@@ -14,7 +14,7 @@ use portcullis_agent::{
     Provider, ProviderError, StopReason, ToolCallDelta,
 };
 use portcullis_runs::{
-    DrivenRun, Driver, NextMove, RunId, RunSubject, Runs, StoredExecutor,
+    Continuation, DrivenRun, Driver, RunId, RunSubject, Runs, StoredExecutor,
     store::{SqliteOptions, open_sqlite},
 };
 use portcullis_testing::Fixture;
@@ -52,7 +52,7 @@ pub(crate) async fn storing(report: &mut Report) {
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let next = NextMove::Ask(Message::user("And now?"));
+        let next = Continuation::Prompt(Message::user("And now?"));
         let run = drive(&runs, &subject, next, &registry).await;
         let messages = run.load().await.expect("loaded");
         times.push(start.elapsed());
@@ -68,7 +68,7 @@ async fn waiting(runs: &Runs, registry: &Arc<ToolRegistry>, report: &mut Report)
     let mut waiting = Vec::with_capacity(WAITING_RUNS);
     for _ in 0..WAITING_RUNS {
         let subject = add(runs).await;
-        waiting.push(drive(runs, &subject, NextMove::Resume, registry).await);
+        waiting.push(drive(runs, &subject, Continuation::Resume, registry).await);
     }
     let added = resident_bytes(std::process::id()).saturating_sub(before) as f64 / 1e6;
     assert_eq!(waiting.len(), WAITING_RUNS);
@@ -119,7 +119,7 @@ async fn time_in_memory(registry: &Arc<ToolRegistry>) -> Duration {
 async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) -> (Duration, RunSubject) {
     let start = Instant::now();
     let subject = add(runs).await;
-    let run = drive(runs, &subject, NextMove::Resume, registry).await;
+    let run = drive(runs, &subject, Continuation::Resume, registry).await;
     let mut template = Caller::new("agent", subject.id.as_str());
     template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
     let executor = RegistryExecutor::new(Arc::clone(registry), template).with_continued_run();
@@ -148,7 +148,7 @@ async fn add(runs: &Runs) -> RunSubject {
 async fn drive(
     runs: &Runs,
     subject: &RunSubject,
-    next: NextMove,
+    next: Continuation,
     registry: &Arc<ToolRegistry>,
 ) -> Arc<DrivenRun> {
     let caller = Caller::new("agent", subject.id.as_str());

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode, time::Instant};
 
-use portcullis_runs::NextMove;
+use portcullis_runs::Continuation;
 use portcullis_types::Content;
 use tokio::runtime::Runtime;
 
@@ -81,7 +81,7 @@ pub(super) fn run(
         pictures.clear();
         let Some(cancel) = progress.begin_work() else { break };
         let began = Instant::now();
-        match runtime.block_on(session.go_on(NextMove::Ask(prompt), &cancel)) {
+        match runtime.block_on(session.continue_run(Continuation::Prompt(prompt), &cancel)) {
             Ok(run) => {
                 session.show_answer(&run)?;
                 session.show_costs(&run, began.elapsed());

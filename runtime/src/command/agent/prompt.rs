@@ -49,7 +49,7 @@ impl Answerer {
     ///
     /// # Cancellation
     /// As for [`Answerer::answer`], and a person can cancel the run from another process.
-    pub(in crate::command) async fn go_on(
+    pub(in crate::command) async fn continue_run(
         self,
         run: &Arc<DrivenRun>,
         cancel_requested: &CancellationToken,

@@ -12,7 +12,7 @@ use std::{
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, AgentRun, Provider};
 use portcullis_runs::{
-    DrivenRun, NextMove, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
+    Continuation, DrivenRun, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
 };
 use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
@@ -39,7 +39,7 @@ pub(super) enum View {
 
 /// The person or option that answers the policy's questions about calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answers {
+pub(super) enum ApprovalSource {
     /// The option `--approve` has answered them in advance.
     InAdvance,
     /// A person at this process, or at `portcullis approvals`. Without a person here, there is no answer.
@@ -62,7 +62,7 @@ pub(super) struct Session {
     pub(super) provider: Arc<dyn Provider>,
     /// The caller of the model's calls.
     pub(super) caller: Caller,
-    pub(super) answers: Answers,
+    pub(super) approval_source: ApprovalSource,
     /// Tells the operator of questions.
     pub(super) notifier: Option<Arc<Notifier>>,
     pub(super) registry: Arc<ToolRegistry>,
@@ -82,18 +82,18 @@ impl Session {
     /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
     ///
     /// # Cancellation
-    /// As for [`Answerer::go_on`].
-    pub(super) async fn go_on(
+    /// As for [`Answerer::continue_run`].
+    pub(super) async fn continue_run(
         &self,
-        mut next: NextMove,
+        mut next: Continuation,
         cancel: &CancellationToken,
     ) -> Result<AgentRun, CliError> {
         if !self.is_stored.load(Ordering::Relaxed)
-            && let NextMove::Ask(prompt) = next
+            && let Continuation::Prompt(prompt) = next
         {
             self.runs.add(self.subject.clone(), prompt).await?;
             self.is_stored.store(true, Ordering::Relaxed);
-            next = NextMove::Resume;
+            next = Continuation::Resume;
         }
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
@@ -104,12 +104,12 @@ impl Session {
                     live.show(event);
                     Ok(())
                 };
-                answerer.go_on(&run, cancel, show).await
+                answerer.continue_run(&run, cancel, show).await
             }
             View::Json(form) => {
                 let mut format = form.begin();
                 let show = |event: &_| stream::write_answer(&format.lines(event));
-                answerer.go_on(&run, cancel, show).await
+                answerer.continue_run(&run, cancel, show).await
             }
         };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = run.totals().await;
@@ -123,14 +123,14 @@ impl Session {
         let mut caller = self.caller.clone();
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
-        let stored = match (self.answers, caller.approver.take()) {
-            (Answers::InAdvance, approver) => {
+        let stored = match (self.approval_source, caller.approver.take()) {
+            (ApprovalSource::InAdvance, approver) => {
                 caller.approver = approver;
                 None
             }
-            (Answers::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
-            (Answers::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
-            (Answers::Here, None) => Some(StoredApprover::answered_before(Arc::clone(run))),
+            (ApprovalSource::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
+            (ApprovalSource::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
+            (ApprovalSource::Here, None) => Some(StoredApprover::answered_before(Arc::clone(run))),
         };
         if let Some(stored) = stored {
             let telling = match self.notifier.clone() {
