@@ -39,7 +39,7 @@ impl ClientCalls {
         let store = &**self.runs.store();
         let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
         let end = ("finalize", RunStatus::Completed);
-        DrivenRun::end_undriven(store, self.runs.driver(), (&id, lease), end).await?;
+        DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await?;
         Ok(added)
     }
 }

@@ -22,7 +22,7 @@ use portcullis_types::{Message, ToolResult};
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    Driver, RunError, RunId, RunTotals, StoredState,
+    RunError, RunId, RunProcess, RunTotals, StoredState,
     clock::{milliseconds, now},
     pages::all_rows,
 };
@@ -50,7 +50,7 @@ const MAX_SUMMARY_CHARS: usize = 200;
 #[derive(Debug)]
 pub struct DrivenRun {
     store: Arc<dyn RunStore>,
-    driver: Arc<Driver>,
+    process: Arc<RunProcess>,
     id: RunId,
     registry: Arc<ToolRegistry>,
     caller: Caller,
@@ -95,7 +95,7 @@ struct Progress {
 impl DrivenRun {
     /// A run whose lease this process has.
     pub(crate) async fn new(
-        (store, driver): (Arc<dyn RunStore>, Arc<Driver>),
+        (store, process): (Arc<dyn RunStore>, Arc<RunProcess>),
         (id, lease, state, steering): (RunId, RunLease, StoredState, Option<Message>),
         (registry, caller): (Arc<ToolRegistry>, Caller),
     ) -> Result<Self, RunError> {
@@ -113,7 +113,7 @@ impl DrivenRun {
         };
         Ok(Self {
             store,
-            driver,
+            process,
             id,
             registry,
             caller,
@@ -129,7 +129,7 @@ impl DrivenRun {
     }
 
     /// Writes calls that may be repeated with the step that has their results, and not before: if the process dies
-    /// meanwhile, they run again. For a driver that takes the whole step in this process.
+    /// meanwhile, they run again. For a caller that takes the whole step in this process.
     pub(crate) fn with_repeatable_calls_in_steps(self) -> Self {
         Self { repeatable: Some(Mutex::default()), ..self }
     }
@@ -202,7 +202,7 @@ impl DrivenRun {
     /// # Errors
     /// [`RunError::Store`]. The lease then expires.
     pub async fn release(&self) -> Result<(), RunError> {
-        Ok(self.store.release_lease(self.id.as_str(), self.driver.name()).await?)
+        Ok(self.store.release_lease(self.id.as_str(), self.process.name()).await?)
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
@@ -214,7 +214,7 @@ impl DrivenRun {
     }
 
     pub(crate) fn guard(&self) -> LeaseGuard {
-        LeaseGuard { run: self.id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+        LeaseGuard { run: self.id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
     /// The state of an interrupted call, as a [`BegunCall`]. `None` for a call that was not interrupted, or may run again.
@@ -263,7 +263,7 @@ impl DrivenRun {
     /// Ends a run that no process drives, by a step of this kind. The lease is that of this process.
     pub(crate) async fn end_undriven(
         store: &dyn RunStore,
-        driver: &Driver,
+        process: &RunProcess,
         (id, lease): (&RunId, RunLease),
         (kind, status): (&str, RunStatus),
     ) -> Result<(), RunError> {
@@ -280,7 +280,7 @@ impl DrivenRun {
         };
         let messages = message.iter().map(Json::of).collect::<Result<_, _>>()?;
         let commit = CommitStep {
-            guard: LeaseGuard { run: id.to_string(), owner: driver.name().to_owned(), now },
+            guard: LeaseGuard { run: id.to_string(), owner: process.name().to_owned(), now },
             version: lease.version,
             state: state.to_json()?,
             status,

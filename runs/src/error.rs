@@ -81,7 +81,7 @@ pub enum RunError {
     },
     /// The folder in which a process shows that it lives cannot be used.
     #[error("cannot use the folder `{}`", .folder.display())]
-    Driver {
+    Process {
         /// The folder.
         folder: PathBuf,
         /// The system's error.

@@ -11,7 +11,7 @@ use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    DrivenRun, Driver, LEASE, RunError, RunId, RunTotals, StoredState,
+    DrivenRun, LEASE, RunError, RunId, RunProcess, RunTotals, StoredState,
     clock::{milliseconds, now},
 };
 
@@ -26,7 +26,7 @@ const GO_ON: &str = "Go on.";
 #[derive(Debug, Clone)]
 pub struct Runs {
     store: Arc<dyn RunStore>,
-    driver: Arc<Driver>,
+    process: Arc<RunProcess>,
 }
 
 /// Names a run, and says what it is about.
@@ -64,8 +64,8 @@ pub enum Continuation {
 impl Runs {
     /// The runs of this store, driven by this process.
     #[must_use]
-    pub fn new(store: Arc<dyn RunStore>, driver: Driver) -> Self {
-        Self { store, driver: Arc::new(driver) }
+    pub fn new(store: Arc<dyn RunStore>, process: RunProcess) -> Self {
+        Self { store, process: Arc::new(process) }
     }
 
     /// The store.
@@ -75,8 +75,8 @@ impl Runs {
     }
 
     /// The process that drives the runs.
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
-        &self.driver
+    pub(crate) fn process(&self) -> &Arc<RunProcess> {
+        &self.process
     }
 
     /// Adds a run with its first prompt. No process drives it yet.
@@ -212,21 +212,21 @@ impl Runs {
             let lease = self.acquire(id).await?;
             if lease.version != summary.version {
                 // Another process has driven the run meanwhile, so the state that was read is not the last.
-                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                self.store.release_lease(id.as_str(), self.process.name()).await?;
                 let (expected, found) = (summary.version, lease.version);
                 return Err(StoreError::Conflict { run: id.to_string(), expected, found }.into());
             }
             lease
         };
         let driven = DrivenRun::new(
-            (Arc::clone(&self.store), Arc::clone(&self.driver)),
+            (Arc::clone(&self.store), Arc::clone(&self.process)),
             (id.clone(), lease, state, steering),
             (Arc::clone(registry), caller.clone()),
         );
         match driven.await {
             Ok(driven) => Ok(Arc::new(driven.with_repeatable_calls_in_steps())),
             Err(error) => {
-                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                self.store.release_lease(id.as_str(), self.process.name()).await?;
                 Err(error)
             }
         }
@@ -250,7 +250,7 @@ impl Runs {
     pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
         match acquire().await {
-            Err(StoreError::Leased { owner, .. }) if self.driver.has_died(&owner) => {
+            Err(StoreError::Leased { owner, .. }) if self.process.has_died(&owner) => {
                 self.store.release_lease(id.as_str(), &owner).await?;
                 acquire().await
             }
@@ -259,7 +259,7 @@ impl Runs {
     }
 
     pub(crate) fn guard(&self, id: &RunId) -> LeaseGuard {
-        LeaseGuard { run: id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+        LeaseGuard { run: id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
     /// Asks that a run end. If no process drives the run, it ends at once.
@@ -275,7 +275,7 @@ impl Runs {
             Err(error) => Err(error.into()),
             Ok(lease) => {
                 let end = ("cancel", RunStatus::Cancelled);
-                DrivenRun::end_undriven(&*self.store, &self.driver, (id, lease), end).await?;
+                DrivenRun::end_undriven(&*self.store, &self.process, (id, lease), end).await?;
                 Ok(RunStatus::Cancelled)
             }
         }

@@ -1,4 +1,4 @@
-//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a driver that decides elsewhere which
+//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a caller that decides elsewhere which
 //! step comes next.
 //!
 //! The steps are those of the loop, and the store holds what it holds after a run in one process. The difference is
@@ -202,7 +202,7 @@ impl Stepper {
             None => {}
         }
         for message in steering {
-            // Ignore the error: a driver queues no more messages than the handle.
+            // Ignore the error: a caller queues no more messages than the handle.
             let _ = handle.steer_with(message);
         }
         let _lease = run.keep_lease(handle.clone());
@@ -357,17 +357,17 @@ impl Stepper {
             Err(StoreError::Ended { .. }) => return Ok(None),
             acquired => acquired?,
         };
-        let (store, driver) = (Arc::clone(self.runs.store()), Arc::clone(self.runs.driver()));
+        let (store, process) = (Arc::clone(self.runs.store()), Arc::clone(self.runs.process()));
         if lease.version != version {
-            store.release_lease(id.as_str(), driver.name()).await?;
+            store.release_lease(id.as_str(), process.name()).await?;
             return Ok(None);
         }
         let registry = (Arc::clone(&self.parts.registry), caller);
         let run = (id.clone(), lease, state, None);
-        match DrivenRun::new((Arc::clone(&store), Arc::clone(&driver)), run, registry).await {
+        match DrivenRun::new((Arc::clone(&store), Arc::clone(&process)), run, registry).await {
             Ok(run) => Ok(Some(Arc::new(run))),
             Err(error) => {
-                store.release_lease(id.as_str(), driver.name()).await?;
+                store.release_lease(id.as_str(), process.name()).await?;
                 Err(error)
             }
         }

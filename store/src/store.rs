@@ -1,4 +1,4 @@
-//! [`RunStore`]: what a driver of runs, a gateway and a command line ask of a store.
+//! [`RunStore`]: what a process that works on runs, a gateway and a command line ask of a store.
 
 use async_trait::async_trait;
 
@@ -113,7 +113,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`].
     async fn steps(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Step, i64>, StoreError>;
 
-    /// Writes that a call is about to begin, and says whether it may. The driver asks before each call that has
+    /// Writes that a call is about to begin, and says whether it may. The process asks before each call that has
     /// effects.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use portcullis_runs::{
-    Driver, RunExport, RunId, Runs, now,
+    RunExport, RunId, RunProcess, Runs, now,
     store::{
         ApprovalFilter, ApprovalStatus, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
         StoredMessage,
@@ -81,7 +81,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
         let run = store.run(id.as_str()).await?;
         let word = word(&*store, &run.summary).await?;
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
-        let process = driver.and_then(|driver| Driver::process_id(&state, driver));
+        let process = driver.and_then(|driver| RunProcess::process_id(&state, driver));
         let text = shown::run(&*store, &id, &run, (word, process)).await?;
         stream::write_answer(&text)
     })
@@ -113,7 +113,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
 pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
-        let runs = Runs::new(Arc::clone(&store), Driver::start(&state)?);
+        let runs = Runs::new(Arc::clone(&store), RunProcess::start(&state)?);
         match runs.cancel(&id).await? {
             status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
             _ => stream::write_answer("the process that drives the run was asked to end it\n"),

@@ -85,7 +85,7 @@ fn a_connection_that_the_server_ends_is_replaced() {
         while !client.query(&left, &[]).await.expect("listed").is_empty() {
             tokio::task::yield_now().await;
         }
-        // The driver may learn of the end of each connection only with a statement, which then fails.
+        // `tokio_postgres` may learn of the end of each connection only with a statement, which then fails.
         for _ in 0..ended {
             if let Err(error) = store.ping().await {
                 assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");

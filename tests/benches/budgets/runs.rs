@@ -14,7 +14,7 @@ use portcullis_agent::{
     Provider, ProviderError, StopReason, ToolCallDelta,
 };
 use portcullis_runs::{
-    Continuation, DrivenRun, Driver, RunId, RunSubject, Runs, StoredExecutor,
+    Continuation, DrivenRun, RunId, RunProcess, RunSubject, Runs, StoredExecutor,
     store::{SqliteOptions, open_sqlite},
 };
 use portcullis_testing::Fixture;
@@ -135,7 +135,7 @@ async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) ->
 async fn runs(fixture: &Fixture) -> Runs {
     let file = fixture.state().join("runs.db");
     let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
-    Runs::new(store, Driver::start(&fixture.state()).expect("starts"))
+    Runs::new(store, RunProcess::start(&fixture.state()).expect("starts"))
 }
 
 async fn add(runs: &Runs) -> RunSubject {

@@ -145,7 +145,7 @@ pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
     let mut end = commit("r", 1);
     end.status = RunStatus::Cancelled;
     let lease = store.renew_lease(guard("r"), UNTIL + 1).await.expect("renewed");
-    assert_eq!(lease.cancel_requested, Some(7), "the driver learns of it");
+    assert_eq!(lease.cancel_requested, Some(7), "the process that drives the run learns of it");
     store.commit_step(end).await.expect("committed");
     let error = store.request_cancel("r", 11).await.expect_err("over");
     assert!(matches!(error, StoreError::Ended { .. }), "{error}");
