@@ -39,7 +39,7 @@ const MAX_ASKED: u32 = 100;
 /// or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
-    here: Here,
+    local: LocalApprover,
     expires: Duration,
     on_question: Option<QuestionFn>,
 }
@@ -47,40 +47,40 @@ pub struct StoredApprover {
 /// Callback for each new question. Must not block.
 pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
 
-/// The approver at this process.
-enum Here {
-    /// It can be asked.
-    Approver(Arc<dyn Approver>),
-    /// There is none, and the question waits for another process.
-    Elsewhere,
-    /// There is none, and only answers count that were given before.
-    None,
+/// The approver of this process.
+enum LocalApprover {
+    /// It is asked, too.
+    Asked(Arc<dyn Approver>),
+    /// There is none. The question waits for another process.
+    Absent,
+    /// There is none, and no question waits: only answers count that were given before.
+    PastAnswersOnly,
 }
 
 impl StoredApprover {
     /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
     #[must_use]
-    pub fn elsewhere(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::Elsewhere, expires: APPROVAL_EXPIRES, on_question: None }
+    pub fn in_store(run: Arc<DrivenRun>) -> Self {
+        Self { run, local: LocalApprover::Absent, expires: APPROVAL_EXPIRES, on_question: None }
     }
 
-    /// Asks at this process too, and expires with the question there.
+    /// Asks this process's approver too. The question expires when that approver's does.
     #[must_use]
-    pub fn also_here(run: Arc<DrivenRun>, here: Arc<dyn Approver>) -> Self {
-        let expires = here.time_limit();
-        Self { run, here: Here::Approver(here), expires, on_question: None }
+    pub fn in_store_and_locally(run: Arc<DrivenRun>, local: Arc<dyn Approver>) -> Self {
+        let expires = local.time_limit();
+        Self { run, local: LocalApprover::Asked(local), expires, on_question: None }
     }
 
     /// Takes only answers that were given before, to a process that has died since. Any other question is refused at
     /// once.
     #[must_use]
-    pub fn answered_before(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::None, expires: Duration::ZERO, on_question: None }
+    pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
+        Self { run, local: LocalApprover::PastAnswersOnly, expires: Duration::ZERO, on_question: None }
     }
 
     /// Calls `on_question` for each new question, after it was stored.
     #[must_use]
-    pub fn telling(mut self, on_question: QuestionFn) -> Self {
+    pub fn on_question(mut self, on_question: QuestionFn) -> Self {
         self.on_question = Some(on_question);
         self
     }
@@ -192,7 +192,7 @@ impl fmt::Debug for StoredApprover {
 #[async_trait]
 impl Approver for StoredApprover {
     async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
-        if let Here::None = self.here {
+        if let LocalApprover::PastAnswersOnly = self.local {
             let unavailable = || GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
             return self.earlier_answer(request).await.unwrap_or_else(unavailable);
         }
@@ -200,17 +200,17 @@ impl Approver for StoredApprover {
             Ok(id) => id,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot store a question");
-                return match &self.here {
-                    Here::Approver(here) => here.decide(request).await,
-                    Here::Elsewhere | Here::None => {
+                return match &self.local {
+                    LocalApprover::Asked(local) => local.decide(request).await,
+                    LocalApprover::Absent | LocalApprover::PastAnswersOnly => {
                         GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
                     }
                 };
             }
         };
-        let Here::Approver(here) = &self.here else { return self.wait(&id).await };
+        let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
         tokio::select! {
-            given = here.decide(request) => self.record(&id, request, given).await,
+            given = local.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,
         }
     }

@@ -27,7 +27,7 @@ pub enum RunError {
     },
     /// There is no run about this workspace.
     #[error("there is no run about `{}`", .workspace.escape_debug())]
-    None {
+    NoRun {
         /// The workspace.
         workspace: String,
     },

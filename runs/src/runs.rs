@@ -117,13 +117,13 @@ impl Runs {
     /// The newest run about a workspace.
     ///
     /// # Errors
-    /// [`RunError::None`], [`RunError::Store`].
+    /// [`RunError::NoRun`], [`RunError::Store`].
     pub async fn newest(&self, workspace: &str) -> Result<RunId, RunError> {
         let filter = RunFilter { workspace: Some(workspace.to_owned()), ..RunFilter::default() };
         let page = self.store.runs(filter, PageRequest::first(1)).await?;
         match page.items.into_iter().next() {
             Some(run) => run.id.parse(),
-            None => Err(RunError::None { workspace: workspace.to_owned() }),
+            None => Err(RunError::NoRun { workspace: workspace.to_owned() }),
         }
     }
 

@@ -407,13 +407,13 @@ impl Stepper {
         caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         if caller.approver.is_none() {
-            let approver = StoredApprover::elsewhere(Arc::clone(run));
+            let approver = StoredApprover::in_store(Arc::clone(run));
             let (id, for_all) = (run.id().clone(), self.parts.on_question.clone());
             let tell = move |question: &NewApproval| {
                 for_all.iter().for_each(|tell| tell(&id, question));
                 on_question.iter().for_each(|tell| tell(question));
             };
-            caller.approver = Some(Arc::new(approver.telling(Arc::new(tell))));
+            caller.approver = Some(Arc::new(approver.on_question(Arc::new(tell))));
         }
         let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();
         let executor = match self.parts.hint {

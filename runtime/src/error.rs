@@ -335,7 +335,7 @@ fn is_usage(error: &RunError) -> bool {
     matches!(
         error,
         RunError::InvalidId { .. }
-            | RunError::None { .. }
+            | RunError::NoRun { .. }
             | RunError::OtherWorkspace { .. }
             | RunError::OtherAgent { .. }
             | RunError::Answered { .. }

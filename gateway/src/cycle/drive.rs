@@ -120,12 +120,12 @@ fn terms(
     caller.before_effects = Some(Arc::clone(driven) as Arc<dyn BeginCall>);
     let inner = StoredExternalCalls::new(Arc::clone(driven)).with_inbox(space.agent.id.clone());
     caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
-    let approver = StoredApprover::elsewhere(Arc::clone(driven));
-    let telling = approver.telling(Arc::new(move |question: &NewApproval| {
+    let approver = StoredApprover::in_store(Arc::clone(driven));
+    let approver = approver.on_question(Arc::new(move |question: &NewApproval| {
         // Without the cycle there are no readers.
         let _ = asked.send(question.clone());
     }));
-    caller.approver = Some(Arc::new(telling));
+    caller.approver = Some(Arc::new(approver));
     caller
 }
 

@@ -189,7 +189,7 @@ impl World {
         template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
         template.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(&run))));
         template.approver = Some(if asks_elsewhere {
-            Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+            Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>
         } else {
             Arc::new(ApproveAll)
         });

@@ -147,7 +147,7 @@ impl World {
         template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
         template.approver =
             Some(approver.unwrap_or_else(|| {
-                Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+                Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>
             }));
         let executor = RegistryExecutor::new(registry, template).with_continued_run();
         let mut config = AgentConfig::new(AGENT);

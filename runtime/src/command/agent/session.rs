@@ -128,19 +128,21 @@ impl Session {
                 caller.approver = approver;
                 None
             }
-            (ApprovalSource::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
-            (ApprovalSource::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
-            (ApprovalSource::Here, None) => Some(StoredApprover::answered_before(Arc::clone(run))),
+            (ApprovalSource::Elsewhere, _) => Some(StoredApprover::in_store(Arc::clone(run))),
+            (ApprovalSource::Here, Some(here)) => {
+                Some(StoredApprover::in_store_and_locally(Arc::clone(run), here))
+            }
+            (ApprovalSource::Here, None) => Some(StoredApprover::past_answers_only(Arc::clone(run))),
         };
         if let Some(stored) = stored {
-            let telling = match self.notifier.clone() {
+            let approver = match self.notifier.clone() {
                 Some(notifier) => {
                     let id = self.subject.id.clone();
-                    stored.telling(Arc::new(move |asked| notifier.tell(&id, asked)))
+                    stored.on_question(Arc::new(move |asked| notifier.tell(&id, asked)))
                 }
                 None => stored,
             };
-            caller.approver = Some(Arc::new(telling));
+            caller.approver = Some(Arc::new(approver));
         }
         let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();
         Answerer {
