@@ -56,21 +56,30 @@ pub struct DrivenRun {
     caller: Caller,
     began: Instant,
     totals_before: RunTotals,
-    /// The calls of the interrupted step that had begun.
-    begun_before: HashMap<String, BegunCall>,
+    /// The calls of the interrupted step that had begun, by id.
+    interrupted_calls: HashMap<String, InterruptedCall>,
     /// The calls that have begun in this process, and whether their ends are written.
-    begun_here: Mutex<HashMap<String, bool>>,
+    started_calls: Mutex<HashMap<String, bool>>,
     /// The calls that have begun in this process and may be repeated, if they are written with their step.
     repeatable: Option<Mutex<HashMap<String, (NewEffect, i64)>>>,
-    /// The state to resume from, and a prompt that arrived in the meantime. [`Self::take_start`] takes both.
-    start: Mutex<Option<(RunState, Option<Message>)>>,
+    /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
+    resume_point: Mutex<Option<ResumePoint>>,
     is_cancel_requested: bool,
     progress: AsyncMutex<Progress>,
 }
 
+/// Where the loop resumes a run.
+#[derive(Debug)]
+struct ResumePoint {
+    /// The state after the last step that was stored.
+    state: RunState,
+    /// A prompt that arrived in the meantime.
+    prompt: Option<Message>,
+}
+
 /// An interrupted call: its stored result, or unknown.
 #[derive(Debug, Clone)]
-pub(crate) enum BegunCall {
+pub(crate) enum InterruptedCall {
     /// It has this result.
     Finished(Box<ToolResult>),
     /// Its effects are not known, and it may not be repeated.
@@ -96,10 +105,10 @@ impl DrivenRun {
     /// A run whose lease this process has.
     pub(crate) async fn new(
         (store, process): (Arc<dyn RunStore>, Arc<RunProcess>),
-        (id, lease, state, steering): (RunId, RunLease, StoredState, Option<Message>),
+        (id, lease, state, prompt): (RunId, RunLease, StoredState, Option<Message>),
         (registry, caller): (Arc<ToolRegistry>, Caller),
     ) -> Result<Self, RunError> {
-        let (begun_before, labels) = calls::begun_before(&*store, &id, &state.run).await?;
+        let (interrupted_calls, labels) = calls::read_interrupted_calls(&*store, &id, &state.run).await?;
         registry.add_run_labels(&caller, labels);
         let progress = Progress {
             version: lease.version,
@@ -119,10 +128,10 @@ impl DrivenRun {
             caller,
             began: Instant::now(),
             totals_before: state.totals,
-            begun_before,
-            begun_here: Mutex::default(),
+            interrupted_calls,
+            started_calls: Mutex::default(),
             repeatable: None,
-            start: Mutex::new(Some((state.run, steering))),
+            resume_point: Mutex::new(Some(ResumePoint { state: state.run, prompt })),
             is_cancel_requested: lease.cancel_requested.is_some(),
             progress: AsyncMutex::new(progress),
         })
@@ -149,10 +158,11 @@ impl DrivenRun {
     /// Returns the state to resume from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and queues a
     /// waiting prompt on `handle`. Returns `None` after the first call.
     #[must_use]
-    pub fn take_start(&self, handle: &AgentHandle) -> Option<RunState> {
-        let (state, steering) = self.start.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    pub fn take_resume_point(&self, handle: &AgentHandle) -> Option<RunState> {
+        let ResumePoint { state, prompt } =
+            self.resume_point.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         // An empty queue has room.
-        let _ = steering.map(|message| handle.steer_with(message));
+        let _ = prompt.map(|prompt| handle.steer_with(prompt));
         Some(state)
     }
 
@@ -217,9 +227,9 @@ impl DrivenRun {
         LeaseGuard { run: self.id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
-    /// The state of an interrupted call, as a [`BegunCall`]. `None` for a call that was not interrupted, or may run again.
-    pub(crate) fn begun_before(&self, call: &str) -> Option<&BegunCall> {
-        self.begun_before.get(call)
+    /// The state of an interrupted call. `None` for a call that was not interrupted, or may run again.
+    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&InterruptedCall> {
+        self.interrupted_calls.get(call)
     }
 
     /// Whether a person had asked for the end of the run when this process took its lease.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::BegunCall};
+use crate::{DrivenRun, driven::InterruptedCall};
 
 /// Wraps an executor. A call that began before its step was interrupted does not run again, unless it may be
 /// repeated: it has the result that is stored, or the model is told that its effects are not known.
@@ -34,10 +34,10 @@ impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        match self.run.begun_before(&call.id) {
-            Some(BegunCall::Finished(result)) => return ToolResult::clone(result),
+        match self.run.interrupted_call(&call.id) {
+            Some(InterruptedCall::Finished(result)) => return ToolResult::clone(result),
             // The refusal leaves a row in the log, in which the call has a begin without an end.
-            Some(BegunCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
+            Some(InterruptedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
             None => {}
         }
         let result = self.inner.execute(call, terms).await;

@@ -188,7 +188,7 @@ impl Runs {
         }
         // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
         registry.add_run_labels(caller, state.labels(id)?);
-        let mut steering = None;
+        let mut waiting_prompt = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
                 Continuation::Prompt(prompt) => RunState::new(prompt.clone()),
@@ -198,7 +198,7 @@ impl Runs {
                     return Err(RunError::Answered { id: id.clone() });
                 }
                 Continuation::Resume => {
-                    steering = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
+                    waiting_prompt = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
                     RunState::asking_again()
                 }
             };
@@ -206,7 +206,7 @@ impl Runs {
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
         } else {
             if let Continuation::Prompt(prompt) = next {
-                steering = Some(prompt.clone());
+                waiting_prompt = Some(prompt.clone());
                 state.run = state.run.with_all_turns();
             }
             let lease = self.acquire(id).await?;
@@ -220,7 +220,7 @@ impl Runs {
         };
         let driven = DrivenRun::new(
             (Arc::clone(&self.store), Arc::clone(&self.process)),
-            (id.clone(), lease, state, steering),
+            (id.clone(), lease, state, waiting_prompt),
             (Arc::clone(registry), caller.clone()),
         );
         match driven.await {

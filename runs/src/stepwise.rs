@@ -23,7 +23,7 @@ use crate::{
     DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
     StoredExecutor, StoredExternalCalls,
     carried::Carried,
-    driven::{BegunCall, status},
+    driven::{InterruptedCall, status},
     turn::{Interruption, TurnExecutor, interrupt},
 };
 
@@ -303,7 +303,7 @@ impl Stepper {
         cancel: &CancellationToken,
     ) -> Result<CallEnd, RunError> {
         let store = &**run.store();
-        let is_finished = matches!(run.begun_before(call), Some(BegunCall::Finished(_)));
+        let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
         if is_finished || Carried::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(CallEnd::Stored);
         }
@@ -457,7 +457,7 @@ impl Stepper {
 
 /// The state that a run resumes from. It has no message of a person: those come with the step.
 fn start(run: &DrivenRun) -> RunState {
-    run.take_start(&AgentHandle::default()).expect("a run that was just driven has not begun")
+    run.take_resume_point(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 
 /// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.

@@ -86,7 +86,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
         executor,
     );
     let handle = agent_loop.handle();
-    let start = driven.take_start(&handle).expect("the start of a driven run is taken once");
+    let start = driven.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
     let _lease = driven.keep_lease(handle);
     let ended = {
         let mut questions = questions;

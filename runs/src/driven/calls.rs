@@ -13,7 +13,7 @@ use portcullis_store::{
 use portcullis_tools::{BeginCall, BeginningCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
 
-use super::{BegunCall, DrivenRun, label_texts};
+use super::{DrivenRun, InterruptedCall, label_texts};
 use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
 
 impl DrivenRun {
@@ -36,7 +36,7 @@ impl DrivenRun {
         };
         match finished.await {
             Ok(()) => {
-                self.begun_here().insert(result.call_id.clone(), true);
+                self.started_calls().insert(result.call_id.clone(), true);
             }
             Err(error) => warn_of_unwritten_end(&result.call_id, &error),
         }
@@ -58,11 +58,11 @@ impl DrivenRun {
 
     /// Whether the end of a call is written. None for a call that has not begun in this process.
     pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
-        self.begun_here().get(call).copied()
+        self.started_calls().get(call).copied()
     }
 
-    fn begun_here(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
+    fn started_calls(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.started_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,7 +86,7 @@ impl BeginCall for DrivenRun {
         match begun.await {
             Ok(None) => Ok(()),
             Ok(Some(EffectBegin::Begun { .. })) => {
-                self.begun_here().insert(call.call_id.clone(), false);
+                self.started_calls().insert(call.call_id.clone(), false);
                 Ok(())
             }
             // The executor answers such a call itself, so two calls have the same id.
@@ -99,12 +99,12 @@ impl BeginCall for DrivenRun {
     }
 }
 
-/// Reads the interrupted calls of a step, as [`BegunCall`]s, and the labels that they have brought.
-pub(super) async fn begun_before(
+/// Reads the interrupted calls of a step, as [`InterruptedCall`]s, and the labels that they have brought.
+pub(super) async fn read_interrupted_calls(
     store: &dyn RunStore,
     id: &RunId,
     state: &RunState,
-) -> Result<(HashMap<String, BegunCall>, Vec<(FlowLabel, String)>), RunError> {
+) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
     let (mut begun, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
@@ -115,7 +115,7 @@ pub(super) async fn begun_before(
         for label in &effect.labels {
             labels.push((parse_label(label, id)?, effect.call.clone()));
         }
-        if let Some(call) = begun_call(&effect, id)? {
+        if let Some(call) = interrupted_call(&effect, id)? {
             begun.insert(effect.call, call);
         }
     }
@@ -123,16 +123,16 @@ pub(super) async fn begun_before(
 }
 
 /// Reads the state of an interrupted call. `None` if the call may run again.
-fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
+fn interrupted_call(effect: &Effect, id: &RunId) -> Result<Option<InterruptedCall>, RunError> {
     Ok(match &effect.result {
         Some(result) => {
             let parsed = serde_json::from_str(result.as_str());
             let result =
                 parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            Some(BegunCall::Finished(Box::new(result)))
+            Some(InterruptedCall::Finished(Box::new(result)))
         }
         None if effect.may_repeat => None,
-        None => Some(BegunCall::Unknown),
+        None => Some(InterruptedCall::Unknown),
     })
 }
 

@@ -200,7 +200,7 @@ impl World {
         let model = Model(self.turns.clone());
         let mut agent = AgentLoop::new(config, (), Arc::clone(&run), model, executor);
         let handle = agent.handle();
-        let state = run.take_start(&handle).expect("taken once");
+        let state = run.take_resume_point(&handle).expect("the resume point is taken once");
         let _lease = run.keep_lease(handle);
         Ok(agent.resume(state).await)
     }

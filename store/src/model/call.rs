@@ -45,7 +45,7 @@ pub struct NewCall {
     pub expires: Option<i64>,
 }
 
-/// A call as it is stored.
+/// A call whose result comes from outside the run, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingCall {
     /// Its id.

@@ -1,4 +1,4 @@
-//! Begun effects: which tool calls of a run have begun, and which have finished.
+//! Effects: the tool calls of a run that have begun, because a begun call may have had its effects, and their ends.
 
 use crate::json::Json;
 
@@ -18,7 +18,7 @@ pub struct NewEffect {
     pub labels: Vec<String>,
 }
 
-/// A call as it is stored.
+/// A call of the run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     /// The id of the call.

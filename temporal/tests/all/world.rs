@@ -157,7 +157,7 @@ impl World {
         let scripts = Scripts::new(self.folder().to_owned());
         let mut agent = AgentLoop::new(config, (), Arc::clone(&run), scripts, executor);
         let handle = agent.handle();
-        let state = run.take_start(&handle).expect("taken once");
+        let state = run.take_resume_point(&handle).expect("the resume point is taken once");
         let _lease = run.keep_lease(handle);
         (agent.resume(state).await, id)
     }

@@ -126,7 +126,7 @@ async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) ->
     let executor = StoredExecutor::new(executor, Arc::clone(&run));
     let config = config(subject.id.as_str(), turns);
     let mut agent = AgentLoop::new(config, (), Arc::clone(&run), Repeating(turns), executor);
-    let state = run.take_start(&agent.handle()).expect("once");
+    let state = run.take_resume_point(&agent.handle()).expect("the resume point is taken once");
     let ended = agent.resume(state).await;
     assert_eq!(ended.answer(), Some("Done."), "{:?}", ended.end);
     (start.elapsed(), subject)

@@ -57,7 +57,8 @@ impl Answerer {
     ) -> Result<AgentRun, CliError> {
         let work = async |agent: &mut AgentLoop| {
             let handle = agent.handle();
-            let state = run.take_start(&handle).expect("the start of a driven run is taken once");
+            let state =
+                run.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
             let _lease = run.keep_lease(handle);
             agent.resume(state).await
         };
