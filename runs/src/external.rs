@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use portcullis_store::{
-    CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, PendingCall, RunStore, StoreError,
+    CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, RunStore, StoreError, StoredCall,
     TOOL_RESULT, TimeOut,
 };
 use portcullis_tools::{CallProgress, Caller, ExternalCall, ExternalCalls, LateResult, ToolRegistry};
@@ -120,7 +120,7 @@ pub(crate) async fn cancel(store: &dyn RunStore, id: &str) -> Result<(), ToolErr
     store.cancel_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
 }
 
-fn progress(call: &PendingCall) -> Result<CallProgress, ToolError> {
+fn progress(call: &StoredCall) -> Result<CallProgress, ToolError> {
     Ok(match (call.status_at(now()), &call.result) {
         (CallStatus::Resolved, Some(result)) => {
             let value = serde_json::from_str(result.as_str());

@@ -8,7 +8,7 @@ use crate::{
     model::{
         Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
         InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-        PendingCall, Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredMessage, TimeOut,
+        Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredCall, StoredMessage, TimeOut,
     },
 };
 
@@ -171,7 +171,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn call(&self, id: &str) -> Result<PendingCall, StoreError>;
+    async fn call(&self, id: &str) -> Result<StoredCall, StoreError>;
 
     /// Calls, the newest first.
     ///
@@ -181,7 +181,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         &self,
         filter: CallFilter,
         page: PageRequest<AgeCursor>,
-    ) -> Result<Page<PendingCall, AgeCursor>, StoreError>;
+    ) -> Result<Page<StoredCall, AgeCursor>, StoreError>;
 
     /// Adds a question.
     ///

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use portcullis_runs::store::{
     AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
     InboxEntry, Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-    PendingCall, Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredMessage,
+    Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredCall, StoredMessage,
     TimeOut,
 };
 use tokio::sync::Notify;
@@ -92,8 +92,8 @@ forward! {
     write resolve_call(id: &str, result: Json, now: i64) -> Resolution;
     write cancel_call(id: &str, now: i64) -> bool;
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;
-    read call(id: &str) -> PendingCall;
-    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<PendingCall, AgeCursor>;
+    read call(id: &str) -> StoredCall;
+    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
     write decide_approval(id: &str, hash: &str, decision: Decision) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;

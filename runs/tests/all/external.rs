@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
-    store::{CallFilter, CallStatus, Json, PageRequest, PendingCall, Resolution},
+    store::{CallFilter, CallStatus, Json, PageRequest, Resolution, StoredCall},
 };
 use portcullis_types::{Message, MessageRole};
 
@@ -19,14 +19,14 @@ const CONFIRM: (&str, &str) = ("confirm", "{\"text\":\"a\"}");
 const DEFER: (&str, &str) = ("defer", "{\"text\":\"b\"}");
 
 /// The run's calls, the newest first.
-async fn calls(world: &World) -> Vec<PendingCall> {
+async fn calls(world: &World) -> Vec<StoredCall> {
     let run = Some(world.subject.id.to_string());
     let filter = CallFilter { run, ..CallFilter::default() };
     world.store.calls(filter, PageRequest::default()).await.expect("listed").items
 }
 
 /// The one call of a run, when it is there.
-async fn call(world: &World) -> PendingCall {
+async fn call(world: &World) -> StoredCall {
     loop {
         if let [call] = &calls(world).await[..] {
             return call.clone();

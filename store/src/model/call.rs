@@ -45,9 +45,9 @@ pub struct NewCall {
     pub expires: Option<i64>,
 }
 
-/// A call whose result comes from outside the run, as it is stored.
+/// A call as it is stored. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingCall {
+pub struct StoredCall {
     /// Its id.
     pub id: String,
     /// The run that made the call.
@@ -70,7 +70,7 @@ pub struct PendingCall {
     pub expires: Option<i64>,
 }
 
-impl PendingCall {
+impl StoredCall {
     /// The status at this time. A call whose time is over has expired, also before a sweep has seen it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> CallStatus {
@@ -85,7 +85,7 @@ pub enum TimeOut {
     /// It is pending now. A result will come through the inbox.
     Pending,
     /// Something else was faster: the call has this status and, if it is resolved, its result.
-    Earlier(PendingCall),
+    Earlier(StoredCall),
 }
 
 /// The recipient of a result.

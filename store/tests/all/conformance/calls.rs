@@ -1,7 +1,7 @@
 //! Calls: waiting, pending, and one end.
 
 use portcullis_store::{
-    CallFilter, CallStatus, Entity, PageRequest, PendingCall, Resolution, RunStore, StoreError, TOOL_RESULT,
+    CallFilter, CallStatus, Entity, PageRequest, Resolution, RunStore, StoreError, StoredCall, TOOL_RESULT,
     TimeOut,
 };
 
@@ -16,7 +16,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add(store, "c", CallStatus::Waiting).await;
     let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
     assert_eq!(resolved, Resolution::Inline);
-    let expected = PendingCall {
+    let expected = StoredCall {
         id: "c".to_owned(),
         run: "r".to_owned(),
         agent: "agent".to_owned(),
