@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_store::{
-    Approval, ApprovalStatus, Decision, Json, NewApproval, RunStore, StoreError, Verdict,
+    Approval, ApprovalStatus, Json, NewApproval, RunStore, StoreError, StoredAnswer, Verdict,
 };
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -122,22 +122,22 @@ impl StoredApprover {
     }
 
     /// The answer that was given to this question before, also if it was asked again after it had expired.
-    async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<GivenAnswer> {
+    async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_ASKED {
             let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
             if earlier.decision.is_some() {
-                return given_answer(&earlier);
+                return attributed_answer(&earlier);
             }
         }
         None
     }
 
     /// Waits until another process has answered.
-    async fn wait(&self, id: &str) -> GivenAnswer {
+    async fn wait(&self, id: &str) -> AttributedAnswer {
         loop {
             match self.store().approval(id).await {
                 Ok(approval) => {
-                    if let Some(answer) = given_answer(&approval) {
+                    if let Some(answer) = attributed_answer(&approval) {
                         return answer;
                     }
                 }
@@ -151,7 +151,7 @@ impl StoredApprover {
     }
 
     /// Writes an answer that was given at this process. If another process was faster, its answer counts.
-    async fn record(&self, id: &str, request: &ApprovalRequest, given: GivenAnswer) -> GivenAnswer {
+    async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
         let (verdict, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
@@ -161,7 +161,7 @@ impl StoredApprover {
             }
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
-        let decision = Decision {
+        let decision = StoredAnswer {
             verdict,
             by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
             via: given.by.to_string(),
@@ -171,7 +171,7 @@ impl StoredApprover {
         };
         match self.store().decide_approval(id, &request.binding, decision).await {
             Err(StoreError::ApprovalClosed { .. }) => match self.store().approval(id).await {
-                Ok(approval) => given_answer(&approval).unwrap_or(given),
+                Ok(approval) => attributed_answer(&approval).unwrap_or(given),
                 Err(_) => given,
             },
             Err(error) => {
@@ -191,9 +191,9 @@ impl fmt::Debug for StoredApprover {
 
 #[async_trait]
 impl Approver for StoredApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         if let LocalApprover::PastAnswersOnly = self.local {
-            let unavailable = || GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
+            let unavailable = || AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
             return self.earlier_answer(request).await.unwrap_or_else(unavailable);
         }
         let id = match self.write(request).await {
@@ -203,7 +203,7 @@ impl Approver for StoredApprover {
                 return match &self.local {
                     LocalApprover::Asked(local) => local.decide(request).await,
                     LocalApprover::Absent | LocalApprover::PastAnswersOnly => {
-                        GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
+                        AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
                     }
                 };
             }
@@ -238,9 +238,10 @@ fn has_expired(approval: &Approval) -> bool {
 }
 
 /// The answer to a question, if it has one or its time is over.
-fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
+fn attributed_answer(approval: &Approval) -> Option<AttributedAnswer> {
     let Some(decision) = &approval.decision else {
-        return has_expired(approval).then(|| GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
+        return has_expired(approval)
+            .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
     let answer = match (decision.verdict, &decision.edited_arguments) {
         (Verdict::Approve, None) => ApprovalAnswer::Approve,
@@ -249,5 +250,5 @@ fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
         }
         (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: decision.reason.clone() },
     };
-    Some(GivenAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
+    Some(AttributedAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    Approval, ApprovalFilter, Decision, Effect, Json, RunStore, RunSummary, StoredMessage, Verdict,
+    Approval, ApprovalFilter, Effect, Json, RunStore, RunSummary, StoredAnswer, StoredMessage, Verdict,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -124,7 +124,7 @@ impl RunExport {
         let approval = |approval: Approval| {
             let Approval { asked, created, status, decision, run: _ } = approval;
             let decision = decision.map(|decision| {
-                let Decision { verdict, by, via, edited_arguments, reason, decided } = decision;
+                let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = decision;
                 let verdict = match verdict {
                     Verdict::Approve => "approve",
                     Verdict::Deny => "deny",

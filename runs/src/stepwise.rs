@@ -14,7 +14,7 @@ use std::{
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
-use portcullis_store::{Decision, Entity, NewApproval, RunStatus, StoreError};
+use portcullis_store::{Entity, NewApproval, RunStatus, StoreError, StoredAnswer};
 use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;
@@ -332,7 +332,7 @@ impl Stepper {
         id: &RunId,
         question: &str,
         hash: Option<&str>,
-        decision: Decision,
+        decision: StoredAnswer,
     ) -> Result<(), RunError> {
         let store = self.runs.store();
         let asked = store.approval(question).await?;

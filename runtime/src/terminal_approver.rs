@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer,
-    question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, SessionApprovals,
+    StandingOffer, question,
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -61,15 +61,15 @@ impl TerminalApprover {
 
 #[async_trait]
 impl Approver for TerminalApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let terminal = self.terminal.lock().await;
         // Check after the wait for the lock: the answer to another question may cover this call.
         if self.approvals.covers(request) {
-            return GivenAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
+            return AttributedAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
         let name = terminal_name();
         let answer = self.ask_person(request, &terminal).await;
-        GivenAnswer { answer, by: ApproverKind::Terminal, name }
+        AttributedAnswer { answer, by: ApproverKind::Terminal, name }
     }
 }
 

@@ -73,12 +73,12 @@ pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
     Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFilter, CallStatus, Change, CommitStep,
-    Decision, DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry,
-    InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall,
-    NewEffect, NewEvent, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note,
-    NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution,
-    ResolvedWith, Run, RunFilter, RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step, StepRecord,
-    StoredCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry, InboxSpan,
+    LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall, NewEffect, NewEvent,
+    NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, PLAN_ENTRY, Page,
+    PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter,
+    RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step, StepRecord, StoredAnswer, StoredCall,
+    StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

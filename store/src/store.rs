@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
-        InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-        Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredCall, StoredMessage, TimeOut,
+        Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
+        LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
+        Run, RunFilter, RunLease, RunSummary, Step, StoredAnswer, StoredCall, StoredMessage, TimeOut,
     },
 };
 
@@ -194,8 +194,12 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], also for a question whose
     /// time is over.
-    async fn decide_approval(&self, id: &str, hash: &str, decision: Decision)
-    -> Result<Approval, StoreError>;
+    async fn decide_approval(
+        &self,
+        id: &str,
+        hash: &str,
+        decision: StoredAnswer,
+    ) -> Result<Approval, StoreError>;
 
     /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
     ///

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     CallEnd, Position, QuestionFn, RunId, StepEnd, Stepper, now,
-    store::{Decision, Verdict},
+    store::{StoredAnswer, Verdict},
 };
 use portcullis_types::{CancellationToken, Message};
 use temporalio_client::WorkflowSignalOptions;
@@ -173,7 +173,7 @@ impl Steps {
     ) -> Result<(), ActivityError> {
         let id = run_id(&input.run)?;
         let Answer { question, approve, hash, reason, by } = input.answer;
-        let decision = Decision {
+        let decision = StoredAnswer {
             verdict: if approve { Verdict::Approve } else { Verdict::Deny },
             by: by.unwrap_or_else(|| VIA.to_owned()),
             via: VIA.to_owned(),

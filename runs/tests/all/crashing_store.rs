@@ -10,10 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_runs::store::{
-    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
-    InboxEntry, Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-    Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredCall, StoredMessage,
-    TimeOut,
+    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
+    Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
+    Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredAnswer, StoredCall,
+    StoredMessage, TimeOut,
 };
 use tokio::sync::Notify;
 
@@ -95,7 +95,7 @@ forward! {
     read call(id: &str) -> StoredCall;
     read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
-    write decide_approval(id: &str, hash: &str, decision: Decision) -> Approval;
+    write decide_approval(id: &str, hash: &str, decision: StoredAnswer) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
     read approval(id: &str) -> Approval;
     read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>;

@@ -3,7 +3,7 @@
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
-    store::{Approval, ApprovalFilter, ApprovalStatus, Decision, Json, PageRequest, RunStatus, Verdict},
+    store::{Approval, ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer, Verdict},
 };
 use portcullis_types::Message;
 
@@ -30,7 +30,7 @@ async fn question(world: &World) -> Approval {
 
 async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
     let question = question(world).await;
-    let decision = Decision {
+    let decision = StoredAnswer {
         verdict,
         by: "ada".to_owned(),
         via: "test".to_owned(),

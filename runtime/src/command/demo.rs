@@ -7,7 +7,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use portcullis_agent::{AgentConfig, AgentRun, InMemoryMessageStore, ScriptedProvider};
 use portcullis_tools::{
     Caller,
-    approval::{self, ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{self, ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     audit,
     shell::ShellSource,
 };
@@ -114,7 +114,7 @@ struct Person {
 
 #[async_trait]
 impl Approver for Person {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let question = approval::question(request, COLUMNS);
         self.live.show_notice(&format!("\n{question}Approve? y (the demonstration answers)"));
         ApprovalAnswer::Approve.into()

@@ -46,7 +46,7 @@ pub struct Approval {
     /// The status.
     pub status: ApprovalStatus,
     /// The answer. None if it waits or has expired.
-    pub decision: Option<Decision>,
+    pub decision: Option<StoredAnswer>,
 }
 
 /// What an answer decides.
@@ -58,9 +58,9 @@ pub enum Verdict {
     Deny,
 }
 
-/// An answer.
+/// An answer as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct StoredAnswer {
     /// Whether the call may run.
     pub verdict: Verdict,
     /// The person who decided.

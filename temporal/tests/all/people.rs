@@ -1,6 +1,6 @@
 //! What people say to a run: answers, messages, and that it shall end.
 
-use portcullis_runs::store::{Decision, PageRequest, Verdict};
+use portcullis_runs::store::{PageRequest, StoredAnswer, Verdict};
 use serde_json::json;
 use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
 
@@ -61,7 +61,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
                 all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
             };
             let asked = soon(waiting).await;
-            let decision = Decision {
+            let decision = StoredAnswer {
                 verdict: Verdict::Approve,
                 by: "Ada".to_owned(),
                 via: "temporal".to_owned(),

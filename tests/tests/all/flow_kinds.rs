@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     Caller, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     new_call,
 };
 use portcullis_types::ToolErrorKind;
@@ -31,7 +31,7 @@ struct CountingApprover(AtomicUsize);
 
 #[async_trait]
 impl Approver for CountingApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
         self.0.fetch_add(1, Ordering::Relaxed);
         ApprovalAnswer::Approve.into()
     }

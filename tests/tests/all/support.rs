@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     new_call,
     policy::DEFAULT_MAX_OUTPUT_BYTES,
 };
@@ -198,7 +198,7 @@ impl ScriptedApprover {
 
 #[async_trait]
 impl Approver for ScriptedApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let number = {
             let mut received = self.received.lock().expect("not poisoned");
             received.push(request.clone());

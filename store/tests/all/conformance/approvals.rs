@@ -1,7 +1,8 @@
 //! Approvals: one answer, bound to a hash, in time.
 
 use portcullis_store::{
-    ApprovalFilter, ApprovalStatus, Decision, Entity, NewApproval, PageRequest, RunStore, StoreError, Verdict,
+    ApprovalFilter, ApprovalStatus, Entity, NewApproval, PageRequest, RunStore, StoreError, StoredAnswer,
+    Verdict,
 };
 
 use super::{NOW, add_run, guard, json};
@@ -17,9 +18,9 @@ fn question(id: &str, expires: Option<i64>) -> NewApproval {
     }
 }
 
-fn decision(verdict: Verdict, decided: i64) -> Decision {
+fn decision(verdict: Verdict, decided: i64) -> StoredAnswer {
     let edited_arguments = (verdict == Verdict::Approve).then(|| json("{\"edited\":1}"));
-    Decision {
+    StoredAnswer {
         verdict,
         by: "ada".to_owned(),
         via: "terminal".to_owned(),
