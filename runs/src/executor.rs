@@ -12,7 +12,7 @@ use crate::{DrivenRun, driven::InterruptedCall};
 /// repeated: it has the result that is stored, or the model is told that its effects are not known.
 ///
 /// The inner executor must report each call to the run before the call's first effect, through
-/// [`Caller::before_effects`](portcullis_tools::Caller::before_effects).
+/// [`Caller::start_listener`](portcullis_tools::Caller::start_listener).
 #[derive(Debug)]
 pub struct StoredExecutor<E> {
     inner: E,

@@ -15,7 +15,7 @@ use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
 use portcullis_store::{Entity, NewApproval, RunStatus, StoreError, StoredAnswer};
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -404,7 +404,7 @@ impl Stepper {
         on_question: Option<QuestionFn>,
     ) -> Arc<dyn ToolExecutor> {
         let mut caller = self.parts.caller.clone();
-        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         if caller.approver.is_none() {
             let approver = StoredApprover::in_store(Arc::clone(run));

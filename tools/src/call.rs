@@ -54,7 +54,7 @@ pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 /// Called before a call's first effect; an error stops the call. A program that stores its runs writes here that the
 /// call has begun.
 #[async_trait]
-pub trait BeginCall: Send + Sync {
+pub trait CallStartListener: Send + Sync {
     /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not called for
     /// the steps of an operation, and not for calls that a tool makes: they belong to the call that makes them.
     ///
@@ -63,13 +63,13 @@ pub trait BeginCall: Send + Sync {
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError>;
+    async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError>;
 }
 
 /// A call that is about to run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct BeginningCall {
+pub struct StartingCall {
     /// The call's id.
     pub call_id: String,
     /// The tool's canonical name, even if an alias was called.
@@ -110,7 +110,7 @@ pub struct Caller {
     /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
     /// Called before each call's first effect; an error stops the call. Default: none.
-    pub before_effects: Option<Arc<dyn BeginCall>>,
+    pub start_listener: Option<Arc<dyn CallStartListener>>,
     /// Keeps the calls of external tools. Default: none, so such calls fail.
     pub external_calls: Option<Arc<dyn ExternalCalls>>,
     /// Receives partial results.
@@ -186,7 +186,7 @@ impl Caller {
             turn_deadline: None,
             approval_policy: None,
             approver: None,
-            before_effects: None,
+            start_listener: None,
             external_calls: None,
             on_update: None,
             on_progress: None,

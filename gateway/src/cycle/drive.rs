@@ -10,7 +10,7 @@ use portcullis_runs::{
     StoredExternalCalls, now,
 };
 use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor};
 use portcullis_types::{Message, async_trait};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -117,7 +117,7 @@ fn terms(
     asked: mpsc::UnboundedSender<NewApproval>,
 ) -> Caller {
     let mut caller = caller.clone();
-    caller.before_effects = Some(Arc::clone(driven) as Arc<dyn BeginCall>);
+    caller.start_listener = Some(Arc::clone(driven) as Arc<dyn CallStartListener>);
     let inner = StoredExternalCalls::new(Arc::clone(driven)).with_inbox(space.agent.id.clone());
     caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
     let approver = StoredApprover::in_store(Arc::clone(driven));

@@ -10,7 +10,7 @@ use portcullis_agent::{RunState, interrupted_error};
 use portcullis_store::{
     Effect, EffectBegin, EffectEnd, FinishedEffect, Json, NewEffect, RunStore, StoreError,
 };
-use portcullis_tools::{BeginCall, BeginningCall, policy::FlowLabel};
+use portcullis_tools::{CallStartListener, StartingCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
 
 use super::{DrivenRun, InterruptedCall, label_texts};
@@ -67,8 +67,8 @@ impl DrivenRun {
 }
 
 #[async_trait]
-impl BeginCall for DrivenRun {
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+impl CallStartListener for DrivenRun {
+    async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let begun = async {
             let effect = NewEffect {
                 call: call.call_id.clone(),

@@ -13,7 +13,7 @@ use portcullis_runs::{
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
-    BeginCall, Caller, ExternalTool, RegistryExecutor, ToolRegistry,
+    CallStartListener, Caller, ExternalTool, RegistryExecutor, ToolRegistry,
     approval::{ApproveAll, Approver},
     policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
 };
@@ -186,7 +186,7 @@ impl World {
         let caller = Caller::new("agent", self.subject.id.as_str());
         let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
         let mut template = caller;
-        template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
         template.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(&run))));
         template.approver = Some(if asks_elsewhere {
             Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>

@@ -16,7 +16,7 @@ use portcullis_runs::{
 use portcullis_temporal::{
     AgentRun, Placement, RunOutcome, RunStatusReport, RunWorker, WorkerSettings, connect,
 };
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, approval::Approver};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, approval::Approver};
 use portcullis_types::{CancellationToken, Message};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -144,7 +144,7 @@ impl World {
         let run = runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await;
         let run = run.expect("driven");
         let mut template = caller;
-        template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
         template.approver =
             Some(approver.unwrap_or_else(|| {
                 Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>

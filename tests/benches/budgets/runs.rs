@@ -18,7 +18,7 @@ use portcullis_runs::{
     store::{SqliteOptions, open_sqlite},
 };
 use portcullis_testing::Fixture;
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
 use portcullis_types::{Message, MessageRole, async_trait};
 
 use crate::{
@@ -121,7 +121,7 @@ async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) ->
     let subject = add(runs).await;
     let run = drive(runs, &subject, Continuation::Resume, registry).await;
     let mut template = Caller::new("agent", subject.id.as_str());
-    template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+    template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
     let executor = RegistryExecutor::new(Arc::clone(registry), template).with_continued_run();
     let executor = StoredExecutor::new(executor, Arc::clone(&run));
     let config = config(subject.id.as_str(), turns);

@@ -14,7 +14,7 @@ use portcullis_agent::{AgentConfig, AgentRun, Provider};
 use portcullis_runs::{
     Continuation, DrivenRun, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
 };
-use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
+use portcullis_tools::{CallStartListener, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
 
 use super::{
@@ -121,7 +121,7 @@ impl Session {
 
     fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
         let mut caller = self.caller.clone();
-        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         let stored = match (self.approval_source, caller.approver.take()) {
             (ApprovalSource::InAdvance, approver) => {
