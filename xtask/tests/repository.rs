@@ -105,7 +105,7 @@ const MAY_CONNECT: &[&str] =
     &[
         "egress/src/",
         "confine/src/",
-        "store/src/postgres/",
+        "store/src/postgres",
         "temporal/src/server.rs",
         "tools/src/web/notification/smtp.rs",
     ];
