@@ -336,7 +336,7 @@ impl MessageStore for DrivenRun {
         Ok(texts.into_iter().map(Message::user).collect())
     }
 
-    async fn keep(&self, state: &RunState) -> Result<(), MessageStoreError> {
+    async fn save_state(&self, state: &RunState) -> Result<(), MessageStoreError> {
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };

@@ -98,7 +98,7 @@ pub enum RunError {
     },
     /// A step was taken, and cannot be stored. The step can be taken again.
     #[error("cannot store the step of the run `{id}`: {reason}")]
-    NotKept {
+    NotStored {
         /// The run.
         id: RunId,
         /// The reason, for the operator.

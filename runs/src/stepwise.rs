@@ -207,13 +207,13 @@ impl Stepper {
         }
         let _lease = run.keep_lease(handle.clone());
         let mut undone = None;
-        let may_keep = |state: &RunState| {
+        let may_save = |state: &RunState| {
             // A step that this process gives up is taken once more, perhaps elsewhere.
             let is_given_up = |end: &AgentEnd| *end == AgentEnd::Cancelled && cancel.is_cancelled();
             undone = state.end().filter(|end| is_given_up(end) || !keeps(end)).cloned();
             undone.is_none()
         };
-        let state = cancelled_by(agent.take_step(state, may_keep), cancel, &handle).await;
+        let state = cancelled_by(agent.take_step(state, may_save), cancel, &handle).await;
         match undone {
             Some(end) => Ok(StepEnd::Undone(end)),
             None => self.taken(run, version, &state).await,
@@ -245,18 +245,18 @@ impl Stepper {
             (Some(Interruption::Steered), None) | (None, _) => {}
         }
         let mut undone = None;
-        let may_keep = |state: &RunState| {
+        let may_save = |state: &RunState| {
             undone = state.end().filter(|end| !keeps(end)).cloned();
             undone.is_none()
         };
-        let state = agent.take_step(state, may_keep).await;
+        let state = agent.take_step(state, may_save).await;
         if let Some(end) = undone {
             return Ok(StepEnd::Undone(end));
         }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = carried.forget(store, id).await {
             // They are forgotten with the next turn's, and each is bound to its call's id.
-            tracing::warn!(error = &error as &dyn std::error::Error, "results of a turn are not forgotten");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
         Ok(taken)
     }
@@ -266,7 +266,7 @@ impl Stepper {
         let found = run.version().await;
         if found == version {
             let reason = state.end().map(ToString::to_string).unwrap_or_default();
-            return Err(RunError::NotKept { id: run.id().clone(), reason });
+            return Err(RunError::NotStored { id: run.id().clone(), reason });
         }
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
@@ -318,7 +318,7 @@ impl Stepper {
             Some(true) => {}
             None if cancel.is_cancelled() => return Ok(CallEnd::NotBegun),
             // A refusal, or a result that was not written in its place.
-            None | Some(false) => Carried::keep(store, run.id(), &result).await?,
+            None | Some(false) => Carried::save(store, run.id(), &result).await?,
         }
         Ok(CallEnd::Stored)
     }
