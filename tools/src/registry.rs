@@ -19,7 +19,7 @@ use crate::{
     call::Caller,
     configured_tool::ConfiguredTool,
     external::ExternalTool,
-    modules::{Lock, RefusedModule},
+    modules::{Pins, RefusedModule},
     native::ensure_given,
     pipeline::{
         Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
@@ -49,7 +49,7 @@ pub(crate) struct BuildFindings {
     pub(crate) unused_entries: Vec<PolicyFault>,
     /// The names of tools that a policy and its expectations may use.
     pub(crate) known: KnownTools,
-    pub(crate) lock: Lock,
+    pub(crate) pins: Pins,
     pub(crate) state: PathBuf,
 }
 
