@@ -89,7 +89,7 @@ impl AgentLoop {
         self.ask(Message::user(prompt)).await
     }
 
-    /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as pictures.
+    /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as images.
     ///
     /// # Cancellation
     /// As for [`AgentLoop::run`].

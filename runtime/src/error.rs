@@ -200,9 +200,9 @@ pub(crate) enum CliError {
     /// No model is named.
     #[error("no model is named: give --model NAME, or write `model = \"NAME\"` below `[agent]` in {file}")]
     NoModel { file: String },
-    /// A picture cannot be sent.
-    #[error("cannot send the picture `{}`: {problem}", path.display())]
-    Picture { path: PathBuf, problem: String },
+    /// An image cannot be sent.
+    #[error("cannot send the image `{}`: {problem}", path.display())]
+    Image { path: PathBuf, problem: String },
     /// The history of typed lines cannot be used.
     #[error("cannot use the history `{}`", path.display())]
     History { path: PathBuf, source: io::Error },
@@ -285,7 +285,7 @@ impl CliError {
             | Self::Components { .. }
             | Self::Tasks(FolderError::Open { .. })
             | Self::NoModel { .. }
-            | Self::Picture { .. }
+            | Self::Image { .. }
             | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Run(error) if is_usage(error) => USAGE,

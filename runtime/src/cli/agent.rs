@@ -19,7 +19,7 @@ use super::Modules;
 /// Let a model work with the tools, for one prompt or in a conversation.
 ///
 /// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a prompt,
-/// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are runs, which
+/// `/help` for the commands, or `@PATH` to add an image. Ctrl-D ends it. Conversations are runs, which
 /// are kept in a store: `--continue` and `--resume` continue one, and `portcullis runs` shows them.
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.

@@ -3,9 +3,9 @@
 mod capabilities;
 mod conversation;
 mod detached;
+mod images;
 mod instructions;
 pub(super) mod model;
-mod pictures;
 pub(super) mod prompt;
 mod session;
 mod slash;

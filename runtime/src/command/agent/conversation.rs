@@ -7,7 +7,7 @@ use portcullis_types::Content;
 use tokio::runtime::Runtime;
 
 use super::{
-    pictures,
+    images,
     session::Session,
     slash::{self, SlashCommand, Typed},
 };
@@ -45,7 +45,7 @@ pub(super) fn run(
             session.subject.id
         ));
     }
-    let mut pictures: Vec<Content> = Vec::new();
+    let mut images: Vec<Content> = Vec::new();
     while progress.begin_next(true) {
         let line = match editor.read(LINE_START)? {
             Input::Line(line) => line,
@@ -57,14 +57,14 @@ pub(super) fn run(
         };
         let prompt = match slash::parse(&line) {
             Typed::Prompt("") => continue,
-            Typed::Prompt(typed) => pictures::prompt(typed, pictures.clone()),
+            Typed::Prompt(typed) => images::prompt(typed, images.clone()),
             Typed::Unknown(word) => {
                 let word = text::inline(word);
                 stream::write_stderr(&format!("there is no command `{word}`; /help lists the commands\n"));
                 continue;
             }
             Typed::Command(command, argument) => {
-                if let Err(error) = obey(command, argument, session, &mut pictures) {
+                if let Err(error) = obey(command, argument, session, &mut images) {
                     stream::write_stderr(&error.report());
                 }
                 continue;
@@ -78,7 +78,7 @@ pub(super) fn run(
                 continue;
             }
         };
-        pictures.clear();
+        images.clear();
         let Some(cancel) = progress.begin_work() else { break };
         let began = Instant::now();
         match runtime.block_on(session.continue_run(Continuation::Prompt(prompt), &cancel)) {
@@ -99,7 +99,7 @@ fn obey(
     command: SlashCommand,
     argument: &str,
     session: &Session,
-    pictures: &mut Vec<Content>,
+    images: &mut Vec<Content>,
 ) -> Result<(), CliError> {
     let registry = &session.registry;
     let answer = match command {
@@ -113,7 +113,7 @@ fn obey(
         SlashCommand::Changes => undo::changes_of_run(registry, session.subject.id.as_str())?,
         SlashCommand::Undo => undo::undo_newest_of_run(registry, session.subject.id.as_str())?,
         SlashCommand::Image => {
-            return pictures::add(pictures, Path::new(argument));
+            return images::add(images, Path::new(argument));
         }
     };
     stream::write_answer(&answer)

@@ -22,7 +22,7 @@ const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
     (SlashCommand::Log, "log", "", "show the audit rows of this conversation"),
     (SlashCommand::Changes, "changes", "", "show what this conversation has changed in mounts with undo"),
     (SlashCommand::Undo, "undo", "", "undo the newest of these changes"),
-    (SlashCommand::Image, "image", "PATH", "add a picture to the next prompt, as `@PATH` does within one"),
+    (SlashCommand::Image, "image", "PATH", "add an image to the next prompt, as `@PATH` does within one"),
 ];
 
 /// A typed line.

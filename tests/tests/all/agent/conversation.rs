@@ -181,7 +181,7 @@ fn commands_show_tools_policy_and_log_and_ask_no_model() {
         ("/policy", "digest: "),
         ("/log", "echo"),
         ("/nothing", "there is no command `/nothing`"),
-        ("/image /nonexistent.png", "cannot send the picture `/nonexistent.png`"),
+        ("/image /nonexistent.png", "cannot send the image `/nonexistent.png`"),
     ] {
         person.type_line(command);
         let shown = person.wait_for_text(PROMPT);
@@ -238,17 +238,17 @@ fn the_projects_instructions_reach_the_model_marked_as_such() {
 }
 
 #[test]
-fn a_picture_goes_to_the_model_with_the_question() {
+fn an_image_goes_to_the_model_with_the_prompt() {
     let fixture = Fixture::new();
-    let picture = fixture.root().join("a.png");
-    fs::write(&picture, b"\x89PNG\r\n\x1a\n").expect("written");
-    let model = Model::answering(vec![text("A picture.")]);
+    let image = fixture.root().join("a.png");
+    fs::write(&image, b"\x89PNG\r\n\x1a\n").expect("written");
+    let model = Model::answering(vec![text("An image.")]);
     let mut person = talk(&fixture, &model, &[]);
     person.wait_for_text(PROMPT);
     person.type_line("see @/nonexistent.png");
-    assert!(person.wait_for_text(PROMPT).contains("cannot send the picture"), "{}", person.screen_text);
-    person.type_line(&format!("see @{}", picture.display()));
-    person.wait_for_text("A picture.");
+    assert!(person.wait_for_text(PROMPT).contains("cannot send the image"), "{}", person.screen_text);
+    person.type_line(&format!("see @{}", image.display()));
+    person.wait_for_text("An image.");
     person.wait_for_text(PROMPT);
     end(&mut person);
     let content = &model.requests()[0]["messages"][1]["content"];
