@@ -14,7 +14,7 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
 };
 use portcullis_store::{
-    CommitStep, Fault, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
+    CommitStep, DatabaseFailure, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
     StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
@@ -181,7 +181,7 @@ impl DrivenRun {
                 match run.renew().await {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
-                    Err(error) if error.fault().is_some() => {
+                    Err(error) if error.failure().is_some() => {
                         tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                     }
                     // The run has ended, or another process drives it.
@@ -256,7 +256,10 @@ impl DrivenRun {
                 StoreError::LeaseLost { .. } => {
                     self.renew().await.is_ok_and(|lease| lease.version == version)
                 }
-                error => matches!(error.fault(), Some(Fault::Busy | Fault::Unavailable | Fault::TimedOut)),
+                error => matches!(
+                    error.failure(),
+                    Some(DatabaseFailure::Busy | DatabaseFailure::Unavailable | DatabaseFailure::TimedOut)
+                ),
             };
             let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
             tokio::time::sleep(*pause).await;

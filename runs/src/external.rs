@@ -100,7 +100,7 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress,
                 ended => return Ok(ended),
             },
             // The call stays in the store, so a later read may succeed.
-            Err(error) if error.fault().is_some() => {
+            Err(error) if error.failure().is_some() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an external call");
             }
             Err(error) => return Err(unavailable(&error)),

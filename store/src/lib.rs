@@ -69,7 +69,7 @@ mod open;
 mod postgres;
 mod sqlite;
 
-pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
+pub use error::{DatabaseFailure, Entity, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
     Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFilter, CallStatus, Change, CommitStep,

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use deadpool_postgres::GenericClient;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::fault::postgres_error;
+use super::failure::postgres_error;
 use crate::{
     error::StoreError,
     sql::{Row, Sql, Value},

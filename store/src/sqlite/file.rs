@@ -13,7 +13,7 @@ use rustix::{
     process::{geteuid, getpid},
 };
 
-use crate::error::{Fault, OpenError, StoreError};
+use crate::error::{DatabaseFailure, OpenError, StoreError};
 
 /// The names that SQLite adds for its companions of a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -62,7 +62,7 @@ fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<
     // Root could write the file anyway. Respect the mode.
     if stat.st_mode & Mode::WUSR.as_raw_mode() == 0 {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
-        return Err(StoreError::database("open its file", Fault::ReadOnly, source));
+        return Err(StoreError::database("open its file", DatabaseFailure::ReadOnly, source));
     }
     Ok(true)
 }
@@ -113,9 +113,11 @@ fn not_regular(path: &Path) -> StoreError {
 
 fn failed(path: &Path, error: Errno) -> StoreError {
     match error {
-        Errno::ROFS => StoreError::database("open its file", Fault::ReadOnly, io::Error::from(error)),
+        Errno::ROFS => {
+            StoreError::database("open its file", DatabaseFailure::ReadOnly, io::Error::from(error))
+        }
         Errno::NOSPC | Errno::DQUOT => {
-            StoreError::database("make its file", Fault::Full, io::Error::from(error))
+            StoreError::database("make its file", DatabaseFailure::Full, io::Error::from(error))
         }
         _ => OpenError::Io { path: PathBuf::from(path), source: error.into() }.into(),
     }

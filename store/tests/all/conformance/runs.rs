@@ -1,7 +1,7 @@
 //! Runs: adding, reading and listing them.
 
 use portcullis_store::{
-    Entity, Fault, Page, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
+    DatabaseFailure, Entity, Page, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
 };
 
 use super::{OWNER, UNTIL, add_run, commit, guard, json, new_run};
@@ -48,7 +48,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
         store.request_cancel("x", 1).await.expect_err("no run"),
     ] {
         assert!(matches!(&error, StoreError::NotFound { what: Entity::Run, id } if id == "x"), "{error}");
-        assert_eq!(error.fault(), None::<Fault>);
+        assert_eq!(error.failure(), None::<DatabaseFailure>);
     }
 }
 
