@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 /// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The turns of a model, one script each, and the prompts that it has read.
 #[derive(Debug, Default)]
@@ -270,7 +270,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+        tokio::time::timeout(TEST_TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
     }
 
     /// Waits until this many runs of an agent have ended, and returns them, the oldest first.
@@ -372,7 +372,7 @@ impl Events {
                     };
                 }
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event in time");
+            let chunk = tokio::time::timeout(TEST_TIMEOUT, self.body.next()).await.expect("an event in time");
             let chunk = chunk.expect("the stream goes on").expect("readable");
             self.buffer.push_str(std::str::from_utf8(&chunk).expect("text"));
         }

@@ -11,7 +11,7 @@ use portcullis_types::{Message, MessageRole};
 use tokio::sync::Notify;
 
 use crate::{
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     postgres_server::Server,
     world::World,
@@ -88,11 +88,11 @@ async fn a_run_in_postgresql_goes_on_after_a_death_at_any_write() {
 
 async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::in_store(turns(), shared_store.clone()).await;
-            let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
+            let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
             let driving = world.drive(Some(store), Continuation::Resume, None, false);
             let has_died = tokio::select! {
                 driven = driving => { driven.expect("driven"); false }

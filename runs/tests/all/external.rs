@@ -10,7 +10,7 @@ use portcullis_runs::{
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     world::{MOMENT, World},
 };
@@ -115,7 +115,7 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
     for round in 0..60_u64 {
         let turns = vec![Turn::Calls(vec![CONFIRM]), Turn::Answer("First."), Turn::Answer("Second.")];
         let mut world = World::new(turns).await;
-        world.patience = Duration::from_millis(250);
+        world.result_timeout = Duration::from_millis(250);
         let driving = world.drive(None, Continuation::Resume, None, false);
         let submitting = async {
             let call = call(&world).await;
@@ -150,11 +150,12 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
 #[tokio::test]
 async fn a_call_is_made_once_although_its_process_dies() {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::new(vec![Turn::Calls(vec![CONFIRM, DEFER]), Turn::Answer("Done.")]).await;
-            let (store, died) = CrashingStore::new(std::sync::Arc::clone(&world.store), (write, crash));
+            let (store, died) =
+                CrashingStore::new(std::sync::Arc::clone(&world.store), CrashPoint { write, when });
             let has_died = {
                 let driving = world.drive(Some(store), Continuation::Resume, None, false);
                 tokio::select! {

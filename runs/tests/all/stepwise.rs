@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     crash::{check, turns},
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     world::{MOMENT, World},
 };
@@ -100,11 +100,11 @@ async fn single_steps_leave_the_history_of_one_process() {
 #[tokio::test]
 async fn single_steps_go_on_after_a_death_at_any_write() {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::new(turns()).await;
-            let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
+            let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
             let stepper = world.stepper(Some(store));
             let has_died = tokio::select! {
                 driven = drive(&stepper, &world) => { driven.expect("driven"); false }

@@ -32,7 +32,7 @@ const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
 
 /// How long a run waits for a result that a test submits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause before another try to take the place of a dead process.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
@@ -93,7 +93,7 @@ pub(crate) struct World {
     notes: Arc<Mutex<Vec<String>>>,
     turns: Vec<Turn>,
     /// How long a run waits for the result of `confirm`.
-    pub(crate) patience: Duration,
+    pub(crate) result_timeout: Duration,
 }
 
 impl World {
@@ -113,7 +113,8 @@ impl World {
         };
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
-        let world = Self { state, store, subject, notes: Arc::default(), turns, patience: PATIENCE };
+        let world =
+            Self { state, store, subject, notes: Arc::default(), turns, result_timeout: RESULT_TIMEOUT };
         world.process(None).add(world.subject.clone(), Message::user("Do it.")).await.expect("added");
         world
     }
@@ -149,7 +150,7 @@ impl World {
             };
             builder = builder.external_tool(ExternalTool {
                 waits,
-                timeout: self.patience,
+                timeout: self.result_timeout,
                 ..ExternalTool::new(decl)
             });
         }

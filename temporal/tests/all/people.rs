@@ -7,7 +7,7 @@ use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
 use crate::{
     scripts::{ASK, SLOW, THINK, WORK},
     tools::notes,
-    world::{World, approve, cancel, result, soon, status, steer, wait_for},
+    world::{World, approve, cancel, result, status, steer, wait_for, wait_for_some},
 };
 
 /// The run in the store.
@@ -60,7 +60,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
                     world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
                 all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
             };
-            let asked = soon(waiting).await;
+            let asked = wait_for_some(waiting).await;
             let decision = StoredAnswer {
                 verdict: Verdict::Approve,
                 by: "Ada".to_owned(),
@@ -142,7 +142,7 @@ async fn the_servers_own_cancellation_ends_a_run_that_asks_the_model() {
     let Some(world) = World::new().await else { return };
     let _worker = world.worker();
     let handle = world.start("thinks", json!({"prompt": THINK})).await;
-    soon(async || world.folder().join("thinks").exists().then_some(())).await;
+    wait_for_some(async || world.folder().join("thinks").exists().then_some(())).await;
     let run = status(&handle).await.run.expect("a run");
     handle.cancel(WorkflowCancelOptions::default()).await.expect("cancelled");
     let ended = handle.get_result(WorkflowGetResultOptions::default()).await;

@@ -40,7 +40,7 @@ use crate::{
 pub(crate) const QUEUE: &str = "agents";
 
 /// How long a test waits for the end of a run, on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The agent and the workspace of all runs.
 const AGENT: &str = "agent";
@@ -75,7 +75,7 @@ impl World {
         let store = open_store(folder.path()).await;
         // A server that listens may need a moment more until it answers.
         let address = server.address();
-        let connection = soon(async || connect(&address).await.ok()).await;
+        let connection = wait_for_some(async || connect(&address).await.ok()).await;
         let client = Client::new(connection, ClientOptions::new(NAMESPACE).build()).expect("a client");
         Some(Self { server, folder, store, client })
     }
@@ -184,7 +184,7 @@ impl World {
 /// Waits for the result of a workflow.
 pub(crate) async fn result(handle: &Handle) -> RunOutcome {
     let waiting = handle.get_result(WorkflowGetResultOptions::default());
-    tokio::time::timeout(PATIENCE, waiting).await.expect("an end").expect("a result")
+    tokio::time::timeout(TEST_TIMEOUT, waiting).await.expect("an end").expect("a result")
 }
 
 /// Asks a workflow for its status.
@@ -194,11 +194,11 @@ pub(crate) async fn status(handle: &Handle) -> RunStatusReport {
 
 /// Waits until the status is as wanted.
 pub(crate) async fn wait_for(handle: &Handle, wanted: impl Fn(&RunStatusReport) -> bool) -> RunStatusReport {
-    soon(async || Some(status(handle).await).filter(|status| wanted(status))).await
+    wait_for_some(async || Some(status(handle).await).filter(|status| wanted(status))).await
 }
 
 /// Asks until there is an answer.
-pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn wait_for_some<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
@@ -207,7 +207,7 @@ pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+    tokio::time::timeout(TEST_TIMEOUT, asking).await.expect("an answer")
 }
 
 pub(crate) async fn steer(handle: &Handle, input: Value) {
