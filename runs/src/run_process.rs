@@ -154,7 +154,7 @@ mod tests {
         assert!(!own.has_died(other.name()) && !own.has_died(own.name()));
         let dead = format!("{}_00ff", own.place);
         let file = state.path().join(FOLDER).join(&dead);
-        File::create(&file).expect("made");
+        File::create(&file).expect("the file can be made");
         assert!(own.has_died(&dead));
         assert_eq!(RunProcess::process_id(state.path(), own.name()), Some(std::process::id()));
         assert_eq!(RunProcess::process_id(state.path(), &dead), None);

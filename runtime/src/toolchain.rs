@@ -178,10 +178,10 @@ mod tests {
         for path in paths {
             let path = home.path().join(path);
             if path.extension().is_some() || path.ends_with("version") {
-                fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+                fs::create_dir_all(path.parent().expect("a parent")).expect("the folder can be made");
                 fs::write(path, "").expect("written");
             } else {
-                fs::create_dir_all(path).expect("made");
+                fs::create_dir_all(path).expect("the folder can be made");
             }
         }
         home

@@ -163,7 +163,7 @@ mod tests {
     fn a_mount_may_not_touch_a_private_path_even_through_links() {
         let dir = tempfile::tempdir().expect("a folder");
         let state = dir.path().join("shared/state");
-        fs::create_dir_all(&state).expect("made");
+        fs::create_dir_all(&state).expect("the folder can be made");
         let alias = dir.path().join("alias");
         std::os::unix::fs::symlink(&state, &alias).expect("links");
         for path in [state, alias.clone(), alias.join("not/yet/there"), dir.path().to_owned()] {

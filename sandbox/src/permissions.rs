@@ -96,7 +96,8 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
         };
         let mode = |name: &str| {
-            std::fs::metadata(folder.path().join(name)).expect("there").permissions().mode() & 0o7777
+            std::fs::metadata(folder.path().join(name)).expect("the path exists").permissions().mode()
+                & 0o7777
         };
         let name = |path| HeldName { directory: handle.as_fd(), path };
         make("new", 0o600);

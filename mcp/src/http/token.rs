@@ -121,7 +121,7 @@ mod tests {
     fn a_state_folder_has_one_private_token() {
         let state = tempfile::tempdir().expect("a folder");
         let (token, path) = BearerToken::from_state_folder(state.path()).expect("made");
-        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&path).expect("the path exists").permissions().mode() & 0o777, 0o600);
         assert_eq!(token.0.len(), 64);
         let (reread, _) = BearerToken::from_state_folder(state.path()).expect("kept");
         assert_eq!(reread.0, token.0);

@@ -63,7 +63,7 @@ pub(crate) async fn check(world: &World, place: &str) {
         }
     }
     assert!(!results["call-0-0"] && !results["call-0-1"], "{place}: a call that only reads runs again");
-    let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+    let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
     assert_eq!((run.summary.status, run.summary.lease), (RunStatus::Completed, None), "{place}");
 }
 
@@ -104,7 +104,7 @@ async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
             }
             crashes += 1;
             // Only the last write has ended the run.
-            let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+            let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
             if !run.summary.status.has_ended() {
                 resume(&world, &place).await;
             }
@@ -181,7 +181,7 @@ async fn a_run_whose_answer_broke_off_goes_on_with_a_request() {
     let world = World::new(vec![Turn::Broken("I was"), Turn::Answer("Done.")]).await;
     let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert!(matches!(run.end, AgentEnd::Provider { .. }), "{:?}", run.end);
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Failed);
     resume(&world, "").await;
     let texts: Vec<String> = world.messages().await.iter().map(Message::text).collect();

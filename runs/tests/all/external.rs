@@ -168,7 +168,7 @@ async fn a_call_is_made_once_although_its_process_dies() {
             };
             if has_died {
                 crashes += 1;
-                let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+                let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
                 if !run.summary.status.has_ended() {
                     let resuming = world.drive_after_death(Continuation::Resume, false);
                     let (run, ()) = tokio::join!(resuming, answer_confirm(&world));

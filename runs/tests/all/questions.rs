@@ -107,7 +107,7 @@ async fn a_run_is_cancelled_from_another_process() {
     assert_eq!(status, RunStatus::Running, "its process ends it");
     assert_eq!(run.expect("driven").end, AgentEnd::Cancelled);
     assert_eq!(world.notes(), [""; 0]);
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
 }
 
@@ -125,7 +125,7 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
     while world.process(None).cancel(&world.subject.id).await.expect("cancelled") == RunStatus::Running {
         tokio::time::sleep(MOMENT).await;
     }
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
     // The model's calls stay in the conversation, and a further prompt tells the model about them.
     let next = Continuation::Prompt(Message::user("And now?"));

@@ -196,7 +196,7 @@ async fn an_end_that_the_driver_does_not_keep_can_be_tried_again() {
     let id = &world.subject.id;
     let undone = stepper.take_step(id, asked, (Vec::new(), None), |_| false, &cancel).await.expect("undone");
     assert!(matches!(undone, StepEnd::Undone(AgentEnd::Provider { .. })), "{undone:?}");
-    let run = world.store.run(id.as_str()).await.expect("there").summary;
+    let run = world.store.run(id.as_str()).await.expect("the store has the run").summary;
     assert_eq!((run.version, run.messages, run.lease), (asked, 1, None));
     let ended = step(&stepper, &world, asked, (Vec::new(), None)).await.expect("taken");
     assert_eq!(ended.status, RunStatus::Failed);

@@ -13,7 +13,7 @@ fn processes_at_home(fixture: &Fixture, name: &str) -> Vec<Pid> {
     let identity = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino())).ok();
     let home = identity(&fixture.path("shared"));
     let mut pids = Vec::new();
-    for folder in fs::read_dir("/proc").expect("there").flatten() {
+    for folder in fs::read_dir("/proc").expect("the folder is readable").flatten() {
         let is_named = fs::read_to_string(folder.path().join("comm")).is_ok_and(|comm| comm.trim() == name);
         if is_named && identity(&folder.path().join("cwd")) == home {
             let pid = folder.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);

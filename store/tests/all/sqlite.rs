@@ -75,7 +75,7 @@ pub(crate) fn assert_intact(path: &Path) {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).expect("there").mode() & 0o7777
+    fs::symlink_metadata(path).expect("the path exists").mode() & 0o7777
 }
 
 fn companion(path: &Path, end: &str) -> PathBuf {
@@ -91,7 +91,7 @@ fn check_refused(path: &Path, expected: impl Fn(&StoreError) -> bool) {
 }
 
 #[test]
-fn what_is_written_is_there_after_reopening() {
+fn writes_survive_reopening() {
     let (_folder, path) = place();
     block_on(async {
         let store = open(path.to_str().expect("text")).await.expect("opens");
@@ -102,7 +102,7 @@ fn what_is_written_is_there_after_reopening() {
         let error = store.create_run(new_run("s")).await.expect_err("closed");
         assert!(matches!(error, StoreError::Closed), "{error}");
         let store = open_default(&path).await;
-        assert_eq!(store.run("r").await.expect("there").summary.id, "r");
+        assert_eq!(store.run("r").await.expect("the store has the run").summary.id, "r");
     });
 }
 
@@ -161,7 +161,7 @@ fn links_and_folders_are_refused() {
         fs::hard_link(&other, &file).expect("linked");
         check_refused(&path, not_regular);
         fs::remove_file(&file).expect("removed");
-        fs::create_dir(&file).expect("made");
+        fs::create_dir(&file).expect("the folder can be made");
         check_refused(&path, not_regular);
         fs::remove_dir(&file).expect("removed");
     }
@@ -269,7 +269,11 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         step.messages = vec![json(&format!("\"{}\"", "x".repeat(MAX_PAYLOAD_BYTES - 2)))];
         let error = store.commit_step(step.clone()).await.expect_err("full");
         assert_eq!(error.failure(), Some(DatabaseFailure::Full), "{error:?}");
-        assert_eq!(store.run("r").await.expect("there").summary.version, 1, "nothing of the step is there");
+        assert_eq!(
+            store.run("r").await.expect("the store has the run").summary.version,
+            1,
+            "nothing of the step is there"
+        );
         // Writes of one group: each is written or reported, and what is reported as written is there.
         let ids: Vec<String> = (0..50).map(|place| format!("s{place}")).collect();
         let large = async { store.commit_step(step).await.map(|_| ()) };
@@ -278,7 +282,7 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         assert_eq!(large.expect_err("full").failure(), Some(DatabaseFailure::Full));
         for (id, written) in ids.iter().zip(small) {
             match written {
-                Ok(()) => assert_eq!(store.run(id).await.expect("there").summary.version, 1),
+                Ok(()) => assert_eq!(store.run(id).await.expect("the store has the run").summary.version, 1),
                 Err(error) => {
                     assert_eq!(error.failure(), Some(DatabaseFailure::Full), "{error:?}");
                     store.run(id).await.expect_err("not there");

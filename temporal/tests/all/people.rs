@@ -12,7 +12,7 @@ use crate::{
 
 /// The run in the store.
 async fn status_in_store(world: &World, run: &str) -> String {
-    world.store.run(run).await.expect("there").summary.status.to_string()
+    world.store.run(run).await.expect("the store has the run").summary.status.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +48,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
     let outcome = result(&handle).await;
     assert_eq!(outcome.status, "completed");
     assert_eq!(notes(world.folder()), [format!("{} ask call-0-0", outcome.run)]);
-    let asked = world.store.approval(&question).await.expect("there");
+    let asked = world.store.approval(&question).await.expect("the store has the question");
     let decision = asked.decision.expect("an answer");
     assert_eq!((&*decision.by, &*decision.via), ("Ada", "temporal"));
     // The history is that of a run whose question was answered in one process's store.

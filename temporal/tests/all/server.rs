@@ -69,7 +69,7 @@ impl Server {
             chown(folder.path(), Some(uid), Some(gid)).expect("given");
         }
         let port = free_port();
-        let log = fs::File::create(folder.path().join("log")).expect("made");
+        let log = fs::File::create(folder.path().join("log")).expect("the file can be made");
         let program = programs.join(program);
         let mut command = as_user(user, &program);
         command.args(arguments(port));

@@ -95,7 +95,8 @@ impl Author {
 
     /// The rows of the default workspace's audit log.
     fn rows(&self) -> Vec<Row> {
-        let state = fs::read_dir(self.path("state/portcullis")).expect("there").next().expect("one");
+        let state =
+            fs::read_dir(self.path("state/portcullis")).expect("the folder is readable").next().expect("one");
         call_rows(&state.expect("readable").path())
     }
 }

@@ -424,7 +424,7 @@ async fn a_module_that_declares_no_host_has_no_import() {
 }
 
 #[tokio::test]
-async fn what_a_guest_fetched_is_a_label_of_its_run() {
+async fn fetched_data_labels_the_run() {
     let server = serve(|_| server::answer("text/plain", b"here"));
     let (fixture, registry) = requests_fixture(&server).await;
     request_responses(&registry, json!({"url": format!("{}/", origin(&server))})).await;

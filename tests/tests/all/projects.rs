@@ -152,7 +152,7 @@ fn tools_work_on_the_project_from_every_folder_in_it() {
 }
 
 #[test]
-fn what_comes_with_a_repository_only_takes_away() {
+fn a_policy_in_a_repository_only_narrows() {
     let home = Home::with_project();
     let overlay = home.path("code/portcullis.toml");
     for (text, said) in [
@@ -174,7 +174,10 @@ fn what_comes_with_a_repository_only_takes_away() {
     assert!(refusal.contains("`portcullis.toml` is protected at any depth"), "{refusal}");
     let delete = json!({"path": "portcullis.toml"}).to_string();
     home.refusal("code", &["call", "file_delete", &delete], 3);
-    assert_eq!(fs::read_to_string(&overlay).expect("there"), "[tools.file_write]\nenabled = false\n");
+    assert_eq!(
+        fs::read_to_string(&overlay).expect("the file is readable"),
+        "[tools.file_write]\nenabled = false\n"
+    );
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn init_proposes_the_toolchains_and_none_of_their_keys() {
     let tools = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let tools = tools.path();
     fs::set_permissions(tools, fs::Permissions::from_mode(0o755)).expect("opened");
-    fs::create_dir_all(tools.join("bin")).expect("made");
+    fs::create_dir_all(tools.join("bin")).expect("the folder can be made");
     fs::write(tools.join("credentials.toml"), "token = \"secret\"\n").expect("written");
     let program = tools.join("bin/cargo-greet");
     fs::write(&program, "#!/bin/sh\necho hello; cat \"$CARGO_HOME/credentials.toml\"\n").expect("written");
@@ -444,7 +447,7 @@ fn an_agent_mends_a_failing_test_unasked_and_undo_gives_the_tree_back() {
 fn the_commands_of_the_document_work() {
     let home = Home::new();
     let bin = home.path("bin");
-    fs::create_dir(&bin).expect("made");
+    fs::create_dir(&bin).expect("the folder can be made");
     symlink(binary(), bin.join("portcullis")).expect("linked");
     let document = include_str!("../../../docs/projects.md");
     // This section needs a model: `well_known.rs` runs it.
@@ -479,7 +482,8 @@ fn hidden_names_are_seen_by_no_tool() {
         (".ssh/config", "secret\n"),
         ("environment", "no key\n"),
     ] {
-        fs::create_dir_all(home.path("code").join(path).parent().expect("a folder")).expect("made");
+        fs::create_dir_all(home.path("code").join(path).parent().expect("a folder"))
+            .expect("the folder can be made");
         fs::write(home.path("code").join(path), text).expect("written");
     }
     symlink(".env", home.path("code/alias")).expect("linked");
@@ -528,8 +532,8 @@ fn hidden_names_are_seen_by_no_tool() {
         assert!(!shown.contains("secret") && shown.contains("no key"), "{shown}");
         let changed = run("echo x > .env; rm -f .env src/server.pem; mv .ssh other; true");
         assert!(!changed.contains("secret"), "{changed}");
-        assert_eq!(fs::read_to_string(home.path("code/.env")).expect("there"), "KEY=secret\n");
+        assert_eq!(fs::read_to_string(home.path("code/.env")).expect("the file is readable"), "KEY=secret\n");
         assert!(home.path("code/.ssh/config").exists() && home.path("code/src/server.pem").exists());
     }
-    assert_eq!(fs::read_to_string(home.path("code/.env")).expect("there"), "KEY=secret\n");
+    assert_eq!(fs::read_to_string(home.path("code/.env")).expect("the file is readable"), "KEY=secret\n");
 }

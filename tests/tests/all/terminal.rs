@@ -178,7 +178,7 @@ fn its_memory_is_private_and_in_no_core_dump() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
     // Root owns the `/proc` files of a process that is not dumpable.
-    let owner = fs::metadata(format!("/proc/{}/environ", server.id())).expect("there").uid();
+    let owner = fs::metadata(format!("/proc/{}/environ", server.id())).expect("the path exists").uid();
     assert_eq!(owner, 0);
     let answer = client.lines().last().expect("an answer");
     assert!(answer.contains("\"isError\":false") && answer.contains("0\\n"), "{answer}");

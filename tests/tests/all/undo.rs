@@ -94,7 +94,7 @@ fn the_newest_change_is_taken_back_first() {
     }
     for content in ["2\n", "1\n"] {
         answer(&fixture, &["undo"]);
-        assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("there"), content);
+        assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), content);
     }
     answer(&fixture, &["undo"]);
     assert!(!fixture.shared("a.txt").exists());
@@ -116,7 +116,7 @@ fn a_file_changed_since_stops_the_whole_undo() {
     assert!(said.contains("/shared/b.txt: it was changed since") && said.contains("--force"), "{said}");
     assert_eq!(tree(&fixture.shared("")), before);
     answer(&fixture, &["undo", "--run", "r", "--force"]);
-    assert_eq!(fs::read_to_string(fixture.shared("b.txt")).expect("there"), "b\n");
+    assert_eq!(fs::read_to_string(fixture.shared("b.txt")).expect("the file is readable"), "b\n");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_change_that_cannot_be_kept_is_not_made() {
         let outcome = CallOutcome::run(&registry, tool, arguments).await;
         outcome.assert_refused(ToolErrorKind::Unavailable, "undo_unavailable");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("there"), "a\n");
+    assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), "a\n");
     assert!(!fixture.shared("new.txt").exists());
     // A mount without undo needs no store.
     CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "b\n"}))
@@ -191,7 +191,7 @@ fn changes_of_commands_are_shown_and_taken_back() {
     let before = tree(&fixture.shared(""));
     call(&fixture, "r", "shell_exec", &json!({"command": COMMANDS}));
     let after = tree(&fixture.shared(""));
-    assert_eq!(fs::read_to_string(fixture.shared("target")).expect("there"), "through\n");
+    assert_eq!(fs::read_to_string(fixture.shared("target")).expect("the file is readable"), "through\n");
     assert!(fixture.shared("made/deep/file").exists() && !fixture.shared("folder").exists());
 
     let difference = answer(&fixture, &["changes", "--run", "r"]);

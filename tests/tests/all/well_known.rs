@@ -105,7 +105,7 @@ impl Person {
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).expect("opened");
         let mut person = Self { root, machine, variables: Vec::new() };
         for folder in ["config", "states", "bin"] {
-            fs::create_dir(person.path(folder)).expect("made");
+            fs::create_dir(person.path(folder)).expect("the folder can be made");
         }
         symlink(binary(), person.path("bin/portcullis")).expect("linked");
         copy(&projects.join(of.name), &person.path(of.name));
@@ -271,7 +271,10 @@ fn check_results(of: &WellKnown, model: &Model) {
     let requests = model.requests();
     let result = |request: &Value| {
         let messages = request["messages"].as_array().expect("messages");
-        messages.last().expect("a message")["content"].as_str().expect("text").to_owned()
+        messages.last().expect("a message")["content"]
+            .as_str()
+            .expect("the value is a JSON string")
+            .to_owned()
     };
     let [failed, passed] = of.marks;
     let (first, last) = (result(&requests[1]), result(&requests[4]));

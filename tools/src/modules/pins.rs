@@ -271,7 +271,7 @@ mod tests {
         Pins::unpin_now(state.path(), &name("three")).expect("there is none, and none is left");
         let remaining: Vec<_> = Pins::read(state.path()).expect("reads").tools().cloned().collect();
         assert_eq!(remaining, [name("one")]);
-        let mode = fs::metadata(pins.path()).expect("there").permissions().mode();
+        let mode = fs::metadata(pins.path()).expect("the path exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1, "nothing is left over");
     }
@@ -313,7 +313,7 @@ mod tests {
         symlink(state.path().join("elsewhere"), &path).expect("links");
         assert!(Pins::read(state.path()).is_err(), "a link");
         fs::remove_file(&path).expect("removed");
-        fs::create_dir(&path).expect("made");
+        fs::create_dir(&path).expect("the folder can be made");
         assert!(Pins::read(state.path()).is_err(), "a folder");
     }
 }

@@ -127,10 +127,10 @@ mod tests {
         assert!(problem().contains("No such file"));
         fs::write(&path, "text").expect("written");
         assert!(problem().contains("PNG, JPEG, GIF or WebP"));
-        fs::File::create(&path).expect("made").set_len(MAX_IMAGE_BYTES + 1).expect("set");
+        fs::File::create(&path).expect("the file can be made").set_len(MAX_IMAGE_BYTES + 1).expect("set");
         assert_eq!(problem(), "it is larger than 5 MiB");
         fs::remove_file(&path).expect("removed");
-        fs::create_dir(&path).expect("made");
+        fs::create_dir(&path).expect("the folder can be made");
         assert_eq!(problem(), "it is not a regular file");
     }
 

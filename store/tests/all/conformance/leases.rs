@@ -72,7 +72,7 @@ pub(crate) async fn a_run_that_has_ended_is_opened_again(store: &dyn RunStore) {
     assert!(matches!(error, StoreError::Conflict { expected: 1, found: 2, .. }), "{error}");
     let lease = reopen(2).await.expect("open again");
     assert_eq!((&*lease.owner, lease.version, lease.cancel_requested), ("process 2", 3, None));
-    let run = store.run("r").await.expect("there");
+    let run = store.run("r").await.expect("the store has the run");
     assert_eq!((run.summary.status, run.summary.cancel_requested), (RunStatus::Running, None));
     assert_eq!(run.state, json("[1]"));
     let error = reopen(3).await.expect_err("open");

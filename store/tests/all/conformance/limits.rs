@@ -46,7 +46,7 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
     step.labels = (0..=MAX_LABELS).map(|label| label.to_string()).collect();
     let error = store.commit_step(step).await.expect_err("too many");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
-    assert_eq!(store.run("r").await.expect("there").summary.version, 2);
+    assert_eq!(store.run("r").await.expect("the store has the run").summary.version, 2);
 
     let mut call = new_call("c", CallStatus::Waiting);
     call.arguments = sized(MAX_ARGUMENTS_BYTES + 1);

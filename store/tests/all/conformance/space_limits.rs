@@ -56,7 +56,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
         let error = store.apply(vec![Change::UpdateMessage(update)]).await.expect_err("NUL");
         assert!(matches!(error, StoreError::Name { place: "the text of the message" }), "{error}");
     }
-    assert_eq!(store.space_message("m").await.expect("there"), largest);
+    assert_eq!(store.space_message("m").await.expect("the store has the message"), largest);
 
     let event = portcullis_store::NewEvent { data: sized(MAX_EVENT_BYTES + 1), ..new_event(&["t"], "1") };
     assert_too_large(store.append_event(event).await, "the data of the event", MAX_EVENT_BYTES);
@@ -109,7 +109,7 @@ pub(crate) async fn the_numbers_of_rows_are_bounded(store: &dyn GatewayStore) {
             }
         }
     }
-    assert_eq!(store.space("s").await.expect("there").members, MAX_MEMBERS);
+    assert_eq!(store.space("s").await.expect("the store has the space").members, MAX_MEMBERS);
     let events = (0..=MAX_CHANGES).map(|_| Change::AppendEvent(new_event(&["t"], "1"))).collect();
     too_many(store.apply(events).await, "the changes");
     assert_eq!(store.event_bounds().await.expect("read").newest, 0);

@@ -223,7 +223,9 @@ fn the_projects_instructions_reach_the_model_marked_as_such() {
     let fixture = Fixture::new();
     fixture.put("AGENTS.md", "Use tabs.\n");
     let model = Model::answering(vec![text("a"), text("b"), text("c")]);
-    let system = |request: &Value| request["messages"][0]["content"].as_str().expect("text").to_owned();
+    let system = |request: &Value| {
+        request["messages"][0]["content"].as_str().expect("the value is a JSON string").to_owned()
+    };
     assert!(ask_once(&fixture, &model, &[]).status.success());
     let with_file = system(&model.requests()[0]);
     assert!(with_file.contains("Use tabs.") && with_file.contains("not from the operator"), "{with_file}");

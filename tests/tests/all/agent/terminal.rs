@@ -32,7 +32,7 @@ fn result_text(request: &Value) -> &str {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
     assert_eq!(last["role"], "tool");
-    last["content"].as_str().expect("text")
+    last["content"].as_str().expect("the value is a JSON string")
 }
 
 fn end_rows(fixture: &Fixture) -> Vec<Row> {

@@ -63,7 +63,7 @@ fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str
     let (_, stderr_text) = author.try_tool(3, tool, arguments, &[]);
     let (_, lines) = stderr_text.split_once(":\n\n").expect("lines");
     let file = author.path("policy.toml");
-    let policy = fs::read_to_string(&file).expect("there");
+    let policy = fs::read_to_string(&file).expect("the file is readable");
     let header = format!("[tools.{tool}]\n");
     let policy = if refusal["allow"]["section_exists"] == true {
         assert!(

@@ -257,7 +257,7 @@ fn the_token_is_private_and_persistent_or_the_operators() {
     let fixture = Fixture::new();
     let first = Server::start(&fixture, &[]).token.clone();
     let file = fixture.state().join("mcp-token");
-    assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&file).expect("the path exists").permissions().mode() & 0o777, 0o600);
     assert_eq!(Server::start(&fixture, &[]).token, first);
     let own_token = fixture.root().join("own");
     fs::write(&own_token, "o".repeat(40)).expect("written");

@@ -89,11 +89,11 @@ fn files_are_answered_to_their_end() {
     fs::write(&input, format!("{initialize}\n{call}\n")).expect("written");
     let status = serve(&fixture, &[])
         .stdin(File::open(&input).expect("opens"))
-        .stdout(File::create(&output).expect("made"))
+        .stdout(File::create(&output).expect("the file can be made"))
         .status();
     assert!(status.expect("starts").success());
     let mut written = String::new();
-    File::open(&output).expect("there").read_to_string(&mut written).expect("text");
+    File::open(&output).expect("the file can be opened").read_to_string(&mut written).expect("text");
     let answers: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(answers.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [1, 2], "{written:.300}");
 }

@@ -77,7 +77,7 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
     fs::write(fixture.root().join("elsewhere.wasm"), module("linked")).expect("written");
     symlink(fixture.root().join("elsewhere.wasm"), module_path("link.wasm")).expect("links");
     symlink(module_path("gone"), module_path("dangling.wasm")).expect("links");
-    fs::create_dir(module_path("folder.wasm")).expect("made");
+    fs::create_dir(module_path("folder.wasm")).expect("the folder can be made");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         module_path("fifo.wasm"),
@@ -152,7 +152,7 @@ async fn a_folder_that_cannot_be_used_stops_the_start() {
 async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
     for dir in ["workspace/shared", "workspace/shared/modules", "workspace", "link", "link/modules"] {
         let fixture = Fixture::new().with_policy(&format!("[modules]\ndir = \"{dir}\""));
-        fs::create_dir(fixture.shared("modules")).expect("made");
+        fs::create_dir(fixture.shared("modules")).expect("the folder can be made");
         symlink(fixture.workspace().join("shared"), fixture.root().join("link")).expect("links");
         let error = fixture.builder().await.expect_err("a tool could write modules");
         assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{dir}: {error:?}");
@@ -167,7 +167,7 @@ async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
 #[tokio::test]
 async fn no_overlay_names_a_folder_of_modules() {
     let fixture = fixture(&[]);
-    fs::create_dir(fixture.workspace().join("evil")).expect("made");
+    fs::create_dir(fixture.workspace().join("evil")).expect("the folder can be made");
     fs::write(fixture.workspace().join("evil/m.wasm"), module("evil")).expect("written");
     fs::write(fixture.workspace().join(OVERLAY_FILE), "[modules]\ndir = \"evil\"\n").expect("written");
     let error = fixture.builder().await.expect_err("an overlay takes away");

@@ -236,8 +236,8 @@ fn a_digest_is_signed_off_until_its_day() {
 fn a_project_has_expectations_of_its_own() {
     let root = tempfile::tempdir().expect("a folder");
     let (home, folder) = (root.path().join("home"), root.path().join("code"));
-    fs::create_dir_all(&home).expect("made");
-    fs::create_dir_all(&folder).expect("made");
+    fs::create_dir_all(&home).expect("the folder can be made");
+    fs::create_dir_all(&folder).expect("the folder can be made");
     let run = |words: &[&str]| {
         std::process::Command::new(portcullis_testing::binary())
             .args(words)

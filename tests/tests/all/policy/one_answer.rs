@@ -561,7 +561,7 @@ fn drawn_workspace(
     files.load(tier).ok()?;
     for file in FILES {
         let path = workspace.join(file);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         fs::write(path, format!("content of {file}")).expect("written");
     }
     for (link, target) in LINKS {

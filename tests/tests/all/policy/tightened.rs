@@ -28,7 +28,7 @@ fn use_overlay(fixture: &Fixture, overlay: &str) {
 }
 
 #[test]
-fn what_no_call_used_is_taken_away_and_calls_go_on() {
+fn unused_grants_are_removed_and_used_ones_stay() {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a");
     for _ in 0..2 {

@@ -37,7 +37,7 @@ fn run_with_bash(fixture: &Fixture, bash: &Path, arguments: &[&str]) -> Option<O
 
 /// The path of a program, with links resolved.
 fn resolve_links(path: &str) -> PathBuf {
-    let file = fs::File::open(path).expect("there");
+    let file = fs::File::open(path).expect("the file can be opened");
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a place")
 }
 
